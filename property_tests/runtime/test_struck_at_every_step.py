@@ -35,8 +35,8 @@ from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.shell import shell
-from tests.promises.test_after_an_abort_nothing_is_left import count_processes
 from tests.runtime.rig import on_virtual_time
+from tests.runtime.test_tool_context import alive_in
 
 MODES = ("cancel", "close", "abort", "steer", "crash")
 
@@ -399,4 +399,4 @@ async def test_a_life_of_threads_and_processes(mode, tmp_path):
         await threads_and_processes(stage, tell, tmp_path)
 
     await strike(life, mode, TOLD_OF_THREADS_AND_PROCESSES, round_seconds=30, make_sandbox=make_sandbox)
-    assert count_processes(f"TEST_TREE={tmp_path}") == 0
+    assert alive_in(tmp_path) == 0

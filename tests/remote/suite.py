@@ -65,7 +65,6 @@ EACH_STEP: Final = "cancels at each step of the scheduler, and here most of them
 
 LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_background_agents": {
-        "test_a_wait_and_its_agents_survive_a_crash_of_the_session": INSIDE,
         "test_agents_of_a_session_that_is_given_up_go_with_it": INSIDE,
         "test_a_crash_of_an_agent_is_never_one_of_its_session": INSIDE,
     },

@@ -80,7 +80,7 @@ LIMITS: Final[Mapping[str, Paths]] = {
     },
     "tool_timeout_seconds": {
         "a tool": "tests/runtime/test_tools_at_work.py::test_a_tool_without_a_timeout_gets_that_of_its_session",
-        "a child": "tests/runtime/test_children.py::test_a_child_that_takes_too_long_is_stopped",
+        "a child": "tests/runtime/test_children.py::test_a_child_that_fails_or_takes_too_long_is_an_error_of_the_call",
         "a question": "scenario question_times_out",
     },
     "approval_timeout_seconds": {"an approval": "scenario approval_times_out"},

@@ -18,7 +18,6 @@ class Disk(RealMachine):
         self.is_refusing = False
 
     def wall(self) -> float:
-        """Read the virtual clock."""
         return trio.current_time()
 
     async def offload(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -31,11 +32,9 @@ class Unprintable(Exception):
     """Whoever prints it gets another exception, and worse ones than this."""
 
     def __init__(self, worse: type[BaseException]) -> None:
-        """Say which."""
         self.worse = worse
 
     def __str__(self) -> str:
-        """Raise it."""
         raise self.worse
 
     __repr__ = __str__
@@ -61,7 +60,6 @@ class SlyText(str):
     __slots__ = ()
 
     def encode(self, *_: Any, **__: Any) -> bytes:
-        """Raise."""
         raise Foreign
 
     __format__ = replace = __getitem__ = encode  # type: ignore[assignment]
@@ -71,7 +69,6 @@ class Sly(Exception):
     """What it says is of a class of its own."""
 
     def __str__(self) -> str:
-        """Say it."""
         return SlyText("sly")
 
 
@@ -80,11 +77,9 @@ class LyingGroup(BaseExceptionGroup[BaseException]):
 
     @property
     def exceptions(self) -> Any:
-        """Lie."""
         return (self,)
 
     def derive(self, *_: Any) -> Any:
-        """Refuse."""
         raise Foreign
 
     split = subgroup = derive
@@ -157,12 +152,10 @@ class Raises:
     """Raises what it was given when it is told to."""
 
     def __init__(self, make: Make) -> None:
-        """Take it."""
         self.make = make
         self.times = 0
 
     def now(self, *_: Any, **__: Any) -> Any:
-        """Raise."""
         self.times += 1
         raise self.make()
 
@@ -177,12 +170,12 @@ def calls_then(name: str, arguments: Mapping[str, Any] | None = None) -> Functio
     return FunctionModel(answer)
 
 
+_bad: Final = partial(tool, name="bad", description="Bad.")
+
+
 async def _ask(session: Session) -> None:
     with suppress(AgentrailError):
         await session.ask("go")
-
-
-# --- tools
 
 
 async def _call(supervisor: SessionSupervisor, one: Any, *, is_result: bool = True) -> None:
@@ -197,12 +190,10 @@ async def _call(supervisor: SessionSupervisor, one: Any, *, is_result: bool = Tr
 async def async_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
     """In its task."""
 
-    @tool
+    @_bad()
     async def bad() -> str:
-        """Bad."""
         await trio.lowlevel.checkpoint()
-        raises.now()
-        return ""
+        return str(raises.now())
 
     await _call(supervisor, bad)
 
@@ -210,11 +201,9 @@ async def async_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
 async def inline_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
     """A plain function in the loop."""
 
-    @tool(thread=False)
+    @_bad(thread=False)
     def bad() -> str:
-        """Bad."""
-        raises.now()
-        return ""
+        return str(raises.now())
 
     await _call(supervisor, bad)
 
@@ -222,11 +211,9 @@ async def inline_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
 async def threaded_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
     """A plain function in a worker thread."""
 
-    @tool
+    @_bad()
     def bad() -> str:
-        """Bad."""
-        raises.now()
-        return ""
+        return str(raises.now())
 
     await _call(supervisor, bad)
 
@@ -245,7 +232,6 @@ class _Whole:
     answered_by = "code"
 
     async def execute(self, _arguments: Any, _ctx: ToolContext) -> Ok:
-        """Do nothing."""
         await trio.lowlevel.checkpoint()
         return Ok(text="ok")
 
@@ -280,9 +266,8 @@ async def clean_up_of_a_tool(supervisor: SessionSupervisor, raises: Raises) -> N
     """In `finally`, when it is stopped."""
     begun = trio.Event()
 
-    @tool
+    @_bad()
     async def bad(ctx: ToolContext) -> str:
-        """Bad."""
         try:
             begun.set()
             await trio.sleep_forever()
@@ -309,9 +294,8 @@ async def nursery_of_a_tool(supervisor: SessionSupervisor, raises: Raises) -> No
     async def fail() -> None:
         raises.now()
 
-    @tool
+    @_bad()
     async def bad() -> str:
-        """Bad."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
             nursery.start_soon(fail)
@@ -325,10 +309,8 @@ async def tool_that_is_killed(supervisor: SessionSupervisor, raises: Raises) -> 
     """Its bug comes in one group with the cancellation."""
     begun = trio.Event()
 
-    @tool
+    @_bad()
     async def bad() -> str:
-        """Bad."""
-
         async def fail() -> None:
             try:
                 await trio.sleep_forever()
@@ -367,11 +349,9 @@ async def description_of_a_tool(supervisor: SessionSupervisor, raises: Raises) -
 async def child_of_a_tool(supervisor: SessionSupervisor, raises: Raises) -> None:
     """A sub-agent whose tool raises; the parent's call is answered."""
 
-    @tool
+    @_bad()
     async def bad() -> str:
-        """Bad."""
-        raises.now()
-        return ""
+        return str(raises.now())
 
     def answer(request: Any) -> Any:
         if isinstance(request.messages[-1], ToolMessage):
@@ -381,9 +361,6 @@ async def child_of_a_tool(supervisor: SessionSupervisor, raises: Raises) -> None
 
     session = await supervisor.start_session(model=FunctionModel(answer), tools=[bad, *builtin("task")])
     assert await session.ask("go") == "done"
-
-
-# --- plugins
 
 
 def says_ok() -> FunctionModel:
@@ -465,9 +442,6 @@ async def life_of_a_plugin(supervisor: SessionSupervisor, raises: Raises) -> Non
     await session.stop()
 
 
-# --- providers
-
-
 async def provider(supervisor: SessionSupervisor, raises: Raises) -> None:
     """At each place where a stream can break, the last one when it is closed."""
     for place in ("open", "first", "middle", "close"):
@@ -504,9 +478,6 @@ async def provider(supervisor: SessionSupervisor, raises: Raises) -> None:
         await session.stop()
 
 
-# --- sandboxes and requests of plugins
-
-
 class _Torn(MemorySandbox):
     def __init__(self, raises: Raises, *, also_close: bool = False) -> None:
         super().__init__()
@@ -521,12 +492,10 @@ class Reader(p.Plugin[str]):
     """Wants a file, and an answer of a model."""
 
     def init(self) -> str:
-        """Begin."""
         return ""
 
     @p.on(p.BeforePrompt)
     def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask for the file."""
         return p.Request(p.ReadFile("notes.txt"), "notes", state)
 
 
@@ -537,7 +506,6 @@ class Caller(Reader):
 
     @p.on(p.BeforePrompt)
     def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask the model."""
         return p.Request(p.CallModel(prompt="what?"), "answer", state)
 
 

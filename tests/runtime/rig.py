@@ -1,7 +1,7 @@
 """What the tests of the shell play with: a supervisor without adapters, and readers of subscriptions."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,12 +10,14 @@ import trio
 
 from agentrail.core.session.views import Status
 from agentrail.events import Event
+from agentrail.outside import RealMachine
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.clock import FakeClock, threads_hold
-from agentrail.testing.models import ScriptedModel, Turn, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
 from agentrail.testing.supervisors import open_nameless
 
 
@@ -49,7 +51,6 @@ class NoSandbox(MemorySandbox):
         self.closed = 0
 
     async def aclose(self) -> None:
-        """Count."""
         self.closed += 1
         await trio.lowlevel.checkpoint()
 
@@ -57,6 +58,11 @@ class NoSandbox(MemorySandbox):
 def open_bare() -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor that knows no model by its name, and no files."""
     return open_nameless(lambda _name, _root: NoSandbox())
+
+
+def open_over(store: Any, **options: Any) -> AbstractAsyncContextManager[SessionSupervisor]:
+    """Open a supervisor that keeps its sessions in a store, and knows no files."""
+    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **options)
 
 
 def open_with(sandboxes: Iterable[NoSandbox]) -> AbstractAsyncContextManager[SessionSupervisor]:
@@ -113,12 +119,76 @@ def kinds(events: Iterable[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
+def kinds_in(store: Any, session: str = "s-1", scope: str = "") -> list[str]:
+    """Give the kinds of the records of a session, in order."""
+    return [record.kind for record in store.read(scope, session)]
+
+
+async def result_texts(session: Session) -> list[str]:
+    """Give the texts of the results of all calls, of a valid history."""
+    messages = await session.messages()
+    check_history(messages)
+    return [result.text for message in messages for result in getattr(message, "results", ())]
+
+
 async def until_status(session: Session, fits: Callable[[Status], bool]) -> Status:
     """Ask for the status until it fits. Not on virtual time, which stands still meanwhile."""
     with trio.fail_after(30):
         while not fits(status := await session.status()):
             await trio.lowlevel.checkpoint()
     return status
+
+
+async def eventually(fits: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for something that threads have a hand in."""
+    with trio.fail_after(seconds):
+        while not fits():  # noqa: ASYNC110 - it is set by threads
+            await trio.sleep(0.002)
+
+
+class Inline(RealMachine):
+    """A machine whose worker threads are the loop, so that its steps are counted, and a virtual clock sees them."""
+
+    async def offload(
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        abandon_on_cancel: bool = False,
+        limiter: Any = None,
+    ) -> Any:
+        """Call it, a step before and a step behind."""
+        await trio.lowlevel.checkpoint()
+        made = function(*args)
+        await trio.lowlevel.checkpoint()
+        return made
+
+
+class Chunky(FunctionModel):
+    """A provider that gives these chunks to each request, whatever they are; a number is a pause, an error is raised."""
+
+    def __init__(self, *chunks: object) -> None:
+        super().__init__(lambda _request: says())
+        self.chunks = chunks
+
+    @asynccontextmanager
+    async def open_stream(self, request: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+
+        async def given() -> Any:
+            for chunk in self.chunks:
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                if isinstance(chunk, float):
+                    await trio.sleep(chunk)
+                else:
+                    yield chunk
+
+        stream = given()
+        try:
+            yield stream
+        finally:
+            await stream.aclose()
 
 
 class only:  # noqa: N801 - reads like `subscribe`, in whose place it stands

@@ -4,12 +4,13 @@ from contextlib import closing
 
 import pytest
 
-from agentrail.abc.store import Node, Standing
+from agentrail.abc.store import Node
 from agentrail.core.journal.record import Draft, first_broken, sealed
 from agentrail.errors import Fenced
 from agentrail.runtime.store_writer import Writer
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
+from tests.runtime.test_store_writer import Heard
 from tests.stores.disk import Disk
 from tests.stores.rig import Clock, opening
 
@@ -17,33 +18,18 @@ SESSIONS = [f"s-{number}" for number in range(20)]
 LEASE_MS = 15_000
 
 
-class Owned:
+class Owned(Heard):
     """A session that records, and remembers what it is told."""
 
     def __init__(self, store, session):
+        super().__init__()
         self.session, self.tail = session, store.get("", session).tail
-        self.durable, self.errors = [], []
 
     def records(self, *bodies):
         """Records behind those that it made before."""
         drafts = [Draft(at_ms=1, kind="prompt", body=body.encode(), does="publish 1") for body in bodies]
         made, self.tail = sealed(drafts, self.tail, scope="", session=self.session)
         return made
-
-    def written(self, up_to):
-        """Remember: what waits for it leaves."""
-        self.durable.append(up_to)
-
-    def refused(self, error):
-        """Remember: what waits is thrown away."""
-        self.errors.append(error)
-
-    def kept_waiting(self, error):
-        """Be of good cheer."""
-
-    def standing(self):
-        """Stand."""
-        return Standing(is_working=True)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

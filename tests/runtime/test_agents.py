@@ -7,11 +7,12 @@ import pytest
 from agentrail.errors import ModelNotFound, OptionError
 from agentrail.runtime.agent import Agent
 from agentrail.testing.models import FunctionModel, says
+from tests.thinned import each
 
 SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.", tools=(), max_turns=2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "fault"),
     [
         ({"name": "a b"}, "agent 'a b': name is 'a b': expected 1 to 64 of A-Z a-z 0-9 _ -"),
@@ -23,13 +24,23 @@ SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.
         ({"handoff": None}, "handoff is None: expected True or False"),
         ({"budget": 7}, "budget is 7: expected Budget"),
         ({"max_turns": 0}, "max_turns is 0: expected a whole number from 1, or None"),
+        ({"user_data": 7}, "user_data is of type int: expected a mapping"),
+        ({"user_data": {"user_id": "eve"}}, "user_data sets 'user_id', which says whose the session is"),
+        ({"skills": "all"}, "skills is 'all': expected SkillUse"),
+        ({"permissions": {"deny": ["shell("], "more": 1}}, "permissions: more: unknown"),
+        ({"permissions": {"deny": ["shell("]}}, "permissions: deny[0] at 6"),
+        ({"permissions": ["x"]}, "expected a mapping of mode, deny, ask and allow"),
+        ({"permissions": {"deny": {1}}}, "expected a mapping of mode"),
+        ({"plugins": "SecurityGuard"}, "expected a sequence of plugins, or None"),
+        ({"result": {"type": "wild"}}, "agent 'scout': result is"),
+        ({"result": 7}, "expected a JSON Schema"),
     ],
 )
 def test_an_agent_that_cannot_be_is_refused_where_it_is_made(options, fault):
-    """With what came and what it takes."""
+    """With its name, what came and what it takes (12.11)."""
     with pytest.raises(OptionError) as refused:
         Agent(**({"name": "scout", "description": "Looks."} | options))
-    assert fault in str(refused.value)
+    assert fault in "\n".join([str(refused.value), *refused.value.faults])
 
 
 @pytest.mark.parametrize(

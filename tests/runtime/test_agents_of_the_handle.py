@@ -7,11 +7,10 @@ import trio.testing
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, SessionDown
-from agentrail.runtime.agent import Agent
 from agentrail.testing.models import FunctionModel, calls, says
-from agentrail.testing.tools import HangingTool
+from tests.runtime.test_background_agents import SCOUT, hangs
 
-SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.", tools=(), background=True)
+HANG = calls(("hang", {}))
 
 
 def answered(request):
@@ -49,18 +48,11 @@ async def test_one_that_hangs_is_waited_for_no_longer_than_was_said_and_closed_a
     supervisor, autojump_clock
 ):
     """`any` is content with the first; a time that is up is no error, `status` says who is still at work."""
-    hang = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        background=True,
-        tools=[HangingTool(name="hang")],
-    )
 
     def model(request):
-        return answered(request) if "quick" in str(request.messages) else hangs()
+        return answered(request) if "quick" in str(request.messages) else HANG
 
-    session = await supervisor.start_session(model=FunctionModel(model), agents=[hang])
+    session = await supervisor.start_session(model=FunctionModel(model), agents=[hangs()])
     slow = await session.agents.spawn("scout", "slowly", name="slow")
     quick = await session.agents.spawn("scout", "quick", name="quick")
     assert await session.agents.spawn("scout", "quick", name="quick") == quick
@@ -69,11 +61,6 @@ async def test_one_that_hangs_is_waited_for_no_longer_than_was_said_and_closed_a
     found = await session.agents.wait(timeout_seconds=5)
     assert [one.status for one in found] == ["working", "idle"]
     assert (await session.agents.close(slow, now=True)).status == "ended"
-
-
-def hangs():
-    """A call of the tool that hangs."""
-    return calls(("hang", {}))
 
 
 async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
@@ -108,14 +95,7 @@ async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
 
 async def test_a_wait_ends_with_its_session(supervisor):
     """And says so, as every call does."""
-    hang = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        background=True,
-        tools=[HangingTool(name="hang")],
-    )
-    session = await supervisor.start_session(model=FunctionModel(lambda _: hangs()), agents=[hang])
+    session = await supervisor.start_session(model=FunctionModel(lambda _: HANG), agents=[hangs()])
     await session.agents.spawn("scout", "slowly")
     async with trio.open_nursery() as nursery:
 

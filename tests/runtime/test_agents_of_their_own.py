@@ -7,11 +7,7 @@ from agentrail import plugins as p
 from agentrail.abc import ToolContext
 from agentrail.blueprints import Blueprint
 from agentrail.errors import OptionError, PluginError
-from agentrail.events import (
-    SessionRestarted,
-    SubagentEvent,
-    ToolExecutionStart,
-)
+from agentrail.events import SessionRestarted, SubagentEvent, ToolExecutionStart
 from agentrail.host.identity import OWN_KEYS
 from agentrail.plugins import Permissions
 from agentrail.runtime.agent import SAYS_WHOSE, Agent
@@ -20,7 +16,7 @@ from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
-from tests.runtime.test_kept_sessions import eventually
+from tests.runtime.rig import eventually
 from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 
@@ -28,7 +24,6 @@ class Counting(p.Plugin[int]):
     """Counts the requests that it hears of; guards nothing."""
 
     def init(self, *, begin: int = 0) -> int:
-        """Begin at a number."""
         return begin
 
     @p.on(p.BeforeRequest)
@@ -47,7 +42,6 @@ class Raising(p.Plugin[int]):
     """Has no state to begin with."""
 
     def init(self) -> int:
-        """Raise."""
         message = "no"
         raise ValueError(message)
 
@@ -272,28 +266,6 @@ async def test_an_agent_comes_back_with_what_is_its_own():
         with trio.fail_after(60):
             assert await session.collect_reply() == "done"
     assert seen == [("its own", {"region": "south", "user_id": "ada"}, "a pool")]
-
-
-@pytest.mark.parametrize(
-    ("options", "fault"),
-    [
-        ({"user_data": 7}, "user_data is of type int: expected a mapping"),
-        ({"user_data": {"user_id": "eve"}}, "user_data sets 'user_id', which says whose the session is"),
-        ({"skills": "all"}, "skills is 'all': expected SkillUse"),
-        ({"permissions": {"deny": ["shell("], "more": 1}}, "permissions: more: unknown"),
-        ({"permissions": {"deny": ["shell("]}}, "permissions: deny[0] at 6"),
-        ({"permissions": ["x"]}, "expected a mapping of mode, deny, ask and allow"),
-        ({"permissions": {"deny": {1}}}, "expected a mapping of mode"),
-        ({"plugins": "SecurityGuard"}, "expected a sequence of plugins, or None"),
-        ({"result": {"type": "wild"}}, "agent 'scout': result is"),
-        ({"result": 7}, "expected a JSON Schema"),
-    ],
-)
-def test_what_an_agent_cannot_have_of_its_own(options, fault):
-    """Refused where it is made, with its name (12.11)."""
-    with pytest.raises(OptionError) as refused:
-        agent(**options)
-    assert fault in "\n".join(refused.value.faults)
 
 
 async def test_plugins_of_agents_are_looked_at_before_anything_starts(supervisor):

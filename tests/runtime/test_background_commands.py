@@ -36,19 +36,16 @@ class PretendedProcess:
         self._ended = trio.Event()
 
     def end(self, code):
-        """End by itself; once."""
         if self.code is None:
             self.code = code
             self._ended.set()
             self.prints.close()
 
     async def wait(self):
-        """Wait for that."""
         await self._ended.wait()
         return self.code
 
     async def stop(self):
-        """End it."""
         self.is_stopped = True
         await trio.lowlevel.checkpoint()
 
@@ -78,11 +75,6 @@ class Workshop(MemorySandbox):
             process.end(-15)
 
 
-def results_in(request):
-    """Give what the calls came to until now, oldest first."""
-    return [one for said in request.messages if isinstance(said, ToolMessage) for one in said.results]
-
-
 def notes_in(messages):
     """Give what the session told the model."""
     noted = [said for said in messages if isinstance(said, UserMessage) and said.origin == "note"]
@@ -91,7 +83,7 @@ def notes_in(messages):
 
 def id_in(request):
     """Give the id of the first command."""
-    return re.match(r"sh-\w+", results_in(request)[0].text)[0]
+    return re.match(r"sh-\w+", results_in_history(request.messages)[0])[0]
 
 
 def acting(*answers):

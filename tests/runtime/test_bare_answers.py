@@ -13,6 +13,7 @@ from agentrail.core.policy.response_format import document_in
 from agentrail.errors import CycleFailed
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.typed import typed
+from tests.thinned import each
 
 
 @dataclass
@@ -69,7 +70,7 @@ def ask(kind, *said):
     return trio.run(main)
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "kind", "value"),
     [
         ("42", int, 42), ("true", bool, True), ('"yes"', Literal["yes", "no"], "yes"), ("[1, 2]", list[int], [1, 2]), ("```json\n42\n```", int, 42),

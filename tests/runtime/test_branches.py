@@ -19,8 +19,6 @@ class Lives:
         self.blows = {}
 
     def spec(self, name, **more):
-        """Make the spec of a child."""
-
         async def live():
             self.log.append(f"{name} up")
             blow = self.blows[name] = trio.Event()
@@ -40,8 +38,8 @@ def lives():
     return Lives()
 
 
-async def test_children_stand_behind_their_session_in_the_tree(supervisor, lives):
-    """In start order; the first of them brings the supervisor that they share."""
+async def test_children_stand_behind_their_session_in_the_tree_and_end_with_it(supervisor, lives):
+    """In start order; the first of them brings the supervisor that they share. They end in reverse, before anybody is told of it."""
     session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
     for name in ("a", "b"):
         started = await supervisor.start_behind("s-1", lives.spec(name))
@@ -49,13 +47,6 @@ async def test_children_stand_behind_their_session_in_the_tree(supervisor, lives
     (node,) = (await supervisor.tree()).children
     assert [(child.id, child.status) for child in node.children] == [("a", "running"), ("b", "running")]
     assert await session.ask("Hi") == "ok"
-
-
-async def test_they_end_with_their_session_in_reverse_order(supervisor, lives):
-    """Before anybody is told that it is gone."""
-    await supervisor.start_session(model=saying(), session_id="s-1")
-    for name in ("a", "b"):
-        await supervisor.start_behind("s-1", lives.spec(name))
     await supervisor.stop_session("s-1")
     assert lives.log == ["a up", "b up", "b down", "a down"]
 

@@ -6,18 +6,8 @@ import pytest
 
 import agentrail
 from agentrail.abc import Capabilities
-from agentrail.errors import (
-    ModelNotFound,
-    OptionError,
-    ToolDefinitionError,
-)
-from agentrail.events import (
-    AgentEnd,
-    ModelSwitched,
-    ToolExecutionEnd,
-    ToolExecutionMetrics,
-    ToolRetry,
-)
+from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
+from agentrail.events import AgentEnd, ModelSwitched, ToolExecutionEnd, ToolExecutionMetrics, ToolRetry
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
@@ -29,7 +19,6 @@ class Named(ScriptedModel):
     """A scripted model under a name of its own, so that a session can tell two of them apart."""
 
     def __init__(self, name: str, *turns) -> None:
-        """Take the name and the turns."""
         super().__init__(turns)
         self.name = name
 
@@ -101,7 +90,6 @@ async def test_malformed_capabilities_are_refused_by_the_models_name(supervisor,
         """Says something else of itself."""
 
         def capabilities(self, model):
-            """Say it."""
             return answer()
 
     with pytest.raises(OptionError) as caught:
@@ -122,7 +110,6 @@ async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
         """Knows none."""
 
         def capabilities(self, model):
-            """Refuse."""
             message = "there is no such model"
             raise ModelNotFound(message)
 
@@ -134,17 +121,13 @@ async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
             await supervisor.start_session(model=nameless)
 
 
-# --- other tools
-
-
-# --- what a late client sees
-
-
 @pytest.mark.at(79)
 async def test_a_snapshot_has_all_that_a_late_client_needs(supervisor):
-    """Phase, running tools, prompts and steers that wait, and the number from which a subscription goes on."""
+    """Phase, running tools, prompts and steers that wait, and the number from which a subscription goes on; who subscribes has it too."""
     hang = HangingTool(killable=False)
     session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+    subscription = session.subscribe()
+    assert subscription.snapshot is None
     await session.prompt("Go")
     await hang.started.wait()
     queued = await session.prompt("And then?")
@@ -157,6 +140,11 @@ async def test_a_snapshot_has_all_that_a_late_client_needs(supervisor):
         (queued.ref, False, "And then?"),
     ]
     assert snapshot.last_seq == snapshot.status.last_seq == steer.seq
+    async with subscription as events:
+        assert events.snapshot.status.phase == "executing_tools"
+        assert (events.snapshot.queued, events.snapshot.last_seq) == (snapshot.queued, steer.seq)
+        await session.abort()
+        assert (await anext(events)).meta.seq == steer.seq + 1
 
 
 # --- once more
@@ -166,7 +154,7 @@ async def test_a_snapshot_has_all_that_a_late_client_needs(supervisor):
 @on_virtual_time
 async def test_a_pure_tool_that_raises_is_run_again_and_its_sibling_is_not(supervisor):
     """Same call, same operation, next attempt; one pair of events, and the metrics count the attempts."""
-    outcomes = iter([OSError("busy"), OSError("busy"), "a file"])
+    outcomes = iter([OSError("busy"), "a file", "once more than needed"])
 
     def answer(_arguments) -> str:
         outcome = next(outcomes)
@@ -180,20 +168,14 @@ async def test_a_pure_tool_that_raises_is_run_again_and_its_sibling_is_not(super
     async with session.subscribe() as events:
         assert await session.ask("Go") == "done"
         seen = await until(events, AgentEnd)
-    assert [context.attempt for context in flaky.contexts] == [1, 2, 3]
+    assert [context.attempt for context in flaky.contexts] == [1, 2]
     assert len({context.operation_id for context in flaky.contexts}) == 1
-    assert [event.attempt for event in seen if isinstance(event, ToolRetry)] == [1, 2]
+    assert [event.attempt for event in seen if isinstance(event, ToolRetry)] == [1]
     ends = [event for event in seen if isinstance(event, ToolExecutionEnd) and event.name == "flaky"]
     assert [event.result.text for event in ends] == ["a file"]
     attempts = {event.name: event.attempts for event in seen if isinstance(event, ToolExecutionMetrics)}
-    assert attempts == {"flaky": 3, "record": 1}
+    assert attempts == {"flaky": 2, "record": 1}
     assert len(other.calls) == 1
-
-
-# --- what a model and a tool may do about tools
-
-
-# --- after the end
 
 
 def wrong(value: Any) -> Any:
@@ -218,19 +200,15 @@ def wrong(value: Any) -> Any:
             "nothing is fetched",
         ),
         (RecordingTool(effect_class="reconcilable"), "reconcile"),
-        (RecordingTool(name=wrong(7)), "a tool is named 7"),
-        (RecordingTool(description=wrong(7)), "the description of tool 'record' is 7: expected a text"),
         (RecordingTool(description=wrong(lambda _: None)), "is None: expected a text, or a function"),
         (
             RecordingTool(description=wrong(lambda _: 1 / 0)),
             "the description of tool 'record' raised ZeroDivisionError: division by zero .*: expected a function",
         ),
-        (RecordingTool(parameters=wrong([])), "is of type list: expected a JSON Schema as a dict"),
-        (RecordingTool(effect_class=wrong("safe")), "has effect_class 'safe': expected one of 'pure'"),
     ],
     ids=[
         *("name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"),
-        *("name-type", "description-type", "described-type", "describing", "schema-type", "effect-class"),
+        *("described-type", "describing"),
     ],
 )
 async def test_a_tool_that_cannot_be_is_refused_with_those_beside_it(supervisor, bad, words):

@@ -28,11 +28,6 @@ from tests.runtime.rig import only
 TASK = calls(("task", {"description": "Count the files."}))
 
 
-def find_cell(supervisor, session_id):
-    """What of a session survives a crash of its actor: where its state and its ports are."""
-    return supervisor._find_cell("", session_id)  # noqa: SLF001 - nobody outside may see the ports of a session
-
-
 def first_words(request) -> str:
     """What the first message of a conversation says."""
     return str(request.messages[0].content[0].text)
@@ -66,88 +61,31 @@ async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
     assert all(event.meta.ephemeral == event.event.meta.ephemeral for event in seen)
 
 
-@pytest.mark.at(14)
-async def test_an_abort_takes_the_children_along(supervisor):
-    """The receipt comes when the child and its tools are gone."""
-    hanging = HangingTool(name="hang")
-    model = working(calls(("hang", {})))
-    session = await supervisor.start_session(model=model, tools=[TaskTool(), hanging])
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-
-            async def ask() -> None:
-                with pytest.raises(Exception, match="aborted"):
-                    await session.ask("go")
-
-            nursery.start_soon(ask)
-            await hanging.started.wait()
-            receipt = await session.abort()
-    assert receipt.stuck == ()
-    assert hanging.stopped == 1
-    assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
-
-
-async def test_a_child_that_fails_is_an_error_of_the_call(supervisor):
-    """Its parent reads why, and goes on."""
-    hanging = HangingTool(name="hang")
-
-    def answer(request):
-        if first_words(request) == "Count the files.":
-            return Turn()
-        return says("I see") if len(request.messages) > 1 else TASK
-
+@pytest.mark.parametrize(
+    ("child", "words"),
+    [
+        (
+            Turn(),
+            "The sub-agent failed: the model sent an empty response. What to do: ask again in other words, raise max_output_tokens, or name another model",
+        ),
+        (
+            calls(("hang", {}), text="I begin."),
+            "The sub-agent did not finish within 30 s and was stopped. Its last text: I begin.",
+        ),
+    ],
+    ids=["failed", "too long"],
+)
+async def test_a_child_that_fails_or_takes_too_long_is_an_error_of_the_call(
+    supervisor, autojump_clock, child, words
+):
+    """Its parent reads why, how long it took and what the child said last, and goes on."""
     session = await supervisor.start_session(
-        model=FunctionModel(answer), tools=[TaskTool(), hanging], max_retries=0
+        model=working(child), tools=[TaskTool(timeout_seconds=30), HangingTool(name="hang")], max_retries=0
     )
-    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
-        assert await session.ask("go") == "I see"
-        result = (await anext(events)).result
-    assert result.is_error
-    assert (
-        result.text
-        == "The sub-agent failed: the model sent an empty response. What to do: ask again in other words, raise max_output_tokens, or name another model"
-    )
-
-
-@pytest.mark.at(63)
-@pytest.mark.parametrize("through", ["parent", "child"])
-async def test_a_child_is_found_and_guarded_like_its_parent(supervisor, through):
-    """Its calls are judged by the parent's plugins, and whoever hears of them can decide, through either session."""
-    tool = RecordingTool(name="shell")
-    people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
-
-    def answer(request):
-        if first_words(request) == "Count the files.":
-            return says("counted") if len(request.messages) > 1 else calls(("shell", {}))
-        return says("fine") if len(request.messages) > 1 else TASK
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[people]
-    )
-    with trio.fail_after(60):
-        async with session.subscribe(kinds=[SubagentEvent]) as events, trio.open_nursery() as nursery:
-            nursery.start_soon(session.ask, "go")
-            async for event in events:
-                if isinstance(event.event, ApprovalRequired):
-                    approval = event.event.approval
-                    assert approval.path == (session.session_id, event.child_id)
-                    decider = session if through == "parent" else supervisor.session(event.child_id)
-                    await decider.approve(approval.id)
-                    break
-    assert len(tool.calls) == 1
-
-
-async def test_a_child_that_takes_too_long_is_stopped(supervisor, autojump_clock):
-    """The call says how long it took, and what the child said last."""
-    hanging = HangingTool(name="hang")
-    model = working(calls(("hang", {}), text="I begin."))
-    session = await supervisor.start_session(model=model, tools=[TaskTool(timeout_seconds=30), hanging])
     async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
         assert await session.ask("go") == "all done"
         result = (await anext(events)).result
-    assert result.text == (
-        "The sub-agent did not finish within 30 s and was stopped. Its last text: I begin."
-    )
+    assert (result.text, result.is_error) == (words, True)
 
 
 @pytest.mark.at(97)
@@ -208,7 +146,6 @@ async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_a
         """Starts a session of its own, which goes on working when the call is over."""
 
         async def execute(self, arguments, ctx):
-            """Start it, and leave it alone."""
             model = FunctionModel(
                 lambda request: says("later") if len(request.messages) > 1 else calls(("detached", {}))
             )
@@ -317,7 +254,7 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
     with trio.fail_after(60):
         await session.prompt("go")
         await hanging.started.wait()
-    parent, child = (find_cell(supervisor, one.session_id) for one in supervisor.sessions())
+    parent, child = (supervisor._find_cell("", one.session_id) for one in supervisor.sessions())  # noqa: SLF001 - its ports
     assert set(child.state.data.tools.names) == {"hang"} < set(parent.state.data.tools.names)
     assert {name for name, _ in child.ports.tools} == {"hang"}
     assert child.state.data.stack.names == parent.state.data.stack.names == ("people",)
@@ -333,9 +270,10 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
         assert given.max_total_tokens <= budget.max_total_tokens - (await session.status()).usage.total
 
 
-@pytest.mark.at(66)
-async def test_every_path_to_a_tool_needs_its_approval(supervisor):
-    """A call of the session and one of its child: each runs when it was approved, and not before."""
+@pytest.mark.at(63, 66)
+@pytest.mark.parametrize("through", ["parent", "child"])
+async def test_every_path_to_a_tool_needs_its_approval(supervisor, through):
+    """A call of the session and one of its child: each runs when it was approved, through either session, and not before."""
     tool = RecordingTool(name="shell")
     people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
 
@@ -354,11 +292,14 @@ async def test_every_path_to_a_tool_needs_its_approval(supervisor):
             await session.prompt("go")
             async for event in events:
                 *_, (inner, _) = layers(event)
-                assert len(tool.calls) <= len(asked)
                 if isinstance(inner, ApprovalRequired):
                     assert len(tool.calls) <= len(asked)
                     asked.append(inner.approval)
-                    await session.approve(inner.approval.id)
+                    decider = session
+                    if isinstance(event, SubagentEvent):
+                        assert inner.approval.path == (session.session_id, event.child_id)
+                        decider = session if through == "parent" else supervisor.session(event.child_id)
+                    await decider.approve(inner.approval.id)
                 if isinstance(event, AgentEnd):
                     break
     assert [len(approval.path) for approval in asked] == [1, 2]
@@ -399,7 +340,7 @@ def two_deep(*at_the_bottom) -> FunctionModel:
 
 @pytest.mark.at(14, 29)
 async def test_the_receipt_counts_what_children_had_at_work(supervisor):
-    """Calls and streams of the sessions below, however deep; those that ended before are not counted."""
+    """Calls and streams of the sessions below, however deep; those that ended before are not counted. All are gone by then."""
     hanging, other, quick = HangingTool(name="hang"), HangingTool(name="other"), RecordingTool(name="quick")
     model = two_deep(("hang", {}), ("other", {}), ("quick", {}))
     session = await supervisor.start_session(
@@ -413,26 +354,8 @@ async def test_the_receipt_counts_what_children_had_at_work(supervisor):
     assert receipt.tasks_ended == 4  # the call, the call of its child, and two of the child's child
     assert receipt.stuck == ()
     assert len(receipt.unknown) == 1  # a call of this session
-
-
-async def test_the_receipt_counts_sessions_that_a_tool_let_work(supervisor):
-    """`ctx.run_session` too: the tool, and what its sessions had at work."""
-    hanging = HangingTool(name="hang")
-
-    @agentrail.tool
-    async def delegate(ctx: agentrail.ToolContext) -> str:
-        """Let another session work."""
-        return await ctx.run_session("Count the files.", tools=["hang"])
-
-    def answer(request):
-        return calls(("hang", {})) if first_words(request) == "Count the files." else calls(("delegate", {}))
-
-    session = await supervisor.start_session(model=FunctionModel(answer), tools=[delegate, hanging])
-    with trio.fail_after(60):
-        await session.prompt("go")
-        await hanging.started.wait()
-        receipt = await session.abort()
-    assert receipt.tasks_ended == 2
+    assert (hanging.stopped, other.stopped) == (1, 1)
+    assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
 
 
 async def test_what_would_not_end_below_is_in_the_receipt(supervisor, autojump_clock):
@@ -448,9 +371,6 @@ async def test_what_would_not_end_below_is_in_the_receipt(supervisor, autojump_c
     assert receipt.stuck[0].age_ms >= 3_000
     assert receipt.tasks_ended == 2  # the calls above it are gone
     assert receipt.milliseconds < 5_000
-
-
-# --- what a late client sees
 
 
 async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
@@ -485,33 +405,28 @@ async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
 
 @pytest.mark.at(63, 79)
 @pytest.mark.parametrize("deep", [False, True], ids=["child", "child of a child"])
-@pytest.mark.parametrize("asked", ["status", "snapshot", "subscription"])
-async def test_a_late_client_sees_what_children_wait_for(supervisor, deep, asked):
+async def test_a_late_client_sees_what_children_wait_for(supervisor, deep):
     """Status, snapshot and a new subscription show all below, what waits there for people too; and the root decides it."""
     with trio.fail_after(60):
         session, (ref,) = await waiting_below(supervisor, deep=deep)
-        match asked:
-            case "status":
-                status = await session.status()
-            case "snapshot":
-                status = (await session.snapshot()).status
-            case _:
-                async with session.subscribe() as events:
-                    status = events.snapshot.status
-        (child,) = status.children
-        assert child.session_id == f"boss.{child.call_id}"
-        assert child.call_id == status.running_tools[0].call_id
-        inner = child.status.children[0].status if deep else child.status
-        assert (status.approvals, status.questions) == ((), ())
-        assert status.all_approvals == inner.approvals
-        assert (
-            [question.ref for question in status.all_questions]
-            == [question.ref for question in inner.questions]
-            == [ref]
-        )
-        (approval,) = inner.approvals
-        assert (approval.tool, approval.path[0], len(approval.path)) == ("shell", "boss", 3 if deep else 2)
-        assert inner.suspended
+        async with session.subscribe() as events:
+            statuses = [await session.status(), (await session.snapshot()).status, events.snapshot.status]
+        for status in statuses:
+            (child,) = status.children
+            assert child.session_id == f"boss.{child.call_id}"
+            assert child.call_id == status.running_tools[0].call_id
+            inner = child.status.children[0].status if deep else child.status
+            assert (status.approvals, status.questions) == ((), ())
+            assert status.all_approvals == inner.approvals
+            for questions in (status.all_questions, inner.questions):
+                assert [question.ref for question in questions] == [ref]
+            (approval,) = inner.approvals
+            assert (approval.tool, approval.path[0], len(approval.path)) == (
+                "shell",
+                "boss",
+                3 if deep else 2,
+            )
+            assert inner.suspended
         await session.approve(approval.id)
         await session.respond(ref, 0)
         assert await session.collect_reply() == "done"

@@ -50,7 +50,6 @@ class Lived:
         return clean
 
     def hear(self, *chunks, of=None, at_ms=3):
-        """Hear more of a response."""
         (heard,) = self.take(ChunksArrived(at_ms=at_ms, effect_id=of or self.stream, chunks=chunks))
         return heard.chunks
 

@@ -30,6 +30,7 @@ from agentrail.plugins import BeforeRequest, Continue, plugin
 from agentrail.runtime.context_gatherer import ContextGatherer, decide_context, digest_of_context
 from agentrail.testing.cancelling import cancel_everywhere, check_history
 from agentrail.testing.tools import RecordingTool
+from tests.runtime.doors import Foreign
 from tests.runtime.rig import calling, on_virtual_time, saying, until
 from tests.thinned import paired, sampled
 
@@ -102,18 +103,11 @@ async def test_what_may_not_be_added_is_left_out_and_said(supervisor, caplog, ba
     assert words in told
 
 
-class Foreign(BaseException):
-    """What some library raises that is no `Exception`."""
-
-
 async def failing(about, conversation):
     """Raise."""
     await trio.lowlevel.checkpoint()
     message = "key sk-secret was refused"
     raise ValueError(message)
-
-
-"""Not async, which its code does not show: there is no Python code."""
 
 
 @pytest.mark.parametrize("given", [None, "text", note("alone"), 7], ids=repr)
@@ -133,12 +127,10 @@ class Timed(TimedProvider):
         self.told = []
 
     async def __call__(self, about, messages):
-        """Give it."""
         await trio.sleep(self.seconds)
         return self.given
 
     async def left_out(self, about, faults):
-        """Keep them."""
         await trio.lowlevel.checkpoint()
         self.told.append((about, faults))
         if self.error is not None:

@@ -8,13 +8,13 @@ import structlog
 import trio
 
 from agentrail import ToolContext, plugins as p, tool
-from agentrail.abc import HostHooks, HostVerdict, Secret
+from agentrail.abc import HostHooks, Secret
 from agentrail.core.protocol.signals import Prompt
 from agentrail.core.session.machine import step
 from agentrail.errors import AgentrailError, CycleFailed, InternalError, PluginError
 from agentrail.events import PluginFailed, PromptRejected, SessionParked, SessionRestarted, ToolExecutionEnd
 from agentrail.runtime.interpreter import Interpreter
-from agentrail.testing.models import FunctionModel, says
+from agentrail.testing.models import FunctionModel
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.doors import Reader, calls_then, says_ok
@@ -61,27 +61,24 @@ async def test_a_bug_in_step(supervisor, records, monkeypatch):
     """Whoever asked reads it as an internal error, and the session goes on."""
     session = await supervisor.start_session(model=saying("ok", "ok"), **OPTIONS)
     with monkeypatch.context() as patch:
-        patch.setattr("agentrail.runtime.session_actor.step", _step_with_a_bug)
+        patch.setattr(
+            "agentrail.runtime.session_actor.step",
+            lambda state, signal: plant() if isinstance(signal, Prompt) else step(state, signal),
+        )
         with pytest.raises(InternalError) as caught:
             await session.ask("go")
     check(records, str(caught.value))
     assert await session.ask("again") == "ok"
 
 
-def _step_with_a_bug(state, signal):
-    return plant() if isinstance(signal, Prompt) else step(state, signal)
-
-
 class Guard(p.Plugin[int]):
     """Fails on a prompt."""
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforePrompt)
     def judge(self, event, state, ctx):
-        """Fail."""
         plant()
 
 
@@ -147,14 +144,6 @@ async def test_a_bug_before_a_session_begins_is_told_once(supervisor, records):
         assert len(records()) == number
 
 
-async def test_a_bug_in_a_provider(supervisor, records):
-    """`CycleFailed` names the place."""
-    session = await supervisor.start_session(model=FunctionModel(plant), **OPTIONS)
-    with pytest.raises(CycleFailed) as caught:
-        await session.ask("go")
-    check(records, str(caught.value))
-
-
 async def test_a_bug_in_a_sandbox(records):
     """The plugin that asked for a file reads the place; and where it cannot be closed, the log alone is told."""
 
@@ -168,7 +157,6 @@ async def test_a_bug_in_a_sandbox(records):
 
         @p.on(p.RequestDone)
         def take(self, event, state, ctx):
-            """Keep it."""
             answers.append(event.result.error.message)
             return p.Continue(state)
 
@@ -188,12 +176,6 @@ async def raise_for_the_host(_call):
     return plant()
 
 
-async def allow(_call):
-    """Let it run."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict()
-
-
 async def ended_under(hooks):
     """Let a session call a tool under a host, and give what became of the call."""
     async with open_nameless(host=hooks) as supervisor:
@@ -205,23 +187,25 @@ async def ended_under(hooks):
             return (await until(events, ToolExecutionEnd))[-1]
 
 
-async def test_a_bug_in_a_hook_of_the_host(records):
-    """Before a call, what takes its place names the hook's bug and the place."""
+async def test_a_bug_in_a_hook_of_the_host(records, caplog):
+    """Before a call, what takes its place names the bug and the place; after it the result stands, and the record alone says so."""
     ended = await ended_under(HostHooks(before_tool=raise_for_the_host))
     assert ended.result.text.startswith('Not run: the host could not judge this call of "read" (Bug: planted')
     check(records, ended.result.text)
-
-
-async def test_a_bug_in_a_hook_of_the_host_behind_a_call(records):
-    """The result stands, so the record alone says what it was and where."""
-    ended = await ended_under(HostHooks(before_tool=allow, after_tool=raise_for_the_host))
+    caplog.clear()
+    ended = await ended_under(HostHooks(after_tool=raise_for_the_host))
     assert ended.result.text == "a file"
     (told,) = records()
     check(records, told.partition("\n")[0])
 
 
-async def test_a_program_that_set_structlog_up_has_the_record_there_and_nowhere_else(supervisor, records):
-    """Level error, the words as event, the traceback as `exception`, and once."""
+async def test_a_bug_in_a_provider(supervisor, records, caplog):
+    """`CycleFailed` names the place. A program that set structlog up has the record there, once and nowhere else, with its traceback."""
+    session = await supervisor.start_session(model=FunctionModel(plant), **OPTIONS)
+    with pytest.raises(CycleFailed) as caught:
+        await session.ask("go")
+    check(records, str(caught.value))
+    caplog.clear()
     with structlog.testing.capture_logs() as logs:
         session = await supervisor.start_session(model=FunctionModel(plant), **OPTIONS)
         with pytest.raises(CycleFailed) as caught:
@@ -265,19 +249,3 @@ async def test_a_bug_in_an_actor(supervisor, records, monkeypatch):
     assert all(re.search(PLACE, one) and SECRET not in one for one in said)
     assert len(records()) == 3
     assert all("Traceback" in told and SECRET not in told for told in records())
-
-
-async def test_a_foreign_exception_of_a_task_of_a_session_is_a_crash_of_its_actor(supervisor, monkeypatch):
-    """Whatever class it has: the session comes back, and the next one does not notice."""
-
-    async def fall(*_: object) -> None:
-        raise GeneratorExit
-
-    sibling = await supervisor.start_session(model=FunctionModel(lambda _: says("unharmed")))
-    session = await supervisor.start_session(model=calls_then("bad"), tools=[RecordingTool(name="bad")])
-    async with session.subscribe() as events:
-        monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCallRunner.run", fall)
-        await session.prompt("go")
-        restarted = (await until(events, SessionRestarted))[-1]
-    assert restarted.reason.startswith("GeneratorExit: ")
-    assert await sibling.ask("go") == "unharmed"

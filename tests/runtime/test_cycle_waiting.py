@@ -65,14 +65,22 @@ async def test_a_cycle_that_waits_where_nobody_listens_says_so(supervisor, way, 
     assert await session.collect_reply() == "paid"
 
 
-@pytest.mark.parametrize("way", WAYS)
+class Host(HostHooks):
+    """A host that asks nothing."""
+
+
+@pytest.mark.parametrize("way", [*WAYS, "in a host"])
 async def test_a_caller_that_waits_for_people_waits(supervisor, way):
-    """Another task decides."""
+    """Another task decides; in a host its users do, and calls of a program in it wait."""
+    how = {"wait_for_people": True}
+    if way == "in a host":
+        supervisor.ask_host(Host())
+        way, how = "ask", {}
     session = await asking(supervisor)
     answers = []
 
     async def wait():
-        answers.append(await wait_by(session, way, wait_for_people=True))
+        answers.append(await wait_by(session, way, **how))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
@@ -83,39 +91,13 @@ async def test_a_caller_that_waits_for_people_waits(supervisor, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_deadline_of_the_caller_is_waited_for(supervisor, way, autojump_clock):
-    """`ReplyTimeout`, as ever."""
+async def test_a_deadline_is_waited_for(supervisor, way, autojump_clock):
+    """That of the caller with `ReplyTimeout`, as ever; at that of the approval the clock decides, and the cycle goes on."""
     session = await asking(supervisor)
     with pytest.raises(ReplyTimeout):
         await wait_by(session, way, timeout_seconds=3)
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_deadline_of_the_approval_is_waited_for(supervisor, way, autojump_clock):
-    """The clock decides, and the cycle goes on."""
     session = await asking(supervisor, approval_timeout_seconds=3)
     assert await wait_by(session, way) == "paid"
-
-
-async def test_a_host_can_answer():
-    """Its users decide, and calls of a program in it wait."""
-
-    class Host(HostHooks):
-        """A host that asks nothing."""
-
-    async with open_supervisor() as supervisor:
-        supervisor.ask_host(Host())
-        session = await asking(supervisor)
-        with trio.fail_after(60):
-            async with trio.open_nursery() as nursery:
-
-                async def wait():
-                    assert await session.ask("Pay") == "paid"
-
-                nursery.start_soon(wait)
-                while not (waiting := (await session.status()).approvals):
-                    await trio.lowlevel.checkpoint()
-                await session.approve(waiting[0].id)
 
 
 async def test_what_a_child_waits_for_is_named_at_its_root(supervisor):

@@ -10,14 +10,17 @@ NURSERIES = {"nursery_of_a_tool", "tool_that_is_killed"}
 # the tool's own prints what its tasks raise, so that a `__repr__` that raises ends the run before anybody can catch it.
 CAUGHT = {("a kept cancellation", door) for door in (*NURSERIES, "clean_up_of_a_tool")}
 TRIOS_OWN = {(error, door) for error in PLAIN if error.startswith("unprintable") for door in NURSERIES}
-PAIRS = [(door, error) for door in DOORS for error in PLAIN if (error, door) not in CAUGHT | TRIOS_OWN]
+PAIRS = [
+    *((door, error) for door in DOORS for error in PLAIN if (error, door) not in CAUGHT | TRIOS_OWN),
+    *((name, "SystemExit") for name, door in DOORS.items() if not door.lets_exits_out),
+]
 
 
 @pytest.mark.at(31)
 @pytest.mark.parametrize(("door", "error"), PAIRS)
 async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
-    """The call gets an error, the session goes on, and the next session does not notice."""
-    raises = Raises(PLAIN[error])
+    """The call gets an error, the session goes on, and the next session does not notice; a tool cannot exit, as argparse does."""
+    raises = Raises(PLAIN.get(error, lambda: SystemExit("usage")))
     with trio.fail_after(60):
         async with open_torn(raises) as supervisor:
             bystander = await supervisor.start_session(model=says_ok())
@@ -27,16 +30,3 @@ async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
     assert raises.times
     told = [record for record in caplog.records if record.levelname == "ERROR"]
     assert told or door == "description_of_a_tool"  # of which its caller is told
-
-
-@pytest.mark.at(31)
-@pytest.mark.parametrize("door", [name for name, door in DOORS.items() if not door.lets_exits_out])
-async def test_a_tool_cannot_exit(door):
-    """`SystemExit` ends a call and no program: argparse raises it for what the model wrote."""
-    raises = Raises(lambda: SystemExit("usage"))
-    with trio.fail_after(60):
-        async with open_torn(raises) as supervisor:
-            bystander = await supervisor.start_session(model=says_ok())
-            await DOORS[door].knock(supervisor, raises)
-            assert await bystander.ask("go") == "ok"
-    assert raises.times

@@ -15,8 +15,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import on_bounded_time, saying, wants
-from tests.runtime.test_looking_back import open_kept
+from tests.runtime.rig import calling, on_bounded_time, open_over, saying
 
 pytestmark = on_bounded_time
 
@@ -24,12 +23,12 @@ pytestmark = on_bounded_time
 async def lived(store):
     """A session that was taken over once, with a large value and a sub-agent in it."""
     model = ScriptedModel([calls(("task", {"description": "Look."})), says("below"), says("A canary sings.")])
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(
             model=model, tools=[TaskTool()], session_id="s-1", user_data={"who": "canary"}
         )
         await session.ask("x" * 70_000)
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("b"), tools=[TaskTool()])
         await session.ask("Again, canary")
         return await supervisor.export_session("s-1"), await session.messages()
@@ -48,7 +47,7 @@ async def test_an_imported_session_is_the_same_and_goes_on(kind, tmp_path):
     data, messages = await lived(first)
     other = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "other.db")
     try:
-        async with open_kept(other) as supervisor:
+        async with open_over(other) as supervisor:
             assert set(await supervisor.import_session(data)) == set(journals(first))
             assert (await supervisor.import_session(data))[0] == "s-1"
             assert await supervisor.export_session("s-1") == data
@@ -72,7 +71,7 @@ async def test_a_changed_export_is_refused_whole():
     data, _ = await lived(MemoryStore())
     changed = data.replace(b"A canary sings.", b"A canary sinks.")
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         with pytest.raises(JournalCorrupt) as raised:
             await supervisor.import_session(changed)
         assert raised.value.seq > 1
@@ -88,30 +87,38 @@ async def test_a_changed_export_is_refused_whole():
 
 
 @pytest.mark.journal(25)
-@pytest.mark.parametrize("form", ["markdown", "otlp"])
-async def test_what_people_and_tools_read_holds_no_word_without_content_either(form):
-    """With it there is the canary; without it who, how much and when."""
+async def test_an_export_without_content_holds_no_word():
+    """The canary was in prompts, answers and the application's own data; without content there is who, how much and when."""
     store = MemoryStore()
     await lived(store)
-    async with no_orphans(), open_kept(store) as supervisor:
-        assert b"canary" in await supervisor.export_session("s-1", format=form)
-        data = await supervisor.export_session("s-1", format=form, content=False)
-        for word in (b"canary", b"xxxx", b"below", b"Look.", b"Again"):
-            assert word not in data
-        known = b"## User\n\n70000 characters" if form == "markdown" else b'"execute_tool task"'
-        assert known in data
+    words = (b"canary", b"xxxx", b"below", b"Look.", b"Again")
+    async with no_orphans(), open_over(store) as supervisor:
+        for form, count, known in (
+            ("markdown", 5, b"## User\n\n70000 characters"),
+            ("otlp", 5, b'"execute_tool task"'),
+            ("jsonl", 2, b'"size_bytes":'),
+        ):
+            assert b"canary" in await supervisor.export_session("s-1", format=form)
+            data = await supervisor.export_session("s-1", format=form, content=False)
+            assert [word for word in words[:count] if word in data] == [], form
+            assert known in data
+        assert data.count(b'"kind":"prompt"') == 3
+        with pytest.raises(OptionError, match="without content"):
+            await supervisor.import_session(data)
 
 
 async def test_a_tree_is_exported_as_spans_of_one_trace():
-    """The sub-agent's cycle stands below the call that it works for; a line for each session, the same each time."""
+    """The sub-agent's cycle stands below the call that it works for; a line for each session, the same each time. A child alone needs its root."""
     store = MemoryStore()
     await lived(store)
-    async with no_orphans(), open_kept(store) as supervisor:
+    (child,) = [one.session for one in store.find(Filters()) if one.parent]
+    async with no_orphans(), open_over(store) as supervisor:
+        alone = await supervisor.export_session(child)
         data = await supervisor.export_session("s-1", format="otlp")
         assert await supervisor.export_session("s-1", format="otlp") == data
     lines = [json.loads(line) for line in data.splitlines()]
     assert len(lines) == 2
-    root, child = (line["resourceSpans"][0]["scopeSpans"][0]["spans"] for line in lines)
+    root, below = (line["resourceSpans"][0]["scopeSpans"][0]["spans"] for line in lines)
     assert [one["name"] for one in root] == [
         "invoke_agent",
         "chat object",
@@ -123,32 +130,20 @@ async def test_a_tree_is_exported_as_spans_of_one_trace():
     ]
     task, agent = root[2], root[3]
     assert agent["parentSpanId"] == task["spanId"]
-    assert child[0]["parentSpanId"] == agent["spanId"]
-    assert {one["traceId"] for one in (*root[:5], *child)} == {root[0]["traceId"]}
+    assert below[0]["parentSpanId"] == agent["spanId"]
+    assert {one["traceId"] for one in (*root[:5], *below)} == {root[0]["traceId"]}
     assert root[5]["traceId"] != root[0]["traceId"]
-
-
-@pytest.mark.journal(25)
-async def test_an_export_without_content_holds_no_word():
-    """The canary was in prompts, answers and the application's own data."""
-    store = MemoryStore()
-    await lived(store)
-    async with no_orphans(), open_kept(store) as supervisor:
-        data = await supervisor.export_session("s-1", content=False)
-        assert b"canary" not in data
-        assert b"xxxx" not in data
-        assert data.count(b'"kind":"prompt"') == 3
-        assert b'"size_bytes":' in data
-        with pytest.raises(OptionError, match="without content"):
-            await supervisor.import_session(data)
+    async with no_orphans(), open_over(MemoryStore()) as supervisor:
+        with pytest.raises(SessionNotFound):
+            await supervisor.import_session(alone)
 
 
 async def test_a_conversation_is_written_for_people():
     """Who said what, the calls, and what they came to; quoted, so that no text can look like another part."""
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(
-            model=ScriptedModel([wants("record"), says("Done.")]), tools=[RecordingTool()], session_id="s-1"
+            model=calling("record", then="Done."), tools=[RecordingTool()], session_id="s-1"
         )
         assert await supervisor.export_session("s-1", format="markdown") == b""
         await session.ask("Do it")
@@ -161,14 +156,14 @@ async def test_a_conversation_is_written_for_people():
 async def test_what_cannot_be_exported_is_said():
     """An unknown id, another format, no store, a trimmed journal, code that is not there."""
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.ask("One")
         with pytest.raises(SessionNotFound):
             await supervisor.export_session("s-2")
         with pytest.raises(OptionError, match="'jsonl' or 'markdown' or 'otlp'"):
             await supervisor.export_session("s-1", format="pdf")
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
 
         @plugin(init=tuple)
         def local(_event, state, _ctx):
@@ -177,7 +172,7 @@ async def test_what_cannot_be_exported_is_said():
         await supervisor.start_session(model=saying("a"), plugins=[local], session_id="s-3")
         with pytest.raises(Unrevivable, match="plugin"):
             await supervisor.export_session("s-3", format="otlp")
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         (snapshot,) = store.snapshots("", "s-1")
         await supervisor.trim_session("s-1", before=snapshot.seq)
         with pytest.raises(Trimmed):
@@ -188,15 +183,3 @@ async def test_what_cannot_be_exported_is_said():
     async with no_orphans(), open_nameless() as supervisor:
         with pytest.raises(OptionError, match="needs a store"):
             await supervisor.export_session("s-1")
-
-
-async def test_a_child_alone_needs_its_root():
-    """Its export is its own journal; it goes where its root is."""
-    store = MemoryStore()
-    await lived(store)
-    (child,) = [one for one in store.find(Filters()) if one.parent]
-    async with no_orphans(), open_kept(store) as supervisor:
-        data = await supervisor.export_session(child.session)
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        with pytest.raises(SessionNotFound):
-            await supervisor.import_session(data)

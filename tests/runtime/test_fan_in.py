@@ -42,6 +42,8 @@ async def test_sessions_from_before_and_after_are_read():
         check_events(events)
         assert {event.meta.path for event in events} == {(session_id,)}
         assert events[-1] == SessionEnd(reason="the supervisor was closed")
+    with pytest.raises(SessionDown, match="the supervisor was closed"):
+        await supervisor.subscribe_all().__aenter__()
 
 
 async def test_a_group_is_read_apart_from_all_others(supervisor):
@@ -131,12 +133,8 @@ async def test_arguments_that_cannot_be(supervisor, arguments, faults):
     with pytest.raises(OptionError) as caught:
         supervisor.subscribe_group("blue", **arguments)
     assert caught.value.faults == tuple(faults)
-
-
-async def test_no_group_is_not_all_groups(supervisor):
-    """`None` is refused: it would read the sessions of everybody."""
     with pytest.raises(OptionError, match="group_id is None: expected text"):
-        supervisor.subscribe_group(None)
+        supervisor.subscribe_group(None)  # it would read the sessions of everybody
 
 
 async def test_numbers_beyond_the_last_are_refused_together(supervisor):
@@ -155,11 +153,3 @@ async def test_numbers_beyond_the_last_are_refused_together(supervisor):
         await session.ask("Hi")
     subscription.end()
     assert await rest(subscription) == []
-
-
-async def test_a_closed_supervisor_has_nothing_to_read():
-    """`SessionDown`, as for every call after its end."""
-    async with open_bare() as supervisor:
-        pass
-    with pytest.raises(SessionDown, match="the supervisor was closed"):
-        await supervisor.subscribe_all().__aenter__()

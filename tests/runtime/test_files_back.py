@@ -16,7 +16,7 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import on_bounded_time, until
+from tests.runtime.rig import calling, on_bounded_time, until
 
 pytestmark = on_bounded_time
 
@@ -45,14 +45,11 @@ async def run(ctx: ToolContext, command: str) -> str:
 TOOLS = [put, change, run]
 
 
-def sandbox_of(_name, root):
-    """Open a directory in which commands run as they are."""
-    return LocalSandbox(root, shell_fallback="unconfined")
-
-
 def open_kept(store, **options):
-    """Open a supervisor that keeps its sessions there."""
-    return open_nameless(sandbox_of, store=store, **options)
+    """Open a supervisor that keeps its sessions there, and runs commands as they are."""
+    return open_nameless(
+        lambda _name, root: LocalSandbox(root, shell_fallback="unconfined"), store=store, **options
+    )
 
 
 def writing(*turns):
@@ -63,6 +60,20 @@ def writing(*turns):
 async def last_of(session):
     """Give the number of the last record."""
     return (await session.journal(limit=10_000))[-1].number
+
+
+async def worked(supervisor, root, *turns, **options):
+    """Let a session make these calls, one for each prompt; give it with the number before them."""
+    session = await supervisor.start_session(model=writing(*turns), tools=TOOLS, working_dir=root, **options)
+    number = await last_of(session)
+    for _ in turns:
+        await session.ask("Go")
+    return session, number
+
+
+def put_calls(text, *paths):
+    """Calls that write this text to each of these files."""
+    return [("put", {"path": path, "text": text}) for path in paths]
 
 
 def texts(root):
@@ -101,10 +112,9 @@ async def test_exactly_what_the_session_wrote_is_what_it_was(store, root):
     (root / "other.txt").write_text("a person's\n")
     async with no_orphans(), open_kept(store) as supervisor:
         model = writing(
-            ("put", {"path": "before.txt", "text": "first"}),
+            *put_calls("first", "before.txt"),
             ("change", {"path": "old.txt", "old": "was", "new": "is"}),
-            ("put", {"path": "new/deep/a.txt", "text": "made"}),
-            ("put", {"path": "before.txt", "text": "second"}),
+            *put_calls("second", "new/deep/a.txt", "before.txt"),
         )
         session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
         await session.ask("1")
@@ -132,13 +142,9 @@ async def test_a_file_that_a_person_has_edited_is_a_conflict_and_untouched(store
     """Edited, removed, made a directory or a link; with force the person's text is overwritten, and can be brought back."""
     async with no_orphans(), open_kept(store) as supervisor:
         paths = ["edited", "removed", "folder", "link", "mine"]
-        model = writing(*[("put", {"path": path, "text": "ours"}) for path in paths])
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
         for path in paths:
             (root / path).write_text("at first")
-        number = await last_of(session)
-        for path in paths:
-            await session.ask(path)
+        session, number = await worked(supervisor, root, *put_calls("ours", *paths))
         (root / "edited").write_text("a person's")
         (root / "removed").unlink()
         (root / "folder").unlink()
@@ -175,14 +181,7 @@ async def test_modes_are_kept_and_a_mode_that_a_person_sets_stays(store, root):
         (root / name).write_text("#!/bin/sh\n")
         (root / name).chmod(0o755)
     async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
-            ("put", {"path": "tool", "text": "new"}),
-            ("put", {"path": "mine", "text": "new"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
+        session, number = await worked(supervisor, root, *put_calls("new", "tool", "mine"))
         (root / "mine").chmod(0o700)
         await session.rewind(number, files=True)
         assert [(root / name).read_text() for name in ("tool", "mine")] == ["#!/bin/sh\n"] * 2
@@ -196,13 +195,7 @@ async def test_binary_and_large_files_are_told_apart(root, monkeypatch):
     (root / "noise").write_bytes(noise)
     (root / "large").write_text("x" * 1001)
     async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(
-            ("put", {"path": "noise", "text": "text"}), ("put", {"path": "large", "text": "small"})
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
+        session, number = await worked(supervisor, root, *put_calls("small", "noise", "large"))
         files = (await session.rewind(number, files=True, force=True)).files
         assert files.restored == ("noise",)
         assert [(one.path, one.why) for one in files.failed] == [
@@ -215,15 +208,13 @@ async def test_binary_and_large_files_are_told_apart(root, monkeypatch):
 async def test_calls_that_run_commands_are_named_as_untold(store, root):
     """What they wrote stays; where they wrote over what a tool had written, that is a conflict."""
     async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
+        session, number = await worked(
+            supervisor,
+            root,
             ("put", {"path": "a", "text": "1"}),
             ("run", {"command": "echo more >> a; echo x > b; echo y > c"}),
             ("put", {"path": "c", "text": "2"}),
         )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        for word in "123":
-            await session.ask(word)
         files = (await session.rewind(number, files=True)).files
         assert [(one.tool, one.number > number) for one in files.untold] == [("run", True)]
         assert [one.path for one in files.conflicts] == ["a"]
@@ -256,7 +247,7 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
             return f"{done.error.code}: {done.error.message} {ran.error.code}"
 
         session = await supervisor.start_session(
-            model=ScriptedModel([calls(("cut", {})), says("ok")]), tools=[cut], working_dir=root
+            model=calling("cut", then="ok"), tools=[cut], working_dir=root
         )
         number = await last_of(session)
         async with session.subscribe() as events:
@@ -273,13 +264,9 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
 async def test_a_disk_that_is_full_changes_no_file(root, monkeypatch):
     """All of it stands beside its places before the first is put there; nothing is left of that."""
     async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b", "new/c")])
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
         for path in ("a", "b"):
             (root / path).write_text("at first")
-        number = await last_of(session)
-        for word in "123":
-            await session.ask(word)
+        session, number = await worked(supervisor, root, *put_calls("ours", "a", "b", "new/c"))
         synced = []
 
         def full(descriptor):
@@ -305,12 +292,9 @@ async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
     (root / "a").write_text(f"key = {canary}\n")
     kept = SqliteStore(place)
     async with open_kept(kept) as supervisor:
-        model = writing(("put", {"path": "a", "text": "key = ?\n"}))
-        session = await supervisor.start_session(
-            model=model, tools=TOOLS, working_dir=root, provider_opts={"api_key": canary}
+        session, number = await worked(
+            supervisor, root, *put_calls("key = ?\n", "a"), provider_opts={"api_key": canary}
         )
-        number = await last_of(session)
-        await session.ask("Go")
         files = (await session.rewind(number, files=True)).files
         assert [(one.path, one.why) for one in files.failed] == [
             ("a", "A secret stood in it, and those are not kept.")
@@ -326,11 +310,7 @@ async def test_links_and_paths_that_lead_elsewhere_are_not_written_through(root,
     (outside / "a").write_text("ours")
     (root / "there").mkdir()
     async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(("put", {"path": "d/a", "text": "ours"}), ("put", {"path": "e/a", "text": "ours"}))
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
+        session, number = await worked(supervisor, root, *put_calls("ours", "d/a", "e/a"))
         for name, to in (("d", outside), ("e", "there")):
             (root / name / "a").unlink()
             (root / name).rmdir()
@@ -360,9 +340,6 @@ async def test_what_cannot_be_is_refused_before_anything_is_stopped(root):
             await session.rewind(1, files="yes")
 
 
-# --- blobs
-
-
 # --- forks
 
 
@@ -373,13 +350,8 @@ async def test_a_fork_with_files_works_in_a_copy_of_them_as_they_were(store, roo
     (root / "sub" / "link").symlink_to("other")
     (root / "sub" / "other").chmod(0o755)
     async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
-            ("put", {"path": "a", "text": "1"}),
-            ("put", {"path": "a", "text": "2"}),
-            ("put", {"path": "new/b", "text": "x"}),
-            ("put", {"path": "a", "text": "fork"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        turns = *put_calls("1", "a"), *put_calls("2", "a", "new/b"), *put_calls("fork", "a")
+        session = await supervisor.start_session(model=writing(*turns), tools=TOOLS, working_dir=root)
         await session.ask("1")
         number = await last_of(session)
         await session.ask("2")
@@ -391,7 +363,7 @@ async def test_a_fork_with_files_works_in_a_copy_of_them_as_they_were(store, roo
         assert (copy / "sub" / "other").stat().st_mode & 0o777 == 0o755
         assert await fork.ask("4") == "ok"
         assert (copy / "a").read_text() == "fork"
-        assert texts(root) == {"a": "2", "new/b": "x", "sub/other": "other"}
+        assert texts(root) == {"a": "2", "new/b": "2", "sub/other": "other"}
         start = 1
         assert (await fork.rewind(start, files=True)).files.restored == ("a",)
         assert (copy / "a").read_text() == "1"
@@ -402,7 +374,7 @@ async def test_a_fork_of_a_session_with_a_sandbox_of_its_own_gets_one_like_it(ro
     """With the same settings, in the directory that is named."""
     own = LocalSandbox(root, shell_fallback="unconfined", protected=["secret.txt"])
     async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "secret.txt", "text": "x"}))
+        model = writing(*put_calls("1", "a", "secret.txt"))
         session = await supervisor.start_session(model=model, tools=TOOLS, sandbox=own, working_dir=root)
         await session.ask("1")
         fork = await session.fork(files=True, working_dir=tmp_path / "there")

@@ -5,26 +5,12 @@ import pytest
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import plugin_watch
 from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch
-from agentrail.stores.memory import MemoryStore
-from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import NoSandbox
+from tests.runtime.test_drifts import NoSnapshots
+from tests.runtime.test_resumed_sessions import open_again
 
 PLUGINS = [(HumanApproval, {"require_approval_for": ["nothing"]})]
-
-
-class NoSnapshots(MemoryStore):
-    """A store that lost every snapshot, as if each of its processes had been killed."""
-
-    def put_snapshot(self, snapshot):
-        """Lose it."""
-
-
-def open_over(store):
-    """Open a supervisor whose store is read in worker threads, where Trio has no clock."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=FaultyStore(store))
 
 
 @pytest.fixture
@@ -37,7 +23,7 @@ def given():
 
 async def lived(store, given):
     """Let a session charge twice in a process that is over then; return its messages."""
-    async with open_over(store) as supervisor:
+    async with open_again(store) as supervisor:
         session = await supervisor.start_session(session_id="s", **given)
         await session.ask("one")
         await session.ask("two")
@@ -54,7 +40,7 @@ async def test_a_session_that_is_resumed_has_the_history_that_it_had(given, monk
     store = NoSnapshots(lease_ms=0)
     before = await lived(store, given)
     slow_handlers(monkeypatch)
-    async with open_over(store) as supervisor:
+    async with open_again(store) as supervisor:
         session = await supervisor.resume_session("s", **given)
         assert await session.messages() == before
         assert type(supervisor._known("s").state.data.stack.ask) is PluginWatch  # noqa: SLF001
@@ -67,7 +53,7 @@ async def test_a_fork_has_the_history_of_its_parent(given, monkeypatch, caplog):
     """A fork folds by the watch that its session will have, and that one reports to a session already."""
     store = NoSnapshots(lease_ms=0)
     before = await lived(store, given)
-    async with open_over(store) as supervisor:
+    async with open_again(store) as supervisor:
         session = await supervisor.resume_session("s", **given)
         slow_handlers(monkeypatch)
         fork = await session.fork(session_id="f")

@@ -11,13 +11,7 @@ import agentrail
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
 from agentrail.abc.store import Filters, Node
 from agentrail.core.journal.record import ERASED, first_broken
-from agentrail.errors import (
-    AlreadyExists,
-    Erased,
-    OptionError,
-    SessionDown,
-    StoreUnavailable,
-)
+from agentrail.errors import AlreadyExists, Erased, OptionError, SessionDown, StoreUnavailable
 from agentrail.runtime.erasure_report import UserTrees, erase_trees, forks_first, trees_of_user
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import agentrail
-from agentrail.errors import AlreadyResolved, InvalidResponse, OptionError, QuestionDeclined
+from agentrail.errors import AlreadyResolved, InvalidResponse, QuestionDeclined
 from agentrail.events import AgentEnd, AskUser, ToolExecutionEnd, ToolRetry, UserDeclined, UserResponded
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.strategies import FORM
@@ -108,20 +108,3 @@ async def test_a_form_that_cannot_be_is_the_tools_author_s_error(supervisor, opt
     assert not [one for one in seen if isinstance(one, AskUser)]
     (end,) = [one for one in seen if isinstance(one, ToolExecutionEnd)]
     assert words in end.result.text
-
-
-@pytest.mark.parametrize(
-    ("response", "words"),
-    [
-        (True, "response is True: expected a text, which of the options, from 0, or a dict for a form"),
-        (None, "response is None"),
-        ({"a": object()}, "response"),
-        ({"a": float("nan")}, "response"),
-        ({"a": "x" * 200_000}, "response has more than 100,000 characters"),
-    ],
-)
-async def test_an_answer_of_a_wrong_type_is_refused_at_the_door(supervisor, response, words):
-    """Before anything is sent."""
-    session = await supervisor.start_session(model=calling("who"))
-    with pytest.raises(OptionError, match=words):
-        await session.respond("s/a1", response)

@@ -1,7 +1,5 @@
 """What a session with a store guarantees, sentence by sentence, where no other test has the sentence for its own (docs: durability)."""
 
-from contextlib import asynccontextmanager
-
 import msgspec
 import pytest
 import trio
@@ -14,18 +12,15 @@ from agentrail.errors import StoreUnavailable
 from agentrail.events import AgentEnd, ToolBlocked
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
-from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import NoSandbox, on_bounded_time, until
+from tests.runtime.rig import Chunky, on_bounded_time, open_over, until
 from tests.stores.disk import Disk
 
 pytestmark = on_bounded_time
 
 
-def open_over(store, **options):
-    """Open a supervisor over a store."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **options)
+HALF_A_SENTENCE = (TextDelta("half a "), TextDelta("sentence"))
 
 
 class Counting(MemoryStore):
@@ -36,38 +31,14 @@ class Counting(MemoryStore):
         self.appends: list[Append] = []
 
     def append(self, batch):
-        """Remember, and append."""
         self.appends += batch
         return super().append(batch)
-
-
-class Talking(FunctionModel):
-    """A model that says a word, and goes on when it may."""
-
-    def __init__(self):
-        super().__init__(lambda _request: says())
-        self.go_on = trio.Event()
-
-    @asynccontextmanager
-    async def open_stream(self, request):
-        """Open it."""
-
-        async def chunks():
-            yield TextDelta("half a ")
-            yield TextDelta("sentence")
-            await self.go_on.wait()
-
-        stream = chunks()
-        try:
-            yield stream
-        finally:
-            await stream.aclose()
 
 
 async def abort_in_the_middle(store):
     """Let a model say half a sentence, and stop it: the step of the abort has two records, what was heard and the abort."""
     async with open_over(store) as supervisor:
-        session = await supervisor.start_session(model=Talking(), session_id="s-1")
+        session = await supervisor.start_session(model=Chunky(*HALF_A_SENTENCE, 60.0), session_id="s-1")
         async with session.subscribe() as events:
             await session.prompt("Hi")
             while (await anext(events)).meta.ephemeral is False:

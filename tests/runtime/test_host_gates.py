@@ -7,17 +7,18 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail import plugins as p
 from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict, Secret
 from agentrail.errors import OptionError
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_virtual_time, only, until
 
 AWAY = "the database is away"
+SEVEN: Any = 7  # what no type checker lets through as a text
 
 
 class Host:
@@ -32,7 +33,6 @@ class Host:
 
     @property
     def hooks(self) -> HostHooks:
-        """Both of its hooks."""
         return HostHooks(before_tool=self.before_tool, after_tool=self.after_tool)
 
     async def before_tool(self, call: HostCall) -> Any:
@@ -48,17 +48,40 @@ class Host:
             raise
 
     async def after_tool(self, call: HostCallEnd) -> None:
-        """Remember."""
         self.told.append(call)
         self.telling.set()
         if self.after is not None:
             await self.after(call)
 
 
-async def allow(call: HostCall) -> HostVerdict:
-    """Let it run."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict()
+def answering(make):
+    """A hook that answers with what is made for each call."""
+
+    async def answer(call: HostCall) -> Any:
+        await trio.lowlevel.checkpoint()
+        return make(call)
+
+    return answer
+
+
+def raising(error):
+    """A hook that fails."""
+
+    async def fail(call: HostCall) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    return fail
+
+
+allow = answering(lambda _: HostVerdict())
+crash = raising(RuntimeError(AWAY))
+exits = raising(BaseExceptionGroup(AWAY, [RuntimeError("one"), ValueError("other")]))
+
+
+def ends_in(events):
+    """The texts of the results among these events."""
+    return [one.result.text for one in events if isinstance(one, ToolExecutionEnd)]
 
 
 def two_turns(*names: str) -> ScriptedModel:
@@ -100,13 +123,13 @@ async def test_what_a_hook_writes_to_its_copy_reaches_no_other_code():
     """Top level and nested (H-044)."""
     given = {"path": "a", "deep": [{"b": 1}]}
 
-    async def scribble(call):
+    def scribble(call):
         call.input["path"] = "changed"
         call.input["deep"][0]["b"] = 2
-        await trio.lowlevel.checkpoint()
         return HostVerdict()
 
-    host, read = Host(scribble, after=scribble), RecordingTool(name="read")
+    host = Host(answering(scribble), after=answering(scribble))
+    read = RecordingTool(name="read")
     await asked_of(host, [read], ScriptedModel([calls(("read", given)), says("done")]))
     assert read.calls == [given]
     assert host.told[0].input == {"path": "changed", "deep": [{"b": 2}]}
@@ -115,12 +138,7 @@ async def test_what_a_hook_writes_to_its_copy_reaches_no_other_code():
 @on_virtual_time
 async def test_the_host_hears_of_code_that_raised_and_of_code_that_ran_out_of_time():
     """And not of what was denied, unknown, or does not fit (H-050)."""
-
-    async def no_deploy(call):
-        await trio.lowlevel.checkpoint()
-        return HostVerdict(deny="no") if call.tool_name == "deploy" else HostVerdict()
-
-    host = Host(no_deploy)
+    host = Host(answering(lambda call: HostVerdict(deny="no" if call.tool_name == "deploy" else None)))
     tools = [
         CrashingTool(name="crash"),
         HangingTool(name="hang", timeout_seconds=2),
@@ -136,101 +154,42 @@ async def test_the_host_hears_of_code_that_raised_and_of_code_that_ran_out_of_ti
 @on_virtual_time
 async def test_a_denied_call_does_not_run():
     """The model reads why, and people see who said no (H-041)."""
-
-    async def deny(call):
-        await trio.lowlevel.checkpoint()
-        return HostVerdict(deny="tenant acme may not read", by="quota")
-
-    read = RecordingTool(name="read")
-    said = await asked_of(Host(deny), [read])
+    read, why = RecordingTool(name="read"), "tenant acme may not read"
+    said = await asked_of(Host(answering(lambda _: HostVerdict(deny=why, by="quota"))), [read])
     assert read.calls == []
-    assert [(one.reason, one.by) for one in said if isinstance(one, ToolBlocked)] == [
-        ("tenant acme may not read", "quota")
-    ]
-    assert [one.result.text for one in said if isinstance(one, ToolExecutionEnd)] == [
-        "tenant acme may not read"
-    ]
+    assert [(one.reason, one.by) for one in said if isinstance(one, ToolBlocked)] == [(why, "quota")]
+    assert ends_in(said) == [why]
 
 
 @on_virtual_time
 async def test_a_rewritten_call_runs_as_it_was_rewritten():
     """And the host's own object may change behind that (H-043)."""
     wanted = {"path": "b", "deep": [1]}
-
-    async def rewrite(call):
-        await trio.lowlevel.checkpoint()
-        return HostVerdict(input=wanted, by="audit")
-
-    async def scribble(call):
-        wanted["deep"].append(2)
-        await trio.lowlevel.checkpoint()
-
+    host = Host(
+        answering(lambda _: HostVerdict(input=wanted, by="audit")),
+        after=answering(lambda _: wanted["deep"].append(2)),
+    )
     read = RecordingTool(name="read")
-    said = await asked_of(Host(rewrite, after=scribble), [read])
+    said = await asked_of(host, [read])
     assert read.calls == [{"path": "b", "deep": [1]}]
-    assert [one.arguments for one in said if isinstance(one, ToolExecutionStart)] == [
-        {"path": "b", "deep": [1]}
-    ]
-
-
-async def no_verdict(call):
-    """Forget to answer."""
-    await trio.lowlevel.checkpoint()
-
-
-async def crash(call):
-    """Raise."""
-    await trio.lowlevel.checkpoint()
-    raise RuntimeError(AWAY)
-
-
-async def exits(call):
-    """Raise what is no `Exception`."""
-    await trio.lowlevel.checkpoint()
-    raise BaseExceptionGroup(AWAY, [RuntimeError("one"), ValueError("other")])
-
-
-async def too_large(call):
-    """Want too much."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict(input={"path": "x" * 2_000_000})
-
-
-async def no_json(call):
-    """Want what no journal can hold."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict(input={"path": object()})
-
-
-async def no_number(call):
-    """Want a number that is none."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict(input={"path": float("nan")})
-
-
-async def wrong_reason(call):
-    """Give a reason that is no text."""
-    await trio.lowlevel.checkpoint()
-    return HostVerdict(deny=7)
-
-
-def not_async(call):
-    """Answer at once, where one waits."""
-    return HostVerdict()
+    assert [one.arguments for one in said if isinstance(one, ToolExecutionStart)] == read.calls
 
 
 @on_virtual_time
 @pytest.mark.parametrize(
     ("hook", "why"),
     [
-        (no_verdict, "before_tool returned NoneType, expected HostVerdict"),
+        (answering(lambda _: None), "before_tool returned NoneType, expected HostVerdict"),
         (crash, "RuntimeError: the database is away"),
         (exits, "ValueError: other"),
-        (too_large, "an input of more than 1,000,000 characters"),
-        (no_json, "an input that is not JSON: $.path"),
-        (no_number, "an input that is not JSON: $.path"),
-        (wrong_reason, "deny is 7: expected the reason as text"),
-        (not_async, "TypeError"),
+        (
+            answering(lambda _: HostVerdict(input={"path": "x" * 2_000_000})),
+            "an input of more than 1,000,000 characters",
+        ),
+        (answering(lambda _: HostVerdict(input={"path": object()})), "an input that is not JSON: $.path"),
+        (answering(lambda _: HostVerdict(input={"path": float("nan")})), "an input that is not JSON: $.path"),
+        (answering(lambda _: HostVerdict(deny=SEVEN)), "deny is 7: expected the reason as text"),
+        (lambda _: HostVerdict(), "TypeError"),
     ],
 )
 async def test_what_is_no_verdict_denies_the_call(hook, why, caplog):
@@ -239,7 +198,7 @@ async def test_what_is_no_verdict_denies_the_call(hook, why, caplog):
     with caplog.at_level(logging.ERROR):
         said = await asked_of(Host(hook), [read])
     assert read.calls == []
-    (text,) = [one.result.text for one in said if isinstance(one, ToolExecutionEnd)]
+    (text,) = ends_in(said)
     assert text.startswith('Not run: the host could not judge this call of "read" (')
     assert why in text
     assert "could not judge" in caplog.text
@@ -251,23 +210,17 @@ async def test_a_host_that_fails_behind_a_call_changes_nothing(after, caplog):
     """The result stands, and the log says what happened (H-051)."""
     with caplog.at_level(logging.ERROR):
         said = await asked_of(Host(allow, after=after), [RecordingTool(name="read", answer="a file")])
-    assert [one.result.text for one in said if isinstance(one, ToolExecutionEnd)] == ["a file"]
+    assert ends_in(said) == ["a file"]
     assert 'the host failed over the end of a call of "read"' in caplog.text
 
 
 @on_virtual_time
 async def test_the_secrets_of_a_session_are_in_no_denial(caplog):
     """What a hook raises may hold one (H-088)."""
-    refused = "password hunter22 refused"
-
-    async def leak(call):
-        await trio.lowlevel.checkpoint()
-        raise RuntimeError(refused)
-
+    leak = raising(RuntimeError("password hunter22 refused"))
     with caplog.at_level(logging.ERROR):
         said = await asked_of(Host(leak), [RecordingTool(name="read")], user_data={"key": Secret("hunter22")})
-    (text,) = [one.result.text for one in said if isinstance(one, ToolExecutionEnd)]
-    assert "hunter22" not in text + caplog.text
+    assert "hunter22" not in ends_in(said)[0] + caplog.text
 
 
 @on_virtual_time
@@ -313,7 +266,7 @@ async def test_a_hook_that_will_not_stop_is_named_in_the_receipt():
 
 @on_virtual_time
 async def test_a_caller_stops_one_call_and_its_siblings_go_on():
-    """A steer skips a call as well that waits for the host (H-091)."""
+    """While it waits for the host (H-091)."""
 
     async def left_alone(call):
         if call.tool_name == "left":
@@ -399,27 +352,14 @@ async def test_the_calls_of_children_pass_the_gates_too():
 @on_virtual_time
 async def test_an_approval_shows_what_the_host_made_of_a_call():
     """And runs exactly that; what it makes of a person's edit is shown first: Faro was approved, Porto does not run (H-052)."""
-
-    class People(p.Plugin[int]):
-        name = "people"
-
-        def init(self) -> int:
-            return 0
-
-        @p.on(p.BeforeTool)
-        def ask(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
-            return p.RequireApproval("it costs", state)
-
-    async def always_porto(call):
-        await trio.lowlevel.checkpoint()
-        return HostVerdict(input={"city": "Porto"}, by="travel")
-
-    host, book = Host(always_porto), RecordingTool(name="book")
+    people = PuppetPlugin((read_rule("BeforeTool.book", "approve:it costs"),), name="people")
+    host = Host(answering(lambda _: HostVerdict(input={"city": "Porto"}, by="travel")))
+    book = RecordingTool(name="book")
     async with open_nameless(host=host.hooks) as supervisor:
         session = await supervisor.start_session(
             model=ScriptedModel([calls(("book", {"city": "Lisbon"})), says("done")]),
             tools=[book],
-            plugins=[People],
+            plugins=[people],
         )
         await session.prompt("Book.")
         await trio.testing.wait_all_tasks_blocked()
@@ -459,13 +399,8 @@ async def test_hooks_that_cannot_be_called_are_refused():
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_what_is_for_the_process_leaves_a_hook_as_from_any_port(error):
     """An interruption is no verdict: it ends the program, as from a provider."""
-
-    async def interrupted(call):
-        await trio.lowlevel.checkpoint()
-        raise error
-
     with pytest.raises(error):  # noqa: PT012
-        async with open_nameless(host=HostHooks(before_tool=interrupted)) as supervisor:
+        async with open_nameless(host=HostHooks(before_tool=raising(error))) as supervisor:
             session = await supervisor.start_session(
                 model=two_turns("read"), tools=[RecordingTool(name="read")]
             )

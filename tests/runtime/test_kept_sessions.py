@@ -1,32 +1,22 @@
 """A session with a store: nothing of a step is seen, and no work begins, before the record of it is durable (docs: the journal)."""
 
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
 from agentrail.errors import AlreadyExists, Fenced, SessionDown, StoreUnavailable
-from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    MessageDelta,
-    PromptReceived,
-)
+from agentrail.events import AgentAbort, AgentEnd, MessageDelta, PromptReceived
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_events, check_history, crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import NoSandbox, calling, kinds, on_bounded_time, rest, saying, until, wants
+from tests.runtime.rig import calling, eventually, kinds, on_bounded_time, open_over, rest, saying, until
 
 pytestmark = on_bounded_time
-
-
-def open_kept(store, patience=5.0):
-    """Open a supervisor that keeps its sessions there."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, store_patience=patience)
 
 
 @pytest.fixture
@@ -37,96 +27,74 @@ async def store():
     kept.mend()
 
 
+@pytest.fixture
+async def supervisor(store):
+    """A supervisor that keeps its sessions there; nothing of them is left."""
+    async with no_orphans(), open_over(store) as opened:
+        yield opened
+
+
 def recorded(store, session_id="s-1"):
     """The kinds of what is durable."""
     return [record.kind for record in store.inner.read("", session_id)]
-
-
-async def eventually(fits, seconds=10.0):
-    """Wait for something that threads have a hand in."""
-    with trio.fail_after(seconds):
-        while not fits():  # noqa: ASYNC110 - it is set by threads
-            await trio.sleep(0.002)
 
 
 # --- before it is durable, nothing
 
 
 @pytest.mark.journal(1)
-@pytest.mark.at(123)
-async def test_a_prompt_is_acknowledged_when_another_reader_sees_its_record(store):
-    """However long the store takes: what a receipt says can be read by others by then."""
-    store.delay_seconds = 0.02
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        assert recorded(store)[0] == "opened"
-        await session.prompt("Hi")
-        assert "prompt" in recorded(store)
-
-
 @pytest.mark.at(118)
 @pytest.mark.at(123)
 @pytest.mark.parametrize("what", ["receipt", "event", "tool"])
-async def test_nothing_leaves_before_its_record_is_durable(store, what):
-    """With a store that hangs: no receipt, no event, no tool; and all of it, in order, when it goes on."""
+async def test_nothing_leaves_before_its_record_is_durable(supervisor, store, what):
+    """With a store that hangs: no receipt, no event, no tool; and all of it, in order, when it goes on. What a receipt says, others can read."""
     record = RecordingTool()
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=calling("record"), tools=[record], session_id="s-1")
-        async with session.subscribe() as events, trio.open_nursery() as nursery:
-            if what == "tool":
-                await until_before_the_tool(session, store, events)
-            else:
-                store.hang()
-            answered = trio.Event()
+    session = await supervisor.start_session(model=calling("record"), tools=[record], session_id="s-1")
+    assert recorded(store)[0] == "opened"
+    async with session.subscribe() as events, trio.open_nursery() as nursery:
+        if what == "tool":  # the request is out, and all that was published by then is read
+            await session.prompt("Hi")
+            store.hang()
+            with trio.move_on_after(0.1):
+                async for _ in events:
+                    pass
+        else:
+            store.hang()
+        answered = trio.Event()
 
-            async def prompt() -> None:
-                await session.prompt("Hi")
-                answered.set()
+        async def prompt() -> None:
+            await session.prompt("Hi")
+            assert "prompt" in recorded(store)
+            answered.set()
 
-            if what != "tool":
-                nursery.start_soon(prompt)
-            await trio.sleep(0.1)
-            assert not answered.is_set()
-            assert not record.calls
-            with pytest.raises(trio.WouldBlock):
-                events.next_nowait()
-            store.mend()
-            seen = await until(events, AgentEnd)
-        assert len(record.calls) == 1
-        assert kinds(seen)[-1] == "AgentEnd"
-
-
-async def until_before_the_tool(session, store, events):
-    """Prompt, and let the store hang once the request is out; read all that was published by then."""
-    await session.prompt("Hi")
-    store.hang()
-    with trio.move_on_after(0.1):
-        async for _ in events:
-            pass
-
-
-async def test_a_session_begins_when_its_first_record_is_durable(store):
-    """`start_session` waits for it, and a store that has the id refuses it."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.stop()
-        await session.monitor().wait()
-        with pytest.raises(AlreadyExists, match="s-1"):
-            await supervisor.start_session(model=saying("a"), session_id="s-1")
-        assert supervisor.sessions() == ()
-        assert recorded(store)[-2:] == ["stop", "closed"]
-
-
-async def test_a_start_that_is_cancelled_leaves_nothing_in_the_store(store):
-    """Cancelled means not done: also when the store had it already, and nobody heard so."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        store.hang()
-        with trio.move_on_after(0.05):
-            await supervisor.start_session(model=saying("a"), session_id="s-1")
+        if what != "tool":
+            nursery.start_soon(prompt)
+        await trio.sleep(0.1)
+        assert not answered.is_set()
+        assert not record.calls
+        with pytest.raises(trio.WouldBlock):
+            events.next_nowait()
         store.mend()
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        assert await session.ask("Hi") == "a"
+        seen = await until(events, AgentEnd)
+    assert len(record.calls) == 1
+    assert kinds(seen)[-1] == "AgentEnd"
+
+
+async def test_a_session_begins_when_its_first_record_is_durable(supervisor, store):
+    """A start that is cancelled leaves nothing, also when the store had it already and nobody heard so; an id that the store has is refused."""
+    store.hang()
+    with trio.move_on_after(0.05):
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+    store.mend()
+    session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+    assert await session.ask("Hi") == "a"
     assert store.calls.count("delete") == 1
+    await session.stop()
+    await session.monitor().wait()
+    with pytest.raises(AlreadyExists, match="s-1"):
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+    assert supervisor.sessions() == ()
+    assert recorded(store)[-2:] == ["stop", "closed"]
 
 
 # --- a store that hangs
@@ -135,7 +103,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_in_the_store(store):
 @pytest.mark.journal(2)
 async def test_a_store_that_hangs_for_a_while_delays_a_cycle_and_fails_none(store):
     """The cycle ends as if nothing had been, later; its events are those of one without a store."""
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(
             model=calling("record"), tools=[RecordingTool()], session_id="s-1"
         )
@@ -148,7 +116,7 @@ async def test_a_store_that_hangs_for_a_while_delays_a_cycle_and_fails_none(stor
             await session.stop()
             seen += await rest(events)
     check_events(seen)
-    async with open_kept(None) as supervisor:
+    async with open_over(None) as supervisor:
         plain = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
         async with plain.subscribe(after=0) as events:
             await plain.ask("Hi")
@@ -160,9 +128,9 @@ async def test_a_store_that_hangs_for_a_while_delays_a_cycle_and_fails_none(stor
 async def test_an_abort_stops_work_past_a_store_that_hangs(store):
     """A tool within 100 ms; the call raises when the patience is over, and says that it was stopped. Later all is there."""
     hang = HangingTool()
-    async with no_orphans(), open_kept(store, patience=0.5) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=0.5) as supervisor:
         session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang"), says("b")]), tools=[hang], session_id="s-1"
+            model=calling("hang", then="b"), tools=[hang], session_id="s-1"
         )
         async with session.subscribe(after=0) as events:
             await session.prompt("Hi")
@@ -192,10 +160,15 @@ async def test_an_abort_stops_a_stream_past_a_store_that_hangs(store):
     gone = trio.Event()
 
     class Endless(ScriptedModel):
-        def open_stream(self, request):
-            return watched(super().open_stream(request), gone)
+        @asynccontextmanager
+        async def open_stream(self, request):
+            try:
+                async with super().open_stream(request) as chunks:
+                    yield chunks
+            finally:
+                gone.set()
 
-    async with no_orphans(), open_kept(store, patience=0.3) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=0.3) as supervisor:
         model = Endless([says(*("a" for _ in range(2000)), pause_seconds=0.01)])
         session = await supervisor.start_session(model=model, session_id="s-1")
         async with session.subscribe() as events:
@@ -215,27 +188,13 @@ async def test_an_abort_stops_a_stream_past_a_store_that_hangs(store):
         store.mend()
 
 
-def watched(opening, gone):
-    """Say when a stream is left."""
-
-    class Watched:
-        async def __aenter__(self):
-            return await opening.__aenter__()
-
-        async def __aexit__(self, *raised):
-            gone.set()
-            return await opening.__aexit__(*raised)
-
-    return Watched()
-
-
 @pytest.mark.journal(4)
 @pytest.mark.at(118)
 async def test_a_tool_that_waits_in_the_outbox_and_is_stopped_never_runs(store):
     """Its call has its result, once; the session is idle and goes on."""
     record = RecordingTool()
-    async with no_orphans(), open_kept(store, patience=30) as supervisor:
-        model = ScriptedModel([wants("record"), says("later")])
+    async with no_orphans(), open_over(store, store_patience=30) as supervisor:
+        model = calling("record", then="later")
         session = await supervisor.start_session(model=model, tools=[record], session_id="s-1")
         async with session.subscribe(after=0) as events, trio.open_nursery() as nursery:
             nursery.start_soon(session.prompt, "Hi")
@@ -279,7 +238,7 @@ def held(journal):
 @pytest.mark.journal(5)
 async def test_no_status_shows_what_a_crash_could_take_back(store):
     """Neither `status`, `messages`, nor the snapshot of a subscriber knows of a prompt whose record is on its way."""
-    async with no_orphans(), open_kept(store, patience=2) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=2) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
         await session.ask("Hi")
         store.hang()
@@ -307,7 +266,7 @@ async def test_no_status_shows_what_a_crash_could_take_back(store):
 async def test_what_a_stream_had_said_is_in_the_journal_when_it_is_aborted(store):
     """All of a hundred pieces, in one record."""
     pieces = [f"{number} " for number in range(100)]
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         model = ScriptedModel([says(*pieces, "", pause_seconds=0.001)])
         session = await supervisor.start_session(model=model, session_id="s-1")
         async with session.subscribe() as events:
@@ -331,7 +290,7 @@ async def test_what_a_stream_had_said_is_in_the_journal_when_it_is_aborted(store
 
 async def test_while_the_store_is_away_nothing_is_admitted_and_stops_are(store):
     """Prompts, steers, decisions and new sessions are refused at once; a stop is not; and all goes on by itself."""
-    async with no_orphans(), open_kept(store, patience=0.2) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=0.2) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
         other = await supervisor.start_session(model=saying("a"), session_id="s-2")
         store.go_away()
@@ -362,7 +321,7 @@ async def test_while_the_store_is_away_nothing_is_admitted_and_stops_are(store):
         await eventually(lambda: recorded(store, "s-2")[-1] == "closed")
 
 
-async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bear(store):
+async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bear(supervisor, store):
     """And no other; it is said why."""
     append = store.inner.append
 
@@ -372,24 +331,23 @@ async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bea
             raise ZeroDivisionError(message)
         return append(batch)
 
-    async with no_orphans(), open_kept(store) as supervisor:
-        first = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        second = await supervisor.start_session(model=saying("b"), session_id="s-2")
-        store.inner.append = choosy
-        async with trio.open_nursery() as nursery:
+    first = await supervisor.start_session(model=saying("a"), session_id="s-1")
+    second = await supervisor.start_session(model=saying("b"), session_id="s-2")
+    store.inner.append = choosy
+    async with trio.open_nursery() as nursery:
 
-            async def ask_first() -> None:
-                with pytest.raises(SessionDown, match=r"journal cannot be written.*a bug in the store"):
-                    await first.ask("Hi")
+        async def ask_first() -> None:
+            with pytest.raises(SessionDown, match=r"journal cannot be written.*a bug in the store"):
+                await first.ask("Hi")
 
-            nursery.start_soon(ask_first)
-            assert await second.ask("Hi") == "b"
-        store.inner.append = append
+        nursery.start_soon(ask_first)
+        assert await second.ask("Hi") == "b"
+    store.inner.append = append
 
 
 async def test_streams_are_not_read_while_the_store_is_away(store):
     """A server that talks on is not listened to, and its silence is not held against it."""
-    async with no_orphans(), open_kept(store, patience=0.1) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=0.1) as supervisor:
         model = ScriptedModel([says(*("x" for _ in range(200)), pause_seconds=0.005)])
         session = await supervisor.start_session(model=model, session_id="s-1")
         async with session.subscribe() as events:
@@ -409,13 +367,10 @@ async def test_streams_are_not_read_while_the_store_is_away(store):
         assert (await session.messages())[-1].text == "x" * 200
 
 
-# --- another owner
-
-
 async def test_fenced_is_told_by_a_store_without_a_writer_too():
     """In the step itself."""
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.status()
         store.take("", "s-1", "n-other", "start", force=True)
@@ -426,18 +381,14 @@ async def test_fenced_is_told_by_a_store_without_a_writer_too():
     assert Fenced("s-1", durable_up_to=2).durable_up_to == 2
 
 
-# --- crashes and ends
-
-
-async def test_one_that_is_parked_says_so_when_that_is_durable(store):
+async def test_one_that_is_parked_says_so_when_that_is_durable(supervisor, store):
     """Its last words are events like others."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1", restart="temporary")
-        async with session.subscribe(after=0) as events:
-            store.hang()
-            crash(session, "a cosmic ray")
-            await trio.sleep(0.05)
-            store.mend()
-            seen = await rest(events)
-        assert kinds(seen)[-2:] == ["SessionParked", "SessionEnd"]
-        assert recorded(store)[-2:] == ["parked", "closed"]
+    session = await supervisor.start_session(model=saying("a"), session_id="s-1", restart="temporary")
+    async with session.subscribe(after=0) as events:
+        store.hang()
+        crash(session, "a cosmic ray")
+        await trio.sleep(0.05)
+        store.mend()
+        seen = await rest(events)
+    assert kinds(seen)[-2:] == ["SessionParked", "SessionEnd"]
+    assert recorded(store)[-2:] == ["parked", "closed"]

@@ -11,7 +11,7 @@ from agentrail.abc import Ok
 from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.events import ToolExecutionEnd
 from agentrail.messages import ToolMessage, UserMessage
-from agentrail.outside import RealMachine, installed
+from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_history
 from agentrail.testing.clock import FakeClock
@@ -19,21 +19,10 @@ from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.published import events_of
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import NoSandbox
+from tests.runtime.rig import Inline, NoSandbox
 
 UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
 EACH = 2  # of the steps, in `make test`; all of them in `make check`. Which task goes first is Trio's chance, and so is what lies there
-
-
-class Inline(RealMachine):
-    """A machine whose worker threads are the loop, so that its steps are counted, and a virtual clock sees them."""
-
-    async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-        """Call it, a step before and a step behind."""
-        await trio.lowlevel.checkpoint()
-        made = function(*args)
-        await trio.lowlevel.checkpoint()
-        return made
 
 
 class Process:
@@ -69,7 +58,6 @@ class Acting(RecordingTool):
         self.process = process
 
     async def execute(self, arguments, ctx):
-        """Act, if it still can."""
         await trio.lowlevel.checkpoint()
         if not self.process.is_killed:
             self.process.ledger.append((self.name, ctx.operation_id))
@@ -84,7 +72,6 @@ class KillAtStep(trio.abc.Instrument):
         self.process, self.left = process, number
 
     def before_task_step(self, task):
-        """Count."""
         self.left -= 1
         if self.left == 0:
             self.process.is_killed = True

@@ -86,11 +86,9 @@ class Broken(p.Plugin[str]):
     priority = 6
 
     def init(self, *, how: str) -> str:
-        """Break in this way."""
         return how
 
     def path_of(self, name, arguments):
-        """Give the path, or raise."""
         return arguments["path"] if arguments["path"] != "plain.txt" else 1 / 0
 
     def refusal_of_end(self, state, name, arguments, working_dir, end):

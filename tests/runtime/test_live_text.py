@@ -31,7 +31,6 @@ class SlowTool(RecordingTool):
     name: str = "slow"
 
     async def execute(self, arguments, ctx):
-        """Say so."""
         self._begin(arguments, ctx)
         for step in range(3):
             ctx.report_progress(f"step {step}")
@@ -46,7 +45,6 @@ class Reader:
         self.attempt, self.text, self.thinking, self.progress = 0, "", "", {}
 
     def hear(self, event):
-        """Draw an event."""
         match event:
             case RequestStart(attempt=attempt):
                 self.attempt, self.text, self.thinking = attempt, "", ""
@@ -63,7 +61,6 @@ class Reader:
 
     @property
     def live(self):
-        """As a snapshot says it."""
         if not (self.attempt or self.progress):
             return None
         return LiveText(

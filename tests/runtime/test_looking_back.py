@@ -7,14 +7,7 @@ import trio
 from agentrail.abc import Ok
 from agentrail.core.policy.budget import Budget
 from agentrail.core.session.fork import NOT_IN_THIS_BRANCH
-from agentrail.errors import (
-    OptionError,
-    SessionNotFound,
-    StillNeeded,
-    StoreUnavailable,
-    Trimmed,
-    Unrevivable,
-)
+from agentrail.errors import OptionError, SessionNotFound, StillNeeded, StoreUnavailable, Trimmed, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, EventsLost, SessionStart, ToolExecutionStart
 from agentrail.messages import Text, ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
@@ -28,16 +21,11 @@ from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import NoSandbox, on_bounded_time, saying, until, wants
+from tests.runtime.rig import calling, on_bounded_time, open_over, saying, until, wants
 
 pytestmark = on_bounded_time
 
 ASKS = (HumanApproval, {"require_approval_for": ["record"]})
-
-
-def open_kept(store, **options):
-    """Open a supervisor that keeps its sessions there."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **options)
 
 
 @pytest.fixture(params=["immediate", "threaded"])
@@ -47,6 +35,13 @@ async def store(request):
     yield kept
     if isinstance(kept, FaultyStore):
         kept.mend()
+
+
+@pytest.fixture
+async def supervisor(store):
+    """A supervisor that keeps its sessions there; nothing of them is left."""
+    async with no_orphans(), open_over(store) as opened:
+        yield opened
 
 
 async def texts(session):
@@ -69,60 +64,57 @@ async def texts(session):
 
 @pytest.mark.at(57)
 @pytest.mark.at(145)
-async def test_the_state_at_each_number_is_what_the_session_was(store):
+async def test_the_state_at_each_number_is_what_the_session_was(supervisor):
     """Pending approvals are in it, also when they are decided by now; nothing but the journal is asked."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        record = RecordingTool()
-        model = ScriptedModel([wants("record"), says("done")])
-        session = await supervisor.start_session(
-            model=model, tools=[record], plugins=[ASKS], session_id="s-1"
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Hi")
-            asked = (await until(events, ApprovalRequired))[-1]
-            before = await session.status()
-            number = (await session.journal())[-1].number
-            await session.approve(asked.approval.id)
-            await until(events, AgentEnd)
-        past = await session.state_at(number)
-        assert past.status.approvals == before.approvals != ()
-        assert past.snapshot.last_seq == before.last_seq
-        assert past.number == number
-        assert len(past.messages) == before.messages
-        assert (await session.status()).approvals == ()
-        first = await session.state_at(1)
-        assert (first.messages, first.status.last_seq) == ((), 0)
-        last = await session.state_at((await session.journal())[-1].number)
-        assert last.messages == await session.messages()
-        assert len(record.calls) == 1
+    record = RecordingTool()
+    model = calling("record")
+    session = await supervisor.start_session(model=model, tools=[record], plugins=[ASKS], session_id="s-1")
+    async with session.subscribe() as events:
+        await session.prompt("Hi")
+        asked = (await until(events, ApprovalRequired))[-1]
+        before = await session.status()
+        number = (await session.journal())[-1].number
+        await session.approve(asked.approval.id)
+        await until(events, AgentEnd)
+    past = await session.state_at(number)
+    assert past.status.approvals == before.approvals != ()
+    assert past.snapshot.last_seq == before.last_seq
+    assert past.number == number
+    assert len(past.messages) == before.messages
+    assert (await session.status()).approvals == ()
+    first = await session.state_at(1)
+    assert (first.messages, first.status.last_seq) == ((), 0)
+    last = await session.state_at((await session.journal())[-1].number)
+    assert last.messages == await session.messages()
+    assert len(record.calls) == 1
 
 
-async def test_numbers_that_are_none_are_refused_with_the_range(store):
+async def test_numbers_that_are_none_are_refused_with_the_range(supervisor):
     """Beyond the end, below 1, no number; two places at once, or none."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hi")
-        last = (await session.journal())[-1].number
-        for number in (0, last + 1, -1):
-            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
-                await session.state_at(number)
-            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
-                await session.fork(number)
-            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
-                await session.rewind(number)
-        with pytest.raises(OptionError, match="whole number from 1"):
-            await session.state_at("3")
-        with pytest.raises(OptionError, match="turn is 2: expected one from 1 to 1"):
-            await session.fork(turn=2)
-        with pytest.raises(OptionError, match="give one of them"):
-            await session.fork(3, turn=1)
-        with pytest.raises(OptionError, match="to what"):
-            await session.rewind()
-        with pytest.raises(OptionError, match="from 0"):
-            await session.journal(after=-1)
-        with pytest.raises(OptionError, match="1 to 10000"):
-            await session.journal(limit=0)
-        assert [one.kind for one in await session.journal()][-1] == "response_completed"
+    session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+    await session.ask("Hi")
+    last = (await session.journal())[-1].number
+    for number in (0, last + 1, -1, 2**70):
+        with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+            await session.state_at(number)
+        with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+            await session.fork(number)
+        with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+            await session.rewind(number)
+    with pytest.raises(OptionError, match="whole number from 1"):
+        await session.state_at("3")
+    with pytest.raises(OptionError, match="turn is 2: expected one from 1 to 1"):
+        await session.fork(turn=2)
+    with pytest.raises(OptionError, match="give one of them"):
+        await session.fork(3, turn=1)
+    with pytest.raises(OptionError, match="to what"):
+        await session.rewind()
+    with pytest.raises(OptionError, match="from 0"):
+        await session.journal(after=-1)
+    with pytest.raises(OptionError, match="1 to 10000"):
+        await session.journal(limit=0)
+    assert [one.kind for one in await session.journal()][-1] == "response_completed"
+    assert len(supervisor.sessions()) == 1
 
 
 async def test_without_a_store_there_is_no_past():
@@ -142,130 +134,117 @@ async def test_without_a_store_there_is_no_past():
 
 
 @pytest.mark.journal(21)
-async def test_a_fork_goes_on_by_itself(store):
+async def test_a_fork_goes_on_by_itself(supervisor):
     """Both go on from the same conversation; neither sees what the other says, and the store knows where the fork came from."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b", "c"), session_id="s-1")
-        await session.ask("One")
-        number = (await session.journal())[-1].number
-        await session.ask("Two")
-        fork = await session.fork(number, session_id="s-2")
-        assert await texts(fork) == ["One", "a"]
-        async with fork.subscribe(after=(await session.state_at(number)).snapshot.last_seq) as events:
-            assert await fork.ask("Other") == "c"
-            assert isinstance((await until(events, AgentEnd))[0], SessionStart)
-        assert await texts(session) == ["One", "a", "Two", "b"]
-        assert await texts(fork) == ["One", "a", "Other", "c"]
-        stored = {one.session: one for one in await supervisor.find()}
-        assert stored["s-2"].forked_from == ("s-1", number)
-        assert stored["s-2"].root == "s-2"
-        opened = (await fork.journal())[0].body
-        assert list(opened["forked_from"]) == ["s-1", number]
+    session = await supervisor.start_session(model=saying("a", "b", "c"), session_id="s-1")
+    await session.ask("One")
+    number = (await session.journal())[-1].number
+    await session.ask("Two")
+    fork = await session.fork(number, session_id="s-2")
+    assert await texts(fork) == ["One", "a"]
+    async with fork.subscribe(after=(await session.state_at(number)).snapshot.last_seq) as events:
+        assert await fork.ask("Other") == "c"
+        assert isinstance((await until(events, AgentEnd))[0], SessionStart)
+    assert await texts(session) == ["One", "a", "Two", "b"]
+    assert await texts(fork) == ["One", "a", "Other", "c"]
+    stored = {one.session: one for one in await supervisor.find()}
+    assert stored["s-2"].forked_from == ("s-1", number)
+    assert stored["s-2"].root == "s-2"
+    opened = (await fork.journal())[0].body
+    assert list(opened["forked_from"]) == ["s-1", number]
 
 
 @pytest.mark.journal(21)
-async def test_a_fork_is_taken_in_the_middle_of_a_cycle(store):
+async def test_a_fork_is_taken_in_the_middle_of_a_cycle(supervisor):
     """What runs there goes on there; in the fork it ended, with a result, and prompts that waited stayed behind."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        hanging = HangingTool()
-        model = ScriptedModel([wants("hang"), says("in the fork")])
-        session = await supervisor.start_session(model=model, tools=[hanging], session_id="s-1")
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            await until(events, ToolExecutionStart)
-            await session.prompt("And then?")
-            fork = await session.fork()
-        assert await texts(fork) == ["Go", "", NOT_IN_THIS_BRANCH]
-        status = await fork.status()
-        assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
-        assert await fork.ask("So?") == "in the fork"
-        assert (await session.status()).phase == "executing_tools"
-        assert len((await session.status()).queued) == 1
-        await session.abort(clear_queue=True)
+    hanging = HangingTool()
+    model = calling("hang", then="in the fork")
+    session = await supervisor.start_session(model=model, tools=[hanging], session_id="s-1")
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, ToolExecutionStart)
+        await session.prompt("And then?")
+        fork = await session.fork()
+    assert await texts(fork) == ["Go", "", NOT_IN_THIS_BRANCH]
+    status = await fork.status()
+    assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
+    assert await fork.ask("So?") == "in the fork"
+    assert (await session.status()).phase == "executing_tools"
+    assert len((await session.status()).queued) == 1
+    await session.abort(clear_queue=True)
 
 
-async def test_a_fork_behind_a_turn(store):
+async def test_a_fork_behind_a_turn(supervisor):
     """Turns are counted over all cycles."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([wants("record"), says("a"), says("b"), says("c")])
-        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
-        await session.ask("One")
-        await session.ask("Two")
-        assert len(await texts(await session.fork(turn=1))) == 3
-        assert (await texts(await session.fork(turn=2)))[-1] == "a"
-        assert (await texts(await session.fork(turn=3)))[-1] == "b"
+    model = ScriptedModel([wants("record"), says("a"), says("b"), says("c")])
+    session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
+    await session.ask("One")
+    await session.ask("Two")
+    assert len(await texts(await session.fork(turn=1))) == 3
+    assert (await texts(await session.fork(turn=2)))[-1] == "a"
+    assert (await texts(await session.fork(turn=3)))[-1] == "b"
 
 
-async def test_a_fork_can_be_set_up_otherwise(store):
+async def test_a_fork_can_be_set_up_otherwise(supervisor):
     """Model, tools, plugins and limits; what is not named stays, and what was spent is spent."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=saying("a", "no"), session_id="s-1", max_turns=7, system_prompt="Be brief."
-        )
-        await session.ask("One")
-        fork = await session.fork(
-            model=ScriptedModel([wants("record"), says("other")]),
-            tools=[RecordingTool()],
-            plugins=[PuppetPlugin((), name="guard")],
-            budget=Budget(max_total_tokens=100_000),
-            max_output_tokens=20,
-            max_turns=3,
-        )
-        assert await fork.ask("Two") == "other"
-        status = await fork.status()
-        assert [one.name for one in status.plugins] == ["guard"]
-        assert status.budget_left.tokens < 100_000
-        journal = await fork.journal()
-        config = journal[0].body["state"]["session_state"]["data"]["config"]
-        assert (config["max_turns"], config["system_prompt"]) == (3, "Be brief.")
-        with pytest.raises(OptionError, match="messages: a fork has that of its parent"):
-            await session.fork(messages=())
-        with pytest.raises(OptionError, match="max_turns"):
-            await session.fork(max_turns=0)
+    session = await supervisor.start_session(
+        model=saying("a", "no"), session_id="s-1", max_turns=7, system_prompt="Be brief."
+    )
+    await session.ask("One")
+    fork = await session.fork(
+        model=calling("record", then="other"),
+        tools=[RecordingTool()],
+        plugins=[PuppetPlugin((), name="guard")],
+        budget=Budget(max_total_tokens=100_000),
+        max_output_tokens=20,
+        max_turns=3,
+    )
+    assert await fork.ask("Two") == "other"
+    status = await fork.status()
+    assert [one.name for one in status.plugins] == ["guard"]
+    assert status.budget_left.tokens < 100_000
+    journal = await fork.journal()
+    config = journal[0].body["state"]["session_state"]["data"]["config"]
+    assert (config["max_turns"], config["system_prompt"]) == (3, "Be brief.")
+    with pytest.raises(OptionError, match="messages: a fork has that of its parent"):
+        await session.fork(messages=())
+    with pytest.raises(OptionError, match="max_turns"):
+        await session.fork(max_turns=0)
 
 
-async def test_a_fork_needs_the_code_of_what_it_has(store):
+async def test_a_fork_needs_the_code_of_what_it_has(supervisor):
     """A tool that it had then and that is gone is named; given anew, it is there."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=saying("a", "b"), tools=[RecordingTool()], session_id="s-1"
-        )
-        await session.ask("One")
-        number = (await session.journal())[-1].number
-        fork = await session.fork(number, tools=[])
-        with pytest.raises(Unrevivable, match="tool 'record'"):
-            await forked_without_its_tools(session, number)
-        assert await fork.ask("Two") == "b"
-
-
-async def forked_without_its_tools(session, number):
-    """Fork a session whose tools are not there any more."""
+    session = await supervisor.start_session(
+        model=saying("a", "b"), tools=[RecordingTool()], session_id="s-1"
+    )
+    await session.ask("One")
+    number = (await session.journal())[-1].number
+    fork = await session.fork(number, tools=[])
     cell = session._cell  # noqa: SLF001 - no call takes the tools of a session away from it
     cell.ports.tools.clear()
     cell.options = attrs.evolve(cell.options, tools=())
-    await session.fork(number)
+    with pytest.raises(Unrevivable, match="tool 'record'"):
+        await session.fork(number)
+    assert await fork.ask("Two") == "b"
 
 
-async def test_a_session_that_works_for_another_has_no_branches(store):
+async def test_a_session_that_works_for_another_has_no_branches(supervisor):
     """Its root is named."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel(
-            [calls(("task", {"description": "Look."})), wants("hang"), says("done"), says("done")]
-        )
-        session = await supervisor.start_session(
-            model=model, tools=[TaskTool(), HangingTool()], session_id="s-1"
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            await until(events, ToolExecutionStart)
-        with trio.fail_after(60):
-            while len(supervisor.sessions()) < 2:  # noqa: ASYNC110 - it begins when its parent wants it
-                await trio.sleep(0.01)
-        child = supervisor.sessions()[1]
-        for branch in (child.fork, lambda: child.rewind(1)):
-            with pytest.raises(OptionError, match="'s-1', its root"):
-                await branch()
-        await session.abort(kill_tools="all")
+    model = ScriptedModel(
+        [calls(("task", {"description": "Look."})), wants("hang"), says("done"), says("done")]
+    )
+    session = await supervisor.start_session(model=model, tools=[TaskTool(), HangingTool()], session_id="s-1")
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, ToolExecutionStart)
+    with trio.fail_after(60):
+        while len(supervisor.sessions()) < 2:  # noqa: ASYNC110 - it begins when its parent wants it
+            await trio.sleep(0.01)
+    child = supervisor.sessions()[1]
+    for branch in (child.fork, lambda: child.rewind(1)):
+        with pytest.raises(OptionError, match="'s-1', its root"):
+            await branch()
+    await session.abort(kill_tools="all")
 
 
 # --- going back
@@ -275,7 +254,7 @@ async def test_a_session_that_works_for_another_has_no_branches(store):
 @pytest.mark.at(145)
 async def test_rewinds_forth_and_back(store):
     """Each is the state of its number; numbers of events only rise, readers begin anew, and nothing is deleted."""
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b", "c", "d"), session_id="s-1")
         numbers = []
         for text in ("One", "Two", "Three"):
@@ -301,83 +280,80 @@ async def test_rewinds_forth_and_back(store):
         assert await texts(session) == ["One", "a", "Four", "d"]
         assert [one.kind for one in await session.journal()].count("rewound") == 5
         now = await session.messages()
-    async with open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("e"))
         assert await session.messages() == now
         assert (await session.status()).last_seq > last
 
 
-async def test_a_rewind_stops_what_runs_and_names_what_happened_outside(store):
+async def test_a_rewind_stops_what_runs_and_names_what_happened_outside(supervisor):
     """The tool is gone, a prompt that waited too; the calls behind the number are told."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([says("a"), wants("record", "hang"), says("b")])
-        record, hanging = RecordingTool(), HangingTool()
-        session = await supervisor.start_session(model=model, tools=[record, hanging], session_id="s-1")
-        await session.ask("One")
-        number = (await session.journal())[-1].number
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            while (await until(events, ToolExecutionStart))[-1].name != "hang":
-                pass
-        await session.prompt("And then?")
-        dry = await session.rewind(number, dry=True)
-        assert {(one.name, one.outcome) for one in dry.calls} == {("record", "done"), ("hang", "running")}
-        assert (await session.status()).running_tools[0].name == "hang"
-        assert len((await session.status()).queued) == 1
-        rewound = await session.rewind(number)
-        assert {(one.name, one.outcome) for one in rewound.calls} == {("record", "done"), ("hang", "unknown")}
-        assert rewound.calls[0].summary == "{}"
-        assert await texts(session) == ["One", "a"]
-        status = await session.status()
-        assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
-        assert await session.ask("Two") == "b"
+    model = ScriptedModel([says("a"), wants("record", "hang"), says("b")])
+    record, hanging = RecordingTool(), HangingTool()
+    session = await supervisor.start_session(model=model, tools=[record, hanging], session_id="s-1")
+    await session.ask("One")
+    number = (await session.journal())[-1].number
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        while (await until(events, ToolExecutionStart))[-1].name != "hang":
+            pass
+    await session.prompt("And then?")
+    dry = await session.rewind(number, dry=True)
+    assert {(one.name, one.outcome) for one in dry.calls} == {("record", "done"), ("hang", "running")}
+    assert (await session.status()).running_tools[0].name == "hang"
+    assert len((await session.status()).queued) == 1
+    rewound = await session.rewind(number)
+    assert {(one.name, one.outcome) for one in rewound.calls} == {("record", "done"), ("hang", "unknown")}
+    assert rewound.calls[0].summary == "{}"
+    assert await texts(session) == ["One", "a"]
+    status = await session.status()
+    assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
+    assert await session.ask("Two") == "b"
 
 
 SECOND = RecordingTool(answer=lambda _: Ok(text="the second"))
 
 
-async def test_a_rewind_brings_back_the_tools_of_then(store):
+async def test_a_rewind_brings_back_the_tools_of_then(supervisor):
     """By their names: one that took another's place since works in its stead; one that is gone is named, and nothing was stopped."""
     first, second = RecordingTool(), SECOND
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([says("a"), says("b"), wants("record"), says("c"), wants("hang")])
-        session = await supervisor.start_session(model=model, tools=[HangingTool()], session_id="s-1")
-        await session.attach_tools(first)
-        await session.ask("One")
-        number = (await session.journal())[-1].number
-        await session.detach_tools("record")
-        await session.ask("Two")
-        with pytest.raises(Unrevivable, match="tool 'record'"):
-            await session.rewind(number)
-        assert [one.kind for one in await session.journal()][-1] == "response_completed"
-        await session.attach_tools(second)
+    model = ScriptedModel([says("a"), says("b"), wants("record"), says("c"), wants("hang")])
+    session = await supervisor.start_session(model=model, tools=[HangingTool()], session_id="s-1")
+    await session.attach_tools(first)
+    await session.ask("One")
+    number = (await session.journal())[-1].number
+    await session.detach_tools("record")
+    await session.ask("Two")
+    with pytest.raises(Unrevivable, match="tool 'record'"):
         await session.rewind(number)
-        assert await session.ask("Three") == "c"
-        assert "the second" in await texts(session)
-        assert not first.calls
+    assert [one.kind for one in await session.journal()][-1] == "response_completed"
+    await session.attach_tools(second)
+    await session.rewind(number)
+    assert await session.ask("Three") == "c"
+    assert "the second" in await texts(session)
+    assert not first.calls
 
 
-async def test_a_session_that_works_does_not_go_back_under_it(store):
+async def test_a_session_that_works_does_not_go_back_under_it(supervisor):
     """It is asked by its caller when all is stopped; what came in between is not taken away from anything that runs."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang"), says("b")]), tools=[HangingTool()], session_id="s-1"
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            await until(events, ToolExecutionStart)
-        cell = session._cell  # noqa: SLF001 - a prompt between the stop and the rewind cannot be timed from outside
-        before = await session.journal()
-        request = RewindRequest(number=1, then=cell.state, at_ms=1)
-        assert await cell.rewind(request) is False
-        assert await session.journal() == before
-        await session.abort(kill_tools="all")
+    session = await supervisor.start_session(
+        model=calling("hang", then="b"), tools=[HangingTool()], session_id="s-1"
+    )
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        await until(events, ToolExecutionStart)
+    cell = session._cell  # noqa: SLF001 - a prompt between the stop and the rewind cannot be timed from outside
+    before = await session.journal()
+    request = RewindRequest(number=1, then=cell.state, at_ms=1)
+    assert await cell.rewind(request) is False
+    assert await session.journal() == before
+    await session.abort(kill_tools="all")
 
 
 async def test_a_rewind_is_told_when_it_is_durable():
     """With a store that hangs the caller hears of that after its patience; it is written when the store is back."""
     store = FaultyStore(MemoryStore())
-    async with no_orphans(), open_kept(store, store_patience=0.2) as supervisor:
+    async with no_orphans(), open_over(store, store_patience=0.2) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
         await session.ask("One")
         number = (await session.journal())[-1].number
@@ -396,31 +372,30 @@ async def test_a_rewind_is_told_when_it_is_durable():
 # --- trim and delete
 
 
-async def test_what_is_alive_or_named_by_a_fork_is_not_deleted(store):
+async def test_what_is_alive_or_named_by_a_fork_is_not_deleted(supervisor):
     """By whom it is needed stands in the error; without these it goes, and says how large it was."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        await session.ask("One")
-        with pytest.raises(StillNeeded, match="alive"):
-            await supervisor.delete_session("s-1")
-        fork = await session.fork(session_id="s-2")
-        for one in (session, fork):
-            await one.stop()
-            await one.monitor().wait()
-        with pytest.raises(StillNeeded) as raised:
-            await supervisor.delete_session("s-1")
-        assert raised.value.by == ("s-2",)
-        assert await supervisor.delete_session("s-2") > 0
-        assert await supervisor.delete_session("s-1") > 0
-        with pytest.raises(SessionNotFound):
-            await supervisor.delete_session("s-1")
-        assert await supervisor.find() == ()
+    session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+    await session.ask("One")
+    with pytest.raises(StillNeeded, match="alive"):
+        await supervisor.delete_session("s-1")
+    fork = await session.fork(session_id="s-2")
+    for one in (session, fork):
+        await one.stop()
+        await one.monitor().wait()
+    with pytest.raises(StillNeeded) as raised:
+        await supervisor.delete_session("s-1")
+    assert raised.value.by == ("s-2",)
+    assert await supervisor.delete_session("s-2") > 0
+    assert await supervisor.delete_session("s-1") > 0
+    with pytest.raises(SessionNotFound):
+        await supervisor.delete_session("s-1")
+    assert await supervisor.find() == ()
 
 
 async def test_what_was_trimmed_is_said_by_its_first_number():
     """What stands before a snapshot goes; what stands behind it is as it was."""
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying(*"abcde"), session_id="s-1")
         await session.ask("One")
         await session.ask("Two")
@@ -428,7 +403,7 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
             await supervisor.trim_session("s-1", before=5)
         with pytest.raises(OptionError, match="whole number from 1"):
             await supervisor.trim_session("s-1", before=0)
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying(*"cde"))
         (snapshot,) = store.snapshots("", "s-1")
         messages = await session.messages()
@@ -448,7 +423,7 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
         assert await texts(await session.fork(snapshot.seq)) == ["One", "a", "Two", "b"]
         await session.rewind(snapshot.seq)
         assert await session.messages() == messages
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("f"))
         assert await session.messages() == messages
         assert await session.ask("Four") == "f"
@@ -457,12 +432,12 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
 async def test_what_a_session_went_back_to_is_not_trimmed_away():
     """Without it, what it knows could not be made again; when a newer snapshot stands behind that, it can go."""
     store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying(*"ab"), session_id="s-1")
         await session.ask("One")
         early = (await session.journal())[-1].number
         await session.ask("Two")
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"))
         (snapshot,) = store.snapshots("", "s-1")
         await session.rewind(early)
@@ -471,11 +446,11 @@ async def test_what_a_session_went_back_to_is_not_trimmed_away():
         (by,) = raised.value.by
         assert by.endswith(f"went back behind record {early}")
         assert await texts(session) == ["One", "a"]
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"))
         newest = max(one.seq for one in store.snapshots("", "s-1"))
         assert await supervisor.trim_session("s-1", before=newest) == newest - 1
         assert await session.ask("Three") == "c"
-    async with no_orphans(), open_kept(store) as supervisor:
+    async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("d"))
         assert await texts(session) == ["One", "a", "Three", "c"]

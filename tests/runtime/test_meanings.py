@@ -29,6 +29,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from tests.runtime.rig import on_bounded_time
+from tests.thinned import each
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 TOPICS = ({"tea", "brew", "leaves"}, {"train", "rail", "station"}, {"dog", "puppy", "hound"})
@@ -43,7 +44,6 @@ class Toy:
         self.asked = []
 
     async def embed(self, texts):
-        """Count the words of each meaning."""
         self.asked.append(list(texts))
         assert 0 < len(texts) <= MAX_EMBEDDED
         await trio.sleep(self.seconds)
@@ -52,7 +52,6 @@ class Toy:
         return [self.vector(text) for text in texts]
 
     def vector(self, text):
-        """Of one text."""
         words = text.lower().replace(".", "").split()
         about = [float(sum(word in topic for word in words)) for topic in TOPICS]
         return [0.0 if any(about) else 1.0, *about]
@@ -61,6 +60,11 @@ class Toy:
 def entry(entry_id, text, *tags):
     """An entry that a program put."""
     return MemoryEntry(id=entry_id, text=text, tags=tags, at_ms=1)
+
+
+def own_of(store, embedder, start=lambda *_: None):
+    """The memories of Ada, with meanings that are looked after by tasks that `start` starts."""
+    return OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(embedder), start)), ADA)
 
 
 async def settled(store, embedder):
@@ -80,7 +84,7 @@ def test_a_fused_ranking_follows_from_the_places(rankings, limit):
     assert list(fused) == sorted(scores, key=lambda one: (-round(scores[one], 12), one))[:limit]
 
 
-@pytest.mark.parametrize("numbers", [[1.0], [0.0, 0.0], [math.nan, 1], [math.inf, 1], ["1", 2], [None, 1]])
+@each("numbers", [[1.0], [0.0, 0.0], [math.nan, 1], [math.inf, 1], ["1", 2], [None, 1]])
 def test_what_is_no_vector_is_refused(numbers):
     """Of another dimension, without a direction, or no numbers."""
     with pytest.raises(ValueError, match=r"a vector (has|must contain)"):
@@ -137,9 +141,7 @@ async def test_vectors_of_another_embedder_are_made_anew(store, nursery):
         store.put(ADA, entry(f"m{number}", "tea" if number else "rail"))
     first, second = Toy(), Toy("other")
     for embedder in (first, second):
-        own = OwnMemories(
-            StoreDesk(store, current(), Meanings(EmbedderEdge(embedder), nursery.start_soon)), ADA
-        )
+        own = own_of(store, embedder, nursery.start_soon)
         await own.search("train")  # nothing of this kind may be there yet
         await settled(store, embedder)
         assert [one.id for one in await own.search("train")] == ["m0"]
@@ -152,7 +154,7 @@ async def test_a_slow_embedder_leaves_the_words(autojump_clock, nursery):
     """After two seconds words alone are compared, and somebody is told; then it rests, and is asked again (12.5)."""
     store, toy, said = InMemoryRecall(), Toy(seconds=9), []
     store.put(ADA, entry("m1", "green tea"))
-    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA)
+    own = own_of(store, toy)
     began = trio.current_time()
     assert [one.id for one in await own.telling(said.append).search("tea")] == ["m1"]
     assert trio.current_time() - began == QUERY_SECONDS
@@ -194,9 +196,6 @@ async def test_an_embedder_that_fails_leaves_the_words(fault, said):
 async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
     """Too few, or of another dimension: nothing of it is kept."""
     store, toy, said = InMemoryRecall(), Toy(), []
-    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA).telling(
-        said.append
-    )
     for wrong in (lambda _: [], lambda texts: [[1.0]] * len(texts)):
 
         async def embed(texts, wrong=wrong):
@@ -204,18 +203,14 @@ async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
             return wrong(texts)
 
         toy.embed = embed
-        fresh = OwnMemories(
-            StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA
-        ).telling(said.append)
-        await fresh.search("tea")
+        await own_of(store, toy).telling(said.append).search("tea")
     assert ["crashed" in one for one in said] == [True, True]
-    assert own.owner == ADA
 
 
 async def test_what_another_process_wrote_is_looked_for_from_time_to_time(autojump_clock, nursery):
     """A minute behind the last look, at a search; what fails in the background is tried again then."""
     store, toy = InMemoryRecall(), Toy()
-    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon)), ADA)
+    own = own_of(store, toy, nursery.start_soon)
     await own.search("hound")
     await trio.testing.wait_all_tasks_blocked()
     store.put(ADA, entry("m1", "A puppy."))

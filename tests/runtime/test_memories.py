@@ -20,12 +20,13 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from tests.runtime.rig import on_bounded_time
+from tests.thinned import each
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 TOOLS = builtin("remember", "recall", "forget")
 
 
-@pytest.mark.parametrize("wrong", [7, True, ["ada"], {"id": "ada"}, 0, ""])
+@each("wrong", [7, True, ["ada"], {"id": "ada"}, 0, ""])
 def test_what_is_no_text_names_nobody(wrong):
     """It is not guessed whose memories these would be; an empty text is one."""
     if wrong == "":
@@ -36,17 +37,12 @@ def test_what_is_no_text_names_nobody(wrong):
             decide_owner("", {key: wrong})
 
 
-def answers(model):
-    """What the tools of a session answered, in order."""
-    return [one.results[0].text for one in model.requests[-1].messages if getattr(one, "results", ())]
-
-
 async def asked(supervisor, *turns, tools=TOOLS, **options):
     """Let a new session work through turns, and give what its tools answered."""
     model = ScriptedModel([*turns, says("Done.")])
     session = await supervisor.start_session(model=model, tools=tools, **options)
     await session.ask("Go.")
-    return answers(model)
+    return [one.results[0].text for one in model.requests[-1].messages if getattr(one, "results", ())]
 
 
 REMEMBER = calls(("remember", {"text": "Likes green tea.", "scope": "user"}))
@@ -93,12 +89,10 @@ class Looks(p.Plugin[Heard]):
     """Searches for each prompt, and keeps what it hears."""
 
     def init(self, *, max_entries: int = 3) -> Heard:
-        """Begin."""
         return Heard(max_entries)
 
     @p.on(p.BeforePrompt)
     def look(self, event, state, ctx):
-        """Ask, and let the prompt wait."""
         return p.Request(p.Search(query=event.text, max_entries=state.max_entries), "look", state, wait=True)
 
     @p.on(p.RequestDone)
@@ -152,7 +146,6 @@ class Hangs(InMemoryRecall):
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def put(self, owner, entry):
-        """Wait, then do it."""
         self.begun.set()
         self.go_on.wait(5)
         super().put(owner, entry)
@@ -178,7 +171,6 @@ class Broken(InMemoryRecall):
     """Raises what no store may raise."""
 
     def search(self, owner, query, tags=None, *, limit=5):
-        """Crash."""
         raise ZeroDivisionError
 
 

@@ -19,7 +19,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import on_bounded_time, on_virtual_time, until
+from tests.runtime.rig import on_bounded_time, on_virtual_time, saying, until
 
 SLOW = says("paid", pause_seconds=1.0)
 
@@ -50,9 +50,7 @@ async def test_an_answer_of_long_ago_is_given_again_also_after_a_restart():
     """All of it: text, messages, usage and the numbers of its events."""
     store = MemoryStore()
     async with open_supervisor(environ={}, store=store) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([says("one"), says("two")]), session_id="s"
-        )
+        session = await supervisor.start_session(model=saying("one", "two"), session_id="s")
         first = await session.run("pay", client_id="c")
         await session.ask("more")
     async with open_supervisor(environ={}, store=store) as supervisor:

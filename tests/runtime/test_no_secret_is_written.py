@@ -27,9 +27,9 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.faulty_store import FaultyStore
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import NoSandbox, on_bounded_time, on_virtual_time, saying, until
+from tests.runtime.rig import NoSandbox, calling, on_bounded_time, on_virtual_time, saying, until
 
 PLAIN = "sk-canary-of-the-data-0815"
 ODD = 'canary/+"quoted"\\<é>-4711'
@@ -81,17 +81,14 @@ class Leaky(p.Plugin[tuple[str, ...]]):
     name = "leaky"
 
     def init(self, note: str = "") -> tuple[str, ...]:
-        """Begin with what it was given."""
         return (note, planted())
 
     @p.on(p.AfterTool)
     def hear(self, event, state, ctx):
-        """Remember; publish."""
         return p.Emit("heard", {planted(): planted()}, (*state, event.result.text, planted()))
 
     @p.on(p.AfterTurn)
     def fail(self, event, state, ctx):
-        """Fail."""
         raise ValueError(planted())
 
 
@@ -330,7 +327,7 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
     store = MemoryStore()
     async with open_nameless(lambda _n, _r: NoSandbox(), store=FaultyStore(store)) as supervisor:
         session = await supervisor.start_session(
-            model=ScriptedModel([calls(("use", {})), says("ok")]),
+            model=calling("use", then="ok"),
             tools=[use],
             plugins=[Looks],
             user_data={"key": Secret(PLAIN)},

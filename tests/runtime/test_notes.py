@@ -6,7 +6,6 @@ import pytest
 
 import agentrail
 from agentrail import plugins as p
-from agentrail.abc import MemoryOwner
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
@@ -20,24 +19,15 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
-from agentrail.tools import builtin
+from tests.runtime.rig import saying
+from tests.runtime.test_memories import ADA, TOOLS, asked
 
-ADA = MemoryOwner(tenant="acme", user="ada")
 USER = {"tenant_id": "acme", "user_id": "ada"}
-TOOLS = builtin("remember", "recall", "forget")
 
 
 def noted(text, **rest):
     """A turn that notes something."""
     return calls(("remember", {"text": text, **rest}))
-
-
-async def asked(supervisor, *turns, **options):
-    """Let a session work through turns, and give what its tools answered."""
-    model = ScriptedModel([*turns, says("Done.")])
-    session = await supervisor.start_session(model=model, tools=TOOLS, user_data=USER, **options)
-    await session.ask("Go.")
-    return [one.results[0].text for one in model.requests[-1].messages if getattr(one, "results", ())]
 
 
 async def test_what_is_noted_is_read_listed_and_taken_away():
@@ -58,6 +48,7 @@ async def test_what_is_noted_is_read_listed_and_taken_away():
             noted("x", topic="a\nb"),
             noted(" ", topic="a"),
             session_id="s1",
+            user_data=USER,
         )
     assert recall.list(ADA) == ()
     assert said[0] == "Noted under 'deployment'."
@@ -79,7 +70,9 @@ async def test_without_a_place_for_notes_the_model_is_told_to_go_on():
     """No crash, and nothing to try again; neither by a tool nor by a plugin."""
     async with open_nameless() as supervisor:
         turns = noted("x"), calls(("recall", {"topic": "a"})), calls(("forget", {"topic": "a"}))
-        assert {one.split(":")[0] for one in await asked(supervisor, *turns)} == {"Nothing can be noted here"}
+        assert {one.split(":")[0] for one in await asked(supervisor, *turns, user_data=USER)} == {
+            "Nothing can be noted here"
+        }
     for wanted, code in (
         (p.ReadNotes(), "no_notes"),
         (p.WriteNotes(topic="a", facts=("x",)), "no_notes"),
@@ -176,7 +169,7 @@ async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():
 
 async def test_a_failing_place_is_said_by_an_event():
     """The session works; who follows it reads why nothing is remembered."""
-    model = ScriptedModel([says("Hello.")])
+    model = saying("Hello.")
     async with open_nameless() as supervisor:
         session = await supervisor.start_session(model=model, plugins=[p.WorkingNotes, p.AutoRecall])
         async with session.subscribe(after=0, kinds=[PluginEvent]) as events:

@@ -45,18 +45,14 @@ async def test_options_may_come_in_one_value(supervisor):
     assert await supervisor.call_tool("add", {"a": 1, "b": 1}, options) == Ok(text="2")
 
 
-async def test_details_and_pictures_come_along(supervisor):
-    """As the tool gave them; a failure is an `Error`."""
+async def test_details_and_pictures_come_along_and_faults_are_errors(supervisor):
+    """As the tool gave them; arguments that the schema does not take, and a tool that raises, are what a model would be told."""
     for given in (
         Ok(text="see", details={"n": 1}, images=(PICTURE,)),
         Error(text="nothing there", details={"n": 0}),
     ):
         look = RecordingTool(name="look", answer=given)
         assert await supervisor.call_tool("look", tools=[look]) == given
-
-
-async def test_what_a_model_would_be_told_is_an_error(supervisor):
-    """Arguments that the schema does not take, and a tool that raises: no exception, as little as for a model."""
     wrong = await supervisor.call_tool("add", {"a": "two"}, tools=[add])
     assert isinstance(wrong, Error)
     assert "b" in wrong.text
@@ -64,32 +60,22 @@ async def test_what_a_model_would_be_told_is_an_error(supervisor):
     assert isinstance(raised, Error)
 
 
-@pytest.mark.parametrize("tools", [[], [add]], ids=["none", "another"])
-async def test_a_tool_that_is_not_there_is_refused(supervisor, tools):
-    """Typed, with what is there; nothing was started."""
-    with pytest.raises(
-        UnknownTool, match=r"there is no tool 'ad' to call: (there are add|give tools)"
-    ) as caught:
-        await supervisor.call_tool("ad", {}, tools=tools)
-    assert (caught.value.code, caught.value.names) == ("unknown_tool", tuple(one.name for one in tools))
-    assert supervisor.statistics().started == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "fault"),
-    [
+async def test_what_cannot_be_called_is_refused(supervisor):
+    """Before anything starts; of a tool that is not there it is said what is."""
+    for name, arguments, fault in (
         (None, {}, "name is None: expected a text"),
         ("add", [1], r"arguments is \[1\]: expected a mapping"),
         ("add", "{}", "arguments is '{}': expected a mapping"),
         ("add", {"a": float("nan")}, "expected what JSON has"),
         ("add", {"a": object()}, "expected what JSON has"),
         ("add", {1: 2}, "expected what JSON has"),
-    ],
-)
-async def test_what_cannot_be_called_is_refused(supervisor, name, arguments, fault):
-    """Before anything starts."""
-    with pytest.raises(OptionError, match=fault):
-        await supervisor.call_tool(name, arguments, tools=[add])
+    ):
+        with pytest.raises(OptionError, match=fault):
+            await supervisor.call_tool(name, arguments, tools=[add])
+    for tools, fault in (([], "give tools"), ([add], "there are add")):
+        with pytest.raises(UnknownTool, match=f"there is no tool 'ad' to call: {fault}") as caught:
+            await supervisor.call_tool("ad", {}, tools=tools)
+        assert (caught.value.code, caught.value.names) == ("unknown_tool", tuple(one.name for one in tools))
     assert supervisor.statistics().started == 0
 
 

@@ -16,6 +16,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, says
 from agentrail.wire.sandbox_address import ADDRESS_FORMS
 from tests.runtime.rig import saying
+from tests.thinned import each
 
 
 async def test_all_faults_are_named_at_once(supervisor):
@@ -33,7 +34,7 @@ async def test_all_faults_are_named_at_once(supervisor):
     assert supervisor.sessions() == ()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "fault"),
     [
         ("model", 42, "model is 42: expected a model string or a provider"),
@@ -71,51 +72,45 @@ def test_a_wrong_value_is_named_with_what_is_taken(name, value, fault):
     assert caught.value.faults == (fault,)
 
 
-@pytest.mark.parametrize("sandbox", [None, "local", "local:.", "memory", MemorySandbox()])
+@each("sandbox", [None, "local", "local:.", "memory", MemorySandbox()])
 def test_a_sandbox_is_an_object_or_a_name(sandbox):
     """Of one that is made for the session."""
     assert SessionOptions(model="demo:", sandbox=sandbox).sandbox is sandbox
 
 
 async def test_options_come_in_one_way(supervisor):
-    """A value and keywords together would leave open which wins."""
-    with pytest.raises(OptionError, match=r"both|in one value and as keywords \(max_turns\)"):
-        await supervisor.start_session(SessionOptions(model=saying()), max_turns=3)
-
-
-async def test_a_model_string_is_no_options(supervisor):
-    """The slip `start_session("demo:")` is answered with how it is written."""
-    with pytest.raises(
-        OptionError,
-        match="options is 'demo:': expected SessionOptions, a blueprint, or keywords such as model=",
+    """A value and keywords together leave open which wins; the slip `start_session("demo:")` is answered with how it is written."""
+    for given, more, words in (
+        (
+            SessionOptions(model=saying()),
+            {"max_turns": 3},
+            r"both|in one value and as keywords \(max_turns\)",
+        ),
+        (
+            "demo:",
+            {},
+            "options is 'demo:': expected SessionOptions, a blueprint, or keywords such as model=",
+        ),
     ):
-        await supervisor.start_session("demo:")
+        with pytest.raises(OptionError, match=words):
+            await supervisor.start_session(given, **more)
 
 
 class Careful:
     """A blueprint: the options that several sessions share."""
 
     def options(self):
-        """Give them."""
         return {"model": "demo:", "max_turns": 3, "system_prompt": "Be careful."}
 
 
 def test_a_blueprint_gives_options_and_explicit_ones_win():
-    """What several sessions share stands in one place."""
+    """One without options is told what a blueprint is; a wrong name in it is found, with the nearest that there is."""
     made = make_options({"blueprint": Careful(), "max_turns": 9})
     assert (made.model, made.max_turns, made.system_prompt) == ("demo:", 9, "Be careful.")
     assert make_options({"blueprint": None, "model": "demo:"}).max_turns == 100
-
-
-@pytest.mark.parametrize("blueprint", [Careful, object(), type("B", (), {"options": lambda _: 3})()])
-def test_a_blueprint_without_options_is_refused(blueprint):
-    """The message says what a blueprint is."""
-    with pytest.raises(OptionError, match=r"expected an object with \.options\(\)"):
-        make_options({"blueprint": blueprint})
-
-
-def test_options_of_a_blueprint_are_checked_like_others():
-    """A wrong name in it is found, with the nearest that there is."""
+    for blueprint in (Careful, object(), type("B", (), {"options": lambda _: 3})()):
+        with pytest.raises(OptionError, match=r"expected an object with \.options\(\)"):
+            make_options({"blueprint": blueprint})
     wrong = type("B", (), {"options": lambda _: {"model": "demo:", "max_turn": 3}})()
     with pytest.raises(OptionError, match="did you mean 'max_turns'"):
         make_options({"blueprint": wrong})
@@ -124,30 +119,27 @@ def test_options_of_a_blueprint_are_checked_like_others():
 OPTIONS = {one.name for one in attrs.fields(SessionOptions)}
 
 
-@pytest.mark.parametrize("word", OTHER_WORDS)
-async def test_a_word_of_another_library_is_answered_with_ours(supervisor, word):
-    """Who writes `instructions=` or `temperature=` is told where that goes here, and all that is named there exists."""
-    with pytest.raises(OptionError) as caught:
-        await supervisor.start_session(model="demo:", **{word: "x"})
-    (fault,) = caught.value.faults
-    assert fault == f"there is no option {word!r}: {OTHER_WORDS[word]}"
-    named = set(re.findall(r"\b(\w+)=(?!=)", fault))
-    assert named <= OPTIONS | {"output", "settings", "max_cost_usd", "max_total_tokens"}
-    assert named or "session." in fault
-    assert all(hasattr(Session, call) for call in re.findall(r"session\.(\w+)", fault))
-    assert set(re.findall(r"provider_opts={'(\w+)'", fault)) <= {
-        one.name for one in attrs.fields(ProviderOptions)
-    }
-    assert set(re.findall(r"settings={'(\w+)'", fault)) <= set(SETTINGS)
-
-
-def test_a_word_of_another_library_is_no_option():
-    """What is an option here is never answered with another one."""
+async def test_a_word_of_another_library_is_answered_with_ours(supervisor):
+    """Who writes `instructions=` or `temperature=` is told where that goes here, and all that is named there exists; none is an option here."""
     assert not OPTIONS & set(OTHER_WORDS)
+    for word, answer in OTHER_WORDS.items():
+        with pytest.raises(OptionError) as caught:
+            await supervisor.start_session(model="demo:", **{word: "x"})
+        (fault,) = caught.value.faults
+        assert fault == f"there is no option {word!r}: {answer}"
+        named = set(re.findall(r"\b(\w+)=(?!=)", fault))
+        assert named <= OPTIONS | {"output", "settings", "max_cost_usd", "max_total_tokens"}, word
+        assert named or "session." in fault, word
+        assert all(hasattr(Session, call) for call in re.findall(r"session\.(\w+)", fault)), word
+        known = {one.name for one in attrs.fields(ProviderOptions)}
+        assert set(re.findall(r"provider_opts={'(\w+)'", fault)) <= known, word
+        assert set(re.findall(r"settings={'(\w+)'", fault)) <= set(SETTINGS), word
 
 
 async def test_a_session_begins_with_a_history_from_elsewhere(supervisor):
-    """What no provider would take is repaired on the way in, and the model sees the conversation."""
+    """What no provider would take is repaired on the way in, and the model sees the conversation; what is none is refused."""
+    with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
+        await supervisor.start_session(model=saying("a"), messages=["hello"])
     asked = UserMessage(content=(Text(text="What is here?"),))
     call = ToolCall(call_id=CallId("c1"), name="list", arguments={})
     cut = AssistantMessage(content=(call,), model="another:model")
@@ -161,9 +153,3 @@ async def test_a_session_begins_with_a_history_from_elsewhere(supervisor):
     assert await session.ask("Go on") == "Go on with what?"
     assert [type(message) for message in seen] == [UserMessage, AssistantMessage, ToolMessage, UserMessage]
     assert seen[2].results[0].is_error
-
-
-async def test_a_history_of_something_else_is_refused(supervisor):
-    """The message says what messages are."""
-    with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
-        await supervisor.start_session(model=saying("a"), messages=["hello"])

@@ -17,9 +17,10 @@ from agentrail.runtime.overwriter import OVERWRITE_AFTER_SECONDS, REST_PER_SECON
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import ScriptedModel
 from agentrail.testing.store_rules.trial import Author
-from tests.runtime.rig import on_virtual_time
+from tests.runtime.rig import on_virtual_time, saying
+from tests.runtime.test_retention import write_now
 
 OWED = (OwedRow(kind="overwrite", id="removed", body=b"{}"),)
 
@@ -35,7 +36,6 @@ class FileStore(MemoryStore):
         self.written_at = []
 
     def overwrite_removed(self):
-        """Note when."""
         self.written_at.append(trio.current_time() - self.began)
         answer = self.answers.pop(0) if self.answers else True
         if isinstance(answer, Exception):
@@ -63,47 +63,37 @@ async def overwriting_of(store, nursery, *, takes_seconds=0.0):
     return one
 
 
-async def write_now(function):
-    """Write in line."""
-    await trio.lowlevel.checkpoint()
-    return function()
-
-
 async def purge(one, store, name):
     """Purge a session."""
     return await one.purge(partial(store.delete, "", name))
 
 
 @on_virtual_time
-async def test_all_that_is_purged_within_a_while_is_overwritten_once():
+async def test_all_that_is_purged_within_a_while_is_overwritten_once(nursery):
     """Half a minute behind the last one; until then it is owed in the store, and afterwards no more."""
     store = FileStore()
     begin(store, "a", "b", "c")
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery)
-        assert await purge(one, store, "a") > 0
-        await trio.sleep(20)
-        await purge(one, store, "b")
-        assert store.owed("overwrite") == OWED
-        await trio.sleep(600)
-        assert store.written_at == [2 * OVERWRITE_AFTER_SECONDS]
-        assert store.owed("overwrite") == ()
-        await purge(one, store, "c")
-        await trio.sleep(600)
-        assert (len(store.written_at), one.done) == (2, 2)
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery)
+    assert await purge(one, store, "a") > 0
+    await trio.sleep(20)
+    await purge(one, store, "b")
+    assert store.owed("overwrite") == OWED
+    await trio.sleep(600)
+    assert store.written_at == [2 * OVERWRITE_AFTER_SECONDS]
+    assert store.owed("overwrite") == ()
+    await purge(one, store, "c")
+    await trio.sleep(600)
+    assert (len(store.written_at), one.done) == (2, 2)
 
 
 @on_virtual_time
-async def test_it_takes_a_fiftieth_of_the_time_however_often_is_purged():
+async def test_it_takes_a_fiftieth_of_the_time_however_often_is_purged(nursery):
     """Also while things are removed all the time; then it is done all the same."""
     store = FileStore()
     begin(store, *map(str, range(2_000)))
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery, takes_seconds=2)
-        for name in map(str, range(2_000)):
-            await purge(one, store, name)
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery, takes_seconds=2)
+    for name in map(str, range(2_000)):
+        await purge(one, store, name)
     assert 3 <= len(store.written_at) <= 4_000 / (2 * REST_PER_SECOND)
 
 
@@ -126,89 +116,81 @@ async def test_what_an_earlier_process_owed_is_done():
 
 
 @on_virtual_time
-async def test_a_purge_that_is_refused_owes_nothing(caplog):
+async def test_a_purge_that_is_refused_owes_nothing(caplog, nursery):
     """Nor does it take back what was owed before."""
     store = FileStore()
     begin(store, "a", "b")
     store.create(Author("fork").opening(node="", forked_from=("a", 1)))
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery)
-        with pytest.raises(StillNeeded):
-            await purge(one, store, "a")
-        assert store.owed("overwrite") == ()
-        await purge(one, store, "b")
-        with pytest.raises(StillNeeded):
-            await purge(one, store, "a")
-        assert store.owed("overwrite") == OWED
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery)
+    with pytest.raises(StillNeeded):
+        await purge(one, store, "a")
+    assert store.owed("overwrite") == ()
+    await purge(one, store, "b")
+    with pytest.raises(StillNeeded):
+        await purge(one, store, "a")
+    assert store.owed("overwrite") == OWED
 
 
 @on_virtual_time
-async def test_a_reader_in_the_way_and_a_store_that_fails_are_tried_again_later(caplog):
+async def test_a_reader_in_the_way_and_a_store_that_fails_are_tried_again_later(caplog, nursery):
     """Each time after a longer pause; what it raises that no store may is told to the log, and crashes nothing."""
     caplog.set_level(logging.WARNING)
     store = FileStore(*[False, StoreUnavailable("the disk is full"), ZeroDivisionError("oh")])
     begin(store, "a")
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery)
-        await purge(one, store, "a")
-        await trio.sleep(2_000)
-        assert store.written_at == [30, 90, 210, 450]
-        assert store.owed("overwrite") == ()
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery)
+    await purge(one, store, "a")
+    await trio.sleep(2_000)
+    assert store.written_at == [30, 90, 210, 450]
+    assert store.owed("overwrite") == ()
     said = caplog.text
     assert "the disk is full" in said
     assert "the store crashed in overwriting what was removed: ZeroDivisionError" in said
 
 
 @on_virtual_time
-async def test_a_sweep_asks_once_and_only_of_a_small_file(tmp_path, monkeypatch, caplog):
+async def test_a_sweep_asks_once_and_only_of_a_small_file(tmp_path, monkeypatch, caplog, nursery):
     """Behind one that deleted something; of a large file nobody waits each hour."""
     caplog.set_level(logging.INFO)
     store = FileStore()
     begin(store, "a", "b")
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery)
-        limits = KeepLimits(size_bytes=1)
-        sweeps = Retention(store, limits, "n", current(), write_now, after_removing=one.after_sweep)
-        await sweeps.sweep()
-        await sweeps.sweep()
-        await trio.sleep(600)
-        assert (sweeps.deleted, len(store.written_at)) == (2, 1)
-        monkeypatch.setattr(overwriter, "MAX_SWEPT_BYTES", 3)
-        store.path = tmp_path / "sessions.db"
-        store.path.write_bytes(b"long")
-        begin(store, "c")
-        await sweeps.sweep()
-        await trio.sleep(600)
-        assert len(store.written_at) == 1
-        assert "the store has 4 bytes, more than 3" in caplog.text
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery)
+    limits = KeepLimits(size_bytes=1)
+    sweeps = Retention(store, limits, "n", current(), write_now, after_removing=one.after_sweep)
+    await sweeps.sweep()
+    await sweeps.sweep()
+    await trio.sleep(600)
+    assert (sweeps.deleted, len(store.written_at)) == (2, 1)
+    monkeypatch.setattr(overwriter, "MAX_SWEPT_BYTES", 3)
+    store.path = tmp_path / "sessions.db"
+    store.path.write_bytes(b"long")
+    begin(store, "c")
+    await sweeps.sweep()
+    await trio.sleep(600)
+    assert len(store.written_at) == 1
+    assert "the store has 4 bytes, more than 3" in caplog.text
 
 
 @on_virtual_time
-async def test_what_waits_is_done_when_the_supervisor_is_closed():
+async def test_what_waits_is_done_when_the_supervisor_is_closed(nursery):
     """Not where it has just taken long: then it stays owed, for the next process."""
     store = FileStore()
     begin(store, "a", "b", "c")
-    async with trio.open_nursery() as nursery:
-        one = await overwriting_of(store, nursery, takes_seconds=10)
-        await trio.sleep(20)  # it has looked for what was owed
-        await one.finish()
-        assert not store.written_at
-        await purge(one, store, "a")
-        await one.finish()
-        assert len(store.written_at) == 1
-        await trio.sleep(100)
-        assert len(store.written_at) == 1
-        await purge(one, store, "b")
-        await trio.sleep(100)
-        assert len(store.written_at) == 2
-        await purge(one, store, "c")
-        await one.finish()
-        assert len(store.written_at) == 2
-        assert store.owed("overwrite") == OWED
-        nursery.cancel_scope.cancel()
+    one = await overwriting_of(store, nursery, takes_seconds=10)
+    await trio.sleep(20)  # it has looked for what was owed
+    await one.finish()
+    assert not store.written_at
+    await purge(one, store, "a")
+    await one.finish()
+    assert len(store.written_at) == 1
+    await trio.sleep(100)
+    assert len(store.written_at) == 1
+    await purge(one, store, "b")
+    await trio.sleep(100)
+    assert len(store.written_at) == 2
+    await purge(one, store, "c")
+    await one.finish()
+    assert len(store.written_at) == 2
+    assert store.owed("overwrite") == OWED
 
 
 async def test_nothing_of_a_purged_session_is_in_the_file(tmp_path, monkeypatch):
@@ -221,7 +203,7 @@ async def test_nothing_of_a_purged_session_is_in_the_file(tmp_path, monkeypatch)
     file, canary = tmp_path / "sessions.db", "My number is 4711-0815. " * 400
     async with agentrail.open_supervisor(store=f"sqlite:{file}") as supervisor:
         for name in ("s-1", "s-2"):
-            model = ScriptedModel([says("Hi.")])
+            model = saying("Hi.")
             session = await supervisor.start_session(model=model, session_id=name)
             await session.ask(canary if name == "s-1" else "Hello")
             await supervisor.stop_session(name)

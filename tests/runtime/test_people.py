@@ -28,10 +28,9 @@ from agentrail.events import (
     ToolSkippedForSteering,
 )
 from agentrail.messages import JsonObject
-from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import calling, on_virtual_time, saying, until
+from tests.runtime.rig import calling, on_virtual_time, result_texts, saying, until
 
 ASKED: JsonObject = {"question": "Which one?", "options": ["left", "right"]}
 
@@ -47,13 +46,6 @@ class AskingTool(RecordingTool):
 def asking(then: str = "done") -> ScriptedModel:
     """Make a model that asks the user something, and then says something."""
     return ScriptedModel([calls(("ask", ASKED)), says(then)])
-
-
-async def texts_of(session) -> list[str]:
-    """What the results of all calls say."""
-    messages = await session.messages()
-    check_history(messages)
-    return [result.text for message in messages for result in getattr(message, "results", ())]
 
 
 # --- steering
@@ -76,7 +68,7 @@ async def test_a_steer_stops_the_tools_of_the_batch_and_is_heard_behind_their_re
         ToolSkippedForSteering,
         SteeringApplied,
     ]
-    assert await texts_of(session) == ["[Skipped: the user steered the conversation]"]
+    assert await result_texts(session) == ["[Skipped: the user steered the conversation]"]
     last = model.requests[-1].messages[-1]
     assert (last.origin, last.content[0].text) == ("steer", "only the tests")
 
@@ -143,9 +135,6 @@ async def test_a_steer_that_is_sent_again_under_its_name_happens_once(supervisor
     assert (await session.status()).steers == (first.ref,)
 
 
-# --- one call
-
-
 @pytest.mark.at(35)
 async def test_one_call_is_stopped_and_the_others_go_on(supervisor):
     """Its task ends, its result says why, its sibling and the cycle do not notice."""
@@ -153,7 +142,7 @@ async def test_one_call_is_stopped_and_the_others_go_on(supervisor):
     session = await supervisor.start_session(model=calling("hang", "record"), tools=[hang, other])
     async with session.subscribe() as events:
         await session.prompt("Go")
-        started = [event async for event in _starts(events, 2)]
+        started = [(await until(events, ToolExecutionStart))[-1] for _ in range(2)]
         await hang.started.wait()
         call_id = next(event.call_id for event in started if event.name == "hang")
         await session.abort_tool(call_id, "it takes too long")
@@ -162,20 +151,7 @@ async def test_one_call_is_stopped_and_the_others_go_on(supervisor):
         (call_id, "it takes too long")
     ]
     assert hang.stopped == 1
-    assert await texts_of(session) == ["[Stopped: it takes too long]", "recorded"]
-
-
-async def _starts(events, count):
-    with trio.fail_after(60):
-        async for event in events:
-            if isinstance(event, ToolExecutionStart):
-                yield event
-                count -= 1
-                if not count:
-                    return
-
-
-# --- questions
+    assert await result_texts(session) == ["[Stopped: it takes too long]", "recorded"]
 
 
 @pytest.mark.at(54, 67)
@@ -219,7 +195,7 @@ async def test_a_question_that_nobody_answers_is_answered_by_the_clock(superviso
                 if isinstance(event, AgentEnd):
                     break
     assert trio.current_time() - began == pytest.approx(60, abs=0.1)
-    (text,) = await texts_of(session)
+    (text,) = await result_texts(session)
     assert text.startswith("The user did not answer within 60 s.")
     with pytest.raises(ApprovalExpired):
         await session.respond(ref, "too late")
@@ -233,7 +209,7 @@ async def test_a_question_without_a_time_of_its_own_has_that_of_tools(supervisor
         model=asking("The left one."), tools=[AskingTool()], tool_timeout_seconds=42
     )
     assert await session.ask("Go", timeout_seconds=43) == "The left one."
-    (text,) = await texts_of(session)
+    (text,) = await result_texts(session)
     assert text.startswith("The user did not answer within 42 s.")
 
 
@@ -253,7 +229,7 @@ async def test_an_abort_answers_what_waits_for_a_person(supervisor):
 
         with pytest.raises(CycleAborted, match="no"):
             await session.ask("Go")
-    assert await texts_of(session) == ["[Stopped: no]"]
+    assert await result_texts(session) == ["[Stopped: no]"]
     assert (await session.status()).questions == ()
     assert await session.ask("Again") == "fresh"
 

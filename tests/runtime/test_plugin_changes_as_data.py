@@ -16,18 +16,11 @@ class Raises(p.Plugin[int]):
     """Cannot be made."""
 
     def __init__(self) -> None:
-        """Fail."""
         message = "no licence"
         raise RuntimeError(message)
 
     def init(self) -> int:
-        """Begin."""
         return 0
-
-
-def cell_of(session: Any) -> Any:
-    """What of a session nobody outside may see."""
-    return session._cell  # noqa: SLF001 - as above
 
 
 def stuck_at(gate: trio.Event) -> FunctionModel:
@@ -38,23 +31,6 @@ def stuck_at(gate: trio.Event) -> FunctionModel:
         return says("done")
 
     return FunctionModel(answer)
-
-
-def changes_of(cell: Any) -> list[ChangePlugins]:
-    """The changes that wait for the end of the cycle."""
-    return [one for one in cell.state.postponed if isinstance(one, ChangePlugins)]
-
-
-def coming(cell: Any) -> int:
-    """How many plugins are kept for changes that are not over."""
-    kept: int = cell.state.data.stack.ask.coming
-    return kept
-
-
-async def until(condition: Any) -> None:
-    """Wait until something holds."""
-    while not condition():
-        await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize(
@@ -74,11 +50,14 @@ async def test_what_is_no_plugin_is_refused_at_once(supervisor, entry, words):
     """Also while a cycle runs: nothing is sent, and nothing is kept."""
     gate = trio.Event()
     session = await supervisor.start_session(model=stuck_at(gate))
+    cell = session._cell  # noqa: SLF001 - what waits and what is kept show nowhere else
     async with trio.open_nursery() as nursery:
         nursery.start_soon(session.ask, "go")
-        await until(lambda: cell_of(session).state.data.cycle is not None)
+        while cell.state.data.cycle is None:
+            await trio.lowlevel.checkpoint()
         for call in (session.attach_plugin, session.reload_plugin):
             with pytest.raises(PluginError, match=words):
                 await call(entry)
-        assert (changes_of(cell_of(session)), coming(cell_of(session))) == ([], 0)
+        assert not [one for one in cell.state.postponed if isinstance(one, ChangePlugins)]
+        assert cell.state.data.stack.ask.coming == 0
         gate.set()

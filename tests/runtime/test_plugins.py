@@ -11,17 +11,15 @@ from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.request import TextDelta, UsageUpdate
 from agentrail.errors import CycleAborted, PluginError, ProviderError, SessionRefused
-from agentrail.events import (
-    PluginEvent,
-    PluginSlow,
-)
+from agentrail.events import PluginEvent, PluginSlow
 from agentrail.messages import TokenUsage
 from agentrail.runtime.plugin_requests import decide_usage_so_far
 from agentrail.runtime.supervisor_lifespan import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from tests.runtime.rig import only
+from tests.runtime.doors import Reader
+from tests.runtime.rig import only, saying
 
 
 @attrs.frozen
@@ -35,12 +33,10 @@ class Short(p.Plugin[Limit]):
     """Refuses long prompts."""
 
     def init(self, words: int = 3) -> Limit:
-        """Take the limit."""
         return Limit(words)
 
     @p.on(p.BeforePrompt)
     def judge(self, event: p.BeforePrompt, state: Limit, ctx: p.Context) -> p.Action[Limit]:
-        """Judge a prompt."""
         if len(event.text.split()) > state.words:
             return p.Abort(f"more than {state.words} words", state)
         return p.Continue(state)
@@ -50,33 +46,21 @@ class Slow(p.Plugin[int]):
     """Takes its time, on purpose."""
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforePrompt)
     def dawdle(self, event: p.BeforePrompt, state: int, ctx: p.Context) -> p.Action[int]:
-        """Hold everybody up."""
         end = time.perf_counter() + 0.06
         while time.perf_counter() < end:
             pass
         return p.Continue(state)
 
 
-class Reader(p.Plugin[str]):
+class Telling(Reader):
     """Reads a file, and tells what is in it."""
-
-    def init(self) -> str:
-        """Begin."""
-        return ""
-
-    @p.on(p.BeforePrompt)
-    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask for the file."""
-        return p.Request(p.ReadFile("notes.txt"), "notes", state)
 
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
-        """Tell."""
         if isinstance(event.result, p.RequestFailed):
             return p.Emit("read", f"{event.result.error.code}: {event.result.error.message}", state)
         assert isinstance(event.result, p.FileText)
@@ -92,7 +76,7 @@ def puppet(name: str, **rules: str) -> PuppetPlugin:
 
 async def test_plugins_come_and_go_between_cycles(supervisor):
     """An attached one is asked from the next prompt on, a detached one is not."""
-    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]))
+    session = await supervisor.start_session(model=saying("a", "b"))
     await session.attach_plugin(Short)
     with pytest.raises(CycleAborted):
         await session.ask("one two three four")
@@ -105,7 +89,7 @@ async def test_plugins_come_and_go_between_cycles(supervisor):
 
 async def test_a_slow_plugin_is_named_once(supervisor):
     """Over 50 ms: one event, and no more within a minute."""
-    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]), plugins=[Slow])
+    session = await supervisor.start_session(model=saying("a", "b"), plugins=[Slow])
     async with only(session, PluginSlow) as events:
         await session.ask("one")
         await session.ask("two")
@@ -118,9 +102,7 @@ async def test_a_slow_plugin_is_named_once(supervisor):
 async def test_a_plugin_gets_the_file_that_it_asked_for(supervisor):
     """The hook does not wait; the answer comes as a hook event of its own."""
     files = MemorySandbox({"notes.txt": "buy milk"})
-    session = await supervisor.start_session(
-        model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=files
-    )
+    session = await supervisor.start_session(model=saying("a", "b"), plugins=[Telling], sandbox=files)
     with trio.fail_after(60):
         async with only(session, PluginEvent) as events:
             await session.ask("one")
@@ -143,13 +125,13 @@ async def test_a_session_that_a_plugin_refuses_is_not_started(supervisor):
         assert (await anext(events)).name == "hello"
 
 
-async def test_a_model_that_a_plugin_switches_to_is_found_with_its_options():
-    """With those of the action; without any, with those of the session for models of the same provider (5.3)."""
+async def test_a_model_that_is_switched_to_or_falls_back_is_found_with_its_options():
+    """Those of a plugin's action, or of the session for models of the same provider (5.3); another vendor never sees that key."""
     found: list[tuple[str, dict[str, object]]] = []
 
     def resolve(name, opts):
         found.append((name, dict(opts)))
-        return ScriptedModel([says("ok")])
+        return saying("ok")
 
     async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
         for rule in ("model:a:two", 'model:a:three?{"timeout": 5}', "model:b:four"):
@@ -163,16 +145,7 @@ async def test_a_model_that_a_plugin_switches_to_is_found_with_its_options():
         *(own, ("a:three", {"timeout": 5})),
         *(own, ("b:four", {})),
     ]
-
-
-async def test_a_fallback_model_is_found_with_the_options_of_its_provider():
-    """A fallback of the same provider asks the same server with the same key; another vendor never sees that key."""
-    found: list[tuple[str, dict[str, object]]] = []
-
-    def resolve(name, opts):
-        found.append((name, dict(opts)))
-        return ScriptedModel([says("ok")])
-
+    found.clear()
     opts = {"api_key": "k", "base_url": "http://localhost:1"}
     async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
         await supervisor.start_session(
@@ -184,27 +157,19 @@ async def test_a_fallback_model_is_found_with_the_options_of_its_provider():
 class AsksAModel(p.Plugin[str]):
     """Asks a model on each prompt, and tells what came."""
 
-    def init(self) -> str:
-        """Begin."""
-        return ""
+    def init(self, model: str | None = None) -> str:
+        return model or ""
 
     @p.on(p.BeforePrompt)
     def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask."""
-        return p.Request(p.CallModel(prompt="Is it fine?"), "judge", state)
+        return p.Request(p.CallModel(prompt="Is it fine?", model=state or None), "judge", state)
 
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
-        """Tell."""
         if isinstance(event.result, p.RequestFailed):
             return p.Emit("told", event.result.error.code, state)
         assert isinstance(event.result, p.ModelAnswer)
         return p.Emit("told", event.result.text, state)
-
-
-def answering(plugin_request: Turn) -> FunctionModel:
-    """A model that answers the plugin with this turn, and the session with `done`."""
-    return FunctionModel(lambda request: plugin_request if request.attempt.startswith("e") else says("done"))
 
 
 def crashes(error: Exception, *, after: str = "") -> Turn:
@@ -227,7 +192,7 @@ async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
     supervisor, budget_tokens, plugin_request, told, spent
 ):
     """Reserved before, counted after; a question that cannot be paid is not asked, and its plugin hears so (3.5)."""
-    model = answering(plugin_request)
+    model = FunctionModel(lambda request: plugin_request if request.attempt.startswith("e") else says("done"))
     session = await supervisor.start_session(
         model=model,
         plugins=[AsksAModel],
@@ -243,15 +208,6 @@ async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
     assert (await session.status()).budget_left.tokens == budget_tokens - spent
 
 
-class AsksAnother(AsksAModel):
-    """Asks a model of another provider."""
-
-    @p.on(p.BeforePrompt)
-    def look(self, event: p.BeforePrompt, state: str, ctx: p.Context) -> p.Action[str]:
-        """Ask."""
-        return p.Request(p.CallModel(prompt="Is it fine?", model="judge:one"), "judge", state)
-
-
 async def test_a_model_that_cannot_even_be_found_is_an_answer():
     """Whoever makes providers has bugs too: the plugin hears of it, and its session goes on."""
 
@@ -259,10 +215,12 @@ async def test_a_model_that_cannot_even_be_found_is_an_answer():
         if name == "judge:one":
             message = "no such table"
             raise RuntimeError(message)
-        return ScriptedModel([says("done")])
+        return saying("done")
 
     async with open_sessions(resolve, lambda _name, _root: MemorySandbox()) as supervisor:
-        session = await supervisor.start_session(model="a:one", plugins=[AsksAnother])
+        session = await supervisor.start_session(
+            model="a:one", plugins=[(AsksAModel, {"model": "judge:one"})]
+        )
         with trio.fail_after(60):
             async with session.subscribe(kinds=[PluginEvent]) as events:
                 assert await session.ask("go") == "done"

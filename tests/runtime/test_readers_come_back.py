@@ -9,14 +9,8 @@ import trio
 
 from agentrail.abc.store import Filters
 from agentrail.errors import EventMissed, SessionDown, StoreUnavailable, SubscriberTooSlow, YourMove
-from agentrail.events import (
-    AgentEnd,
-    AgentStart,
-    EventsLost,
-    PromptReceived,
-    SessionRecovered,
-)
-from agentrail.runtime import event_bus, fan_in
+from agentrail.events import AgentEnd, AgentStart, EventsLost, PromptReceived, SessionRecovered
+from agentrail.runtime import event_bus, fan_in, journal_events
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import ChildUsage
 from agentrail.runtime.rewind_request import RewindRequest
@@ -27,11 +21,9 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import kinds, on_bounded_time, saying, until, wants
-from tests.runtime.test_kept_sessions import eventually, open_kept
-from tests.runtime.test_old_events import Gate, committed
+from tests.runtime.rig import eventually, kinds, on_bounded_time, open_over, saying, until, wants
 from tests.runtime.test_resumed_sessions import Process, fresh, open_again, results, wants_task
-from tests.runtime.test_resuming import read_into
+from tests.runtime.test_resuming import committed, read_into
 
 pytestmark = on_bounded_time
 
@@ -69,7 +61,7 @@ async def read_all(subscription, ends):
 async def test_a_reader_of_many_comes_back_to_each_where_it_left(is_immediate):
     """Event for event what was lived, of each session from its own number on; of one that is not named from its start."""
     inner = fresh()
-    async with no_orphans(), open_kept(inner if is_immediate else FaultyStore(inner)) as supervisor:
+    async with no_orphans(), open_over(inner if is_immediate else FaultyStore(inner)) as supervisor:
         names = ("one", "two", "three")
         was = {name: (await lived(supervisor, name, group_id="blue"))[1] for name in names}
         ends = {name: own[-1].meta.seq for name, own in was.items()}
@@ -78,11 +70,15 @@ async def test_a_reader_of_many_comes_back_to_each_where_it_left(is_immediate):
             assert await read_all(supervisor.subscribe_all(after=after, deltas=False), ends) == expected
             group = supervisor.subscribe_group("blue", after=after, deltas=False)
             assert await read_all(group, ends) == expected
+        one = supervisor.session("one")
+        for after in range(ends["one"]):
+            alone = one.subscribe(after=after, deltas=False)
+            assert await read_all(alone, {"one": ends["one"]}) == {"one": was["one"][after:]}
 
 
 async def test_a_caller_waits_for_what_is_kept_no_more():
     """The cycle began before the oldest event that is kept: with its prompt, as without a journal with a large ring."""
-    async with open_kept(FaultyStore(fresh())) as supervisor:
+    async with open_over(FaultyStore(fresh())) as supervisor:
         hang = HangingTool()
         model = ScriptedModel([says("one"), wants("hang"), says("two")])
         session = await supervisor.start_session(model=model, tools=[hang], event_buffer_size=1)
@@ -100,7 +96,7 @@ async def test_a_caller_waits_for_what_is_kept_no_more():
 async def test_a_caller_waits_for_nothing_that_is_lost(monkeypatch):
     """In idle nothing more comes, so it is told."""
     store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
+    async with open_over(store) as supervisor:
         session, _ = await lived(supervisor, "one", keep=0)
         found = await session.wait_for(PromptReceived)
         assert found.meta.seq > 1
@@ -118,7 +114,7 @@ async def test_of_one_that_cannot_be_made_again_the_loss_is_told_and_of_others_n
 ):
     """With its own snapshot, to begin anew from. A store that raises what no store may raise ends no reader."""
     store = FaultyStore(inner := fresh())
-    async with open_kept(store) as supervisor:
+    async with open_over(store) as supervisor:
         whole, was = await lived(supervisor, "whole")
         session, _ = await lived(supervisor, "lost", texts=("a", "b", "c"))
         read = inner.read
@@ -164,7 +160,7 @@ async def test_of_one_that_cannot_be_made_again_the_loss_is_told_and_of_others_n
 
 async def test_all_sessions_together_give_no_more_than_one(monkeypatch):
     """Who comes back to thousands cannot fill the memory: beyond the limit the rest is lost, and told."""
-    async with open_kept(FaultyStore(fresh())) as supervisor:
+    async with open_over(FaultyStore(fresh())) as supervisor:
         _, was = await lived(supervisor, "one", keep=0)
         await lived(supervisor, "two", keep=0)
         monkeypatch.setattr(fan_in, "MAX_OLD_EVENTS", len(was) + 1)
@@ -176,7 +172,7 @@ async def test_all_sessions_together_give_no_more_than_one(monkeypatch):
 async def test_a_session_that_goes_back_while_it_is_read_gives_nothing_of_before():
     """Nothing is kept of it, so all that was read was of before, up to its very last event."""
     store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
+    async with open_over(store) as supervisor:
         session, _ = await lived(supervisor, "s-1", keep=0)
         read, seen = store.inner.read, []
         entered, go_on = threading.Event(), threading.Event()
@@ -212,7 +208,7 @@ async def test_a_session_that_goes_back_while_it_is_read_gives_nothing_of_before
 async def test_a_reader_that_leaves_while_journals_are_read_is_registered_nowhere(how, which):
     """It is cancelled, or another task leaves its block: the session publishes to no one."""
     store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
+    async with open_over(store) as supervisor:
         session, _ = await lived(supervisor, "s-1")
         gate, told = Gate(store.inner), []
         events = session.subscribe(after=0) if which == "one" else supervisor.subscribe_all(after={})
@@ -252,7 +248,7 @@ async def test_a_supervisor_that_closes_meanwhile_ends_the_reading(which, tmp_pa
         return read(*args, **options)
 
     async with trio.open_nursery() as nursery:
-        async with open_kept(store) as supervisor:
+        async with open_over(store) as supervisor:
             session, _ = await lived(supervisor, "s-1", keep=0)
             store.read = slow
 
@@ -271,12 +267,9 @@ async def test_a_supervisor_that_closes_meanwhile_ends_the_reading(which, tmp_pa
     assert ended == (["EventsLost"] if which == "one" else ["SessionDown"])
 
 
-# --- losses while it reads
-
-
 async def test_a_full_buffer_forgets_no_loss():
     """Deltas give way, and not what says that all that was read does not count."""
-    async with open_kept(FaultyStore(fresh())) as supervisor:
+    async with open_over(FaultyStore(fresh())) as supervisor:
         session, _ = await lived(supervisor, "s-1", texts=("a", "b", "c"))
         seen = []
         async with session.subscribe(buffer=3) as events:
@@ -328,7 +321,7 @@ async def test_the_end_of_a_child_is_found_where_few_events_are_kept():
 async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_session(monkeypatch):
     """Its plugins are asked once more in a thread; what watches those of the live session belongs to the loop."""
     inner = fresh()
-    async with open_kept(FaultyStore(inner)) as supervisor:
+    async with open_over(FaultyStore(inner)) as supervisor:
         session = await supervisor.start_session(
             model=ScriptedModel([wants_task(), says("from the child"), says("done")]),
             tools=[TaskTool()],
@@ -353,3 +346,74 @@ async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_sess
         assert answer.text == "from the child"
         assert asked
         assert all(not is_main and watch is not cell.state.data.stack.ask for is_main, watch in asked)
+
+
+@pytest.mark.parametrize("why", ["damaged", "too many", "another history"])
+async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
+    """A record is damaged, there are too many, or it is another history: the first event says so, and nothing is made up."""
+    inner = fresh()
+    async with open_over(FaultyStore(inner)) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1", event_buffer_size=2)
+        await session.ask("Hi")
+        last = (await session.status()).last_seq
+        if why == "too many":
+            monkeypatch.setattr(journal_events, "MAX_OLD_EVENTS", 3)
+        else:
+            change = {"hash": b"x" * 16} if why == "damaged" else {"does": "publish 1-2"}
+            read = inner.read
+
+            def other(*args, **options):
+                records = read(*args, **options)
+                return tuple(
+                    msgspec.structs.replace(one, **change) if one.kind == "prompt" else one for one in records
+                )
+
+            monkeypatch.setattr(inner, "read", other)
+            if why == "another history":
+                monkeypatch.setattr("agentrail.core.journal.fold.fits_behind", lambda _hash, _record: True)
+        async with session.subscribe(after=1) as events:
+            lost = await anext(events)
+        assert isinstance(lost, EventsLost)
+        assert (lost.from_seq, lost.to_seq) == (2, last)
+
+
+class Gate:
+    """Holds who reads a journal, until it is open."""
+
+    def __init__(self, inner):
+        self.open = threading.Event()
+        self.inside = self.most = self.reads = 0
+        self._lock = threading.Lock()
+        self._read, inner.read = inner.read, self.read
+
+    def read(self, *args, **options):
+        with self._lock:
+            self.inside += 1
+            self.reads += 1
+            self.most = max(self.most, self.inside)
+        self.open.wait()
+        with self._lock:
+            self.inside -= 1
+        return self._read(*args, **options)
+
+
+async def test_two_tasks_that_enter_one_subscription_while_it_reads_share_nothing():
+    """The second is told to subscribe once more."""
+    store = FaultyStore(fresh())
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1", event_buffer_size=0)
+        await session.ask("Hi")
+        events, told = session.subscribe(after=0), []
+
+        async def enter() -> None:
+            try:
+                await events.__aenter__()
+            except YourMove as error:
+                told.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(enter)
+            nursery.start_soon(enter)
+        assert len(told) == 1
+        assert "entered before" in told[0]
+        await events.__aexit__(None, None, None)

@@ -6,21 +6,13 @@ import trio
 from agentrail import SessionDown, tool
 from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.errors import CallingSelf, CodecError, CycleAborted, OptionError, SessionRested
-from agentrail.events import (
-    AgentEnd,
-    SubagentStart,
-)
+from agentrail.events import AgentEnd, SubagentStart
 from agentrail.runtime.shutdown import fault_of_within
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import (
-    calling,
-    kinds,
-    rest,
-    saying,
-)
+from tests.runtime.rig import calling, kinds, rest, saying
 from tests.thinned import first, sampled
 
 
@@ -72,22 +64,30 @@ async def test_who_comes_behind_it_is_told_that_it_rests(supervisor):
 
 
 async def test_it_leaves_between_two_turns(supervisor):
-    """The turn that runs is done: its calls are answered. The next request is decided, and never went out."""
+    """The turn that runs is done: its calls are answered. The next request is decided, and never went out. What is sent meanwhile is taken."""
     gate, model = Gate(), calling("wait")
     session = await supervisor.start_session(model=model, tools=[gate.tool], session_id="s-1")
-    results = []
+    results, refused = [], []
     async with session.subscribe() as events, trio.open_nursery() as nursery:
 
         async def put_to_rest() -> None:
             results.append(await supervisor.rest("s-1"))
 
-        await session.prompt("Hi")
+        async def ask() -> None:
+            with pytest.raises(SessionRested):
+                await session.ask("Hi")
+            refused.append("ask")
+
+        nursery.start_soon(ask)
         await gate.began.wait()
         nursery.start_soon(put_to_rest)
         await trio.testing.wait_all_tasks_blocked()
         assert results == []
+        receipt = await session.prompt("And then?")
+        assert receipt.queued
         gate.opened.set()
         seen = kinds(await rest(events))
+    assert refused == ["ask"]
     assert seen[-3:] == ["ToolExecutionEnd", "ToolExecutionMetrics", "RequestStart"]
     assert len(model.requests) == 1
     (rested,) = results
@@ -99,33 +99,7 @@ async def test_it_leaves_between_two_turns(supervisor):
         (),
         True,
     )
-
-
-async def test_what_is_sent_meanwhile_is_taken(supervisor):
-    """A prompt that was accepted is in the state; who waits for a text hears that the session rests."""
-    gate = Gate()
-    session = await supervisor.start_session(model=calling("wait"), tools=[gate.tool], session_id="s-1")
-    refused = []
-
-    async def ask() -> None:
-        with pytest.raises(SessionRested):
-            await session.ask("Hi")
-        refused.append("ask")
-
-    async def put_to_rest() -> None:
-        states.append(decode_session((await supervisor.rest("s-1")).state))
-
-    states = []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
-        await gate.began.wait()
-        nursery.start_soon(put_to_rest)
-        await trio.testing.wait_all_tasks_blocked()
-        receipt = await session.prompt("And then?")
-        assert receipt.queued
-        gate.opened.set()
-    assert refused == ["ask"]
-    assert [prompt.ref for prompt in states[0].data.queue] == [receipt.ref]
+    assert [prompt.ref for prompt in state.data.queue] == [receipt.ref]
 
 
 async def test_children_go_with_their_parent(supervisor):
@@ -205,25 +179,32 @@ async def test_what_it_left_is_kept_for_a_caller_that_was_cancelled(supervisor):
     assert holds(words.rested, session)
 
 
-async def test_a_tool_cannot_put_its_own_session_to_rest(supervisor):
-    """It would wait for itself."""
+async def test_a_tool_can_neither_put_its_own_session_to_rest_nor_stop_it(supervisor):
+    """It would wait for itself, by its supervisor too."""
 
     @tool
     async def sleep() -> str:
         """Sleep."""
         with pytest.raises(CallingSelf, match="rest from inside a tool"):
             await supervisor.rest("s-1")
+        with pytest.raises(CallingSelf):
+            await supervisor.stop_session("s-1")
         return "awake"
 
     session = await supervisor.start_session(model=calling("sleep"), tools=[sleep], session_id="s-1")
     assert await session.ask("Hi") == "done"
+    assert (await session.messages())[2].results[0].text == "awake"
 
 
 async def test_a_state_that_cannot_be_written_stays_awake(supervisor):
-    """It would be lost: the caller hears where, and the session goes on."""
+    """It would be lost: the caller hears where, and the session goes on; so it does where the time cannot be."""
     session = await supervisor.start_session(
         model=saying("a"), session_id="s-1", user_data={"object": object()}
     )
+    for within in (-1, float("nan"), float("inf"), None, True, "1", [1]):
+        with pytest.raises(OptionError, match=r"within is .*: expected finite seconds from 0"):
+            await supervisor.rest("s-1", within)
+    assert fault_of_within(0) is None
     with pytest.raises(CodecError, match="user_data"):
         await supervisor.rest("s-1")
     assert await session.ask("Hi") == "a"
@@ -246,16 +227,6 @@ async def test_one_that_ends_meanwhile_is_down(supervisor):
         await trio.testing.wait_all_tasks_blocked()
         await session.stop("enough")
     assert supervisor.last_words("s-1").how == "ended"
-
-
-@pytest.mark.parametrize("within", [-1, float("nan"), float("inf"), None, True, "1", [1]], ids=repr)
-async def test_a_time_that_cannot_be_is_refused(supervisor, within):
-    """Before anything happens."""
-    await supervisor.start_session(model=saying("a"), session_id="s-1")
-    with pytest.raises(OptionError, match=r"within is .*: expected finite seconds from 0"):
-        await supervisor.rest("s-1", within)
-    assert fault_of_within(0) is None
-    assert supervisor.session("s-1")
 
 
 @pytest.mark.parametrize("mode", sampled(first(["cancel", "crash", "close", "abort"], 2)))

@@ -7,14 +7,10 @@ import pytest
 import trio
 
 from agentrail.errors import CycleFailed, SessionDown
-from agentrail.events import (
-    SessionParked,
-    SessionRestarted,
-    ToolExecutionStart,
-)
+from agentrail.events import SessionParked, SessionRestarted, ToolExecutionStart
 from agentrail.runtime.supervisor import DISMISS_WITHIN_SECONDS
 from agentrail.testing.cancelling import check_events, check_history, crash
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, rest, saying, until, wants
 
@@ -73,9 +69,7 @@ async def test_a_tool_that_shields_itself_does_not_keep_a_session_from_coming_ba
     """It is waited for within a bound, then named and left behind: it runs once, and what it says later is not heard."""
     stubborn = StubbornTool(deaf_seconds=60.0)
     async with open_bare() as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("stubborn"), says("second")]), tools=[stubborn]
-        )
+        session = await supervisor.start_session(model=calling("stubborn", then="second"), tools=[stubborn])
         async with session.subscribe() as events:
             await session.prompt("first")
             await stubborn.started.wait()
@@ -96,12 +90,12 @@ async def test_a_tool_that_shields_itself_does_not_keep_a_session_from_coming_ba
 
 
 @pytest.mark.at(147)
-async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(supervisor, monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError("a bug of ours"), GeneratorExit("foreign")])
+async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(supervisor, monkeypatch, error):
     """Whatever falls out of a task of the session is a crash of its actor: it comes back, and no sibling notices."""
 
     async def fall(*_: object) -> None:
-        message = "a bug of ours"
-        raise RuntimeError(message)
+        raise error
 
     sibling = await supervisor.start_session(model=saying("unharmed"))
     session = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
@@ -109,7 +103,6 @@ async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(superviso
         monkeypatch.setattr("agentrail.runtime.tool_calls.ToolCallRunner.run", fall)
         await session.prompt("Go")
         restarted = (await until(events, SessionRestarted))[-1]
-    assert re.fullmatch(
-        r"RuntimeError: a bug of ours \(runtime/test_restart.py:\d+ in fall\)", restarted.reason
-    )
+    said = f"{type(error).__name__}: {error}"
+    assert re.fullmatch(rf"{said} \(runtime/test_restart.py:\d+ in fall\)", restarted.reason)
     assert await sibling.ask("Hi") == "unharmed"

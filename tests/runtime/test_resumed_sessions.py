@@ -40,11 +40,9 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
-from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import NoSandbox, on_virtual_time, saying, until, wants
-from tests.runtime.test_kept_sessions import eventually, open_kept
+from tests.runtime.rig import calling, eventually, kinds_in, on_virtual_time, open_over, saying, until, wants
 
 pytestmark = on_virtual_time
 
@@ -53,7 +51,7 @@ UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
 
 def open_again(inner, **options):
     """Open a supervisor over what another process left; its store takes time in a thread."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=FaultyStore(inner), **options)
+    return open_over(FaultyStore(inner), **options)
 
 
 def fresh():
@@ -66,7 +64,7 @@ class Process:
 
     def __init__(self, inner):
         self.store = FaultyStore(inner)
-        self._opened = open_kept(self.store, patience=0.1)
+        self._opened = open_over(self.store, store_patience=0.1)
 
     async def __aenter__(self):
         return await self._opened.__aenter__()
@@ -119,30 +117,8 @@ async def test_what_was_asked_for_is_taken_by_name_and_the_store_knows_best():
         assert session._cell.state.data.config.max_turns == 7  # noqa: SLF001 - what it was started with
 
 
-async def test_who_resumes_twice_gets_the_live_one_by_its_handle():
-    """Side by side too: one is resumed, and the other is told of it."""
-    inner = fresh()
-    async with open_again(inner) as supervisor:
-        await supervisor.start_session(model=saying("a"), session_id="s-1")
-    async with open_again(inner) as supervisor, trio.open_nursery() as nursery:
-        told = []
-
-        async def resume() -> None:
-            try:
-                told.append(await supervisor.resume_session("s-1", model=saying("b")))
-            except AlreadyStarted as error:
-                told.append(error.handle)
-
-        for _ in range(3):
-            nursery.start_soon(resume)
-        await eventually(lambda: len(told) == 3)
-        assert len({id(handle._cell) for handle in told}) == 1  # noqa: SLF001 - one session
-        nursery.cancel_scope.cancel()
-    assert [record.kind for record in inner.read("", "s-1")].count("taken") == 1
-
-
-async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_is_told():
-    """All three ask at once, and wait for one another."""
+async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_gets_its_handle():
+    """All three ask at once, and wait for one another: it is taken once."""
     inner = fresh()
     async with open_again(inner) as supervisor:
         await supervisor.start_session(model=saying("a"), session_id="s-1", tools=[RecordingTool()])
@@ -167,7 +143,7 @@ async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_is_
         assert isinstance(late, AlreadyStarted)
         assert late.handle._cell is session._cell  # noqa: SLF001 - one session
         await session.prompt("still there?")
-    kinds = [record.kind for record in inner.read("", "s-1")]
+    kinds = kinds_in(inner)
     assert kinds.count("taken") == 1
 
 
@@ -178,7 +154,7 @@ async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call,
     inner, model = fresh(), saying("a")
     slow = FaultyStore(inner)
     slow.delay_seconds = 0.02
-    opened = open_nameless(lambda _name, _root: NoSandbox(), store=slow)
+    opened = open_over(slow)
     async with opened as supervisor, trio.open_nursery() as nursery:
         parent = await supervisor.start_session(model=saying("a"), session_id="p")
         told = []
@@ -204,32 +180,12 @@ async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call,
         assert supervisor.session("s-1")._cell is session._cell  # noqa: SLF001 - one session
         await session.prompt("there?")
         nursery.cancel_scope.cancel()
-    kinds = [record.kind for record in inner.read("", "s-1")]
+    kinds = kinds_in(inner)
     assert kinds.count("opened") == 1
     assert "taken" not in kinds
 
 
 # --- what was at work
-
-
-@pytest.mark.journal(10)
-@pytest.mark.at(118)
-async def test_a_tool_that_ran_once_is_told_as_unknown_and_one_that_never_began_runs_once():
-    """Killed between the durable record and its end; and killed before the record."""
-    inner = fresh()
-    hang = HangingTool()
-    async with Process(inner) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
-        )
-        await session.prompt("Hi")
-        await hang.started.wait()
-    again = HangingTool()
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[again])
-        assert await session.collect_reply() == "done"
-        assert await results(session) == [UNKNOWN]
-    assert not again.calls
 
 
 @pytest.mark.journal(10)
@@ -246,15 +202,16 @@ async def test_a_tool_whose_record_never_came_runs_once():
         await trio.sleep(0.05)
     assert not record.calls
     async with open_again(inner) as supervisor:
-        model = ScriptedModel([wants("record"), says("done")])
+        model = calling("record")
         session = await supervisor.resume_session("s-1", model=model, tools=[record])
         assert await session.collect_reply() == "done"
         assert await results(session) == ["recorded"]
     assert len(record.calls) == 1
 
 
+@pytest.mark.journal(10)
 @pytest.mark.journal(11)
-@pytest.mark.at(2)
+@pytest.mark.at(2, 118)
 async def test_a_batch_is_decided_call_by_call():
     """Four promises, four decisions, one `SessionRecovered`; each call has one result."""
     inner = fresh()
@@ -301,14 +258,12 @@ class Reconciled(RecordingTool):
         self.hangs = hangs
 
     async def execute(self, arguments, ctx):
-        """Hang, where it is to."""
         self._begin(arguments, ctx)
         if self.hangs:
             await trio.sleep_forever()
         return Ok(text="run again")
 
     async def reconcile(self, operation_id, ctx):
-        """Say that it was done."""
         return Done(Ok(text="it was done"))
 
 
@@ -316,12 +271,9 @@ class Reconciled(RecordingTool):
 @pytest.mark.at(148)
 async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
     """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back."""
-    inner = fresh()
-    hang = HangingTool(effect_class="pure")
+    inner, hang = fresh(), HangingTool(effect_class="pure")
     async with Process(inner) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
-        )
+        session = await supervisor.start_session(model=calling("hang"), tools=[hang], session_id="s-1")
         await session.prompt("Hi")
         await hang.started.wait()
 
@@ -330,12 +282,10 @@ async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
 
     for _ in range(2):
         process = Process(inner)
-        process._opened = open_nameless(  # noqa: SLF001 - with another one
-            lambda _name, _root: NoSandbox(), store=process.store, store_patience=0.1, revive=give
-        )
+        process._opened = open_over(process.store, store_patience=0.1, revive=give)  # noqa: SLF001 - with another one
         async with process as supervisor:
             assert await supervisor.resume_all("working") == ()
-            await eventually(lambda: [one.kind for one in inner.read("", "s-1")][-1] == "recovered")
+            await eventually(lambda: kinds_in(inner)[-1] == "recovered")
     async with open_again(inner, revive=give) as supervisor:
         await supervisor.resume_all("working")
         await eventually(lambda: supervisor.last_words("s-1") is not None)
@@ -414,7 +364,7 @@ async def test_an_approval_that_expired_while_nobody_ran_is_a_timeout_before_any
     inner, record = fresh(), RecordingTool()
     async with open_again(inner) as supervisor:
         session = await supervisor.start_session(
-            model=ScriptedModel([wants("record"), says("done")]),
+            model=calling("record"),
             tools=[record],
             plugins=[(HumanApproval, {"require_approval_for": ["record"], "timeout_seconds": 0.05})],
             session_id="s-1",
@@ -442,24 +392,6 @@ async def test_an_approval_that_expired_while_nobody_ran_is_a_timeout_before_any
 # --- what is missing
 
 
-@pytest.mark.journal(15)
-async def test_a_plugin_that_no_other_process_finds_is_refused_with_the_way_out():
-    """At run time, with a store; at the start it may be any, because who resumes gives it again."""
-
-    class Local(PuppetPlugin):
-        pass
-
-    async with open_again(fresh()) as supervisor:
-        session = await supervisor.start_session(
-            model=saying("a"), plugins=[Local((), name="one")], session_id="s-1"
-        )
-        with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
-            await session.attach_plugin(Local((), name="two"))
-    async with open_kept(MemoryStore()) as supervisor:
-        session = await supervisor.start_session(model=saying("a"))
-        await session.attach_plugin(Local((), name="two"))
-
-
 @tool
 def look(name: str) -> str:
     """Look something up."""
@@ -467,8 +399,11 @@ def look(name: str) -> str:
 
 
 @pytest.mark.journal(15)
-async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
-    """At run time, with a store, and nothing is changed; one that can be imported is taken, and comes back by itself."""
+async def test_code_that_no_other_process_finds_is_refused_with_the_way_out():
+    """A plugin or a tool, at run time, with a store, and nothing is changed; one that can be imported comes back by itself."""
+
+    class Guard(PuppetPlugin):
+        pass
 
     class Local(RecordingTool):
         pass
@@ -488,6 +423,8 @@ async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
                 await change(Local(name="two"), look)
             with pytest.raises(OptionError, match=r"tool 'nested' is defined at '.*<locals>\.nested'"):
                 await change(look, nested)
+        with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
+            await session.attach_plugin(Guard((), name="guard"))
         assert session._cell.state.data.tools.names == ("one",)  # noqa: SLF001 - what the model is shown
         await session.attach_tools(look, RecordingTool())
     async with open_again(inner) as supervisor:
@@ -495,48 +432,13 @@ async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
             await supervisor.resume_session("s-1", model=saying("b"))
         session = await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
         assert session._cell.state.data.tools.names == ("look", "one", "record")  # noqa: SLF001
-    async with open_kept(MemoryStore()) as supervisor:
+    async with open_over(MemoryStore()) as supervisor:
         session = await supervisor.start_session(model=saying("a"))
         await session.attach_tools(Local(name="two"), nested)
+        await session.attach_plugin(Guard((), name="guard"))
 
 
-@pytest.mark.journal(17)
-async def test_what_is_missing_is_named_and_nothing_is_touched():
-    """Tools, plugins, a model that is an object: each of them; with them it is back."""
-
-    class Local(PuppetPlugin):
-        pass
-
-    inner = fresh()
-    async with open_again(inner) as supervisor:
-        await supervisor.start_session(
-            model=saying("a"), tools=[RecordingTool()], plugins=[Local((), name="guard")], session_id="s-1"
-        )
-    before = inner.read("", "s-1")
-    async with no_orphans(), open_again(inner) as supervisor:
-        with pytest.raises(Unrevivable, match="model 'scripted:object'"):
-            await supervisor.resume_session("s-1", tools=[RecordingTool()], plugins=[Local((), name="guard")])
-        with pytest.raises(Unrevivable, match="plugin 'guard'") as caught:
-            await supervisor.resume_session("s-1", model=saying("b"), tools=[RecordingTool()])
-        assert len(caught.value.missing) == 1
-        with pytest.raises(Unrevivable, match="tool 'record'"):
-            await supervisor.resume_session("s-1", model=saying("b"), plugins=[Local((), name="guard")])
-        assert inner.read("", "s-1") == before
-        assert supervisor.sessions() == ()
-        session = await supervisor.resume_session(
-            "s-1", model=saying("b"), tools=[RecordingTool()], plugins=[Local((), name="guard")]
-        )
-        assert await session.ask("Hi") == "b"
-
-
-@pytest.mark.parametrize(
-    ("session_id", "error", "words"),
-    [
-        ("s-2", SessionNotFound, "s-2"),
-        ("ended", SessionDown, "has ended"),
-    ],
-)
-async def test_what_cannot_come_back_says_why(session_id, error, words):
+async def test_what_cannot_come_back_says_why():
     """One that there is not, with those that are like it; and one that has ended."""
     inner = fresh()
     async with open_again(inner) as supervisor:
@@ -544,10 +446,11 @@ async def test_what_cannot_come_back_says_why(session_id, error, words):
         ended = await supervisor.start_session(model=saying("a"), session_id="ended")
         await ended.stop()
     async with open_again(inner) as supervisor:
-        with pytest.raises(error, match=words) as caught:
-            await supervisor.resume_session(session_id, model=saying("b"))
-        if error is SessionNotFound:
-            assert caught.value.nearest == ("s-1",)
+        with pytest.raises(SessionNotFound, match="s-2") as caught:
+            await supervisor.resume_session("s-2", model=saying("b"))
+        assert caught.value.nearest == ("s-1",)
+        with pytest.raises(SessionDown, match="has ended"):
+            await supervisor.resume_session("ended", model=saying("b"))
 
 
 async def test_one_that_another_owner_has_is_left_to_it():
@@ -564,9 +467,6 @@ async def test_one_that_another_owner_has_is_left_to_it():
         assert await other.ask("Again") == "c"
 
 
-# --- all at once
-
-
 async def test_those_that_had_work_come_back_by_themselves():
     """One that cannot keeps no other from it, and idle ones are left alone; `find` tells all of them."""
     inner = fresh()
@@ -574,7 +474,7 @@ async def test_those_that_had_work_come_back_by_themselves():
         hangs = [HangingTool(effect_class="pure") for _ in range(3)]
         for number, hang in enumerate(hangs):
             session = await supervisor.start_session(
-                model=ScriptedModel([wants("hang")]), tools=[hang], session_id=f"s-{number}"
+                model=calling("hang"), tools=[hang], session_id=f"s-{number}"
             )
             await session.prompt("Hi")
             await hang.started.wait()
@@ -601,9 +501,6 @@ async def test_those_that_had_work_come_back_by_themselves():
         assert [one.session for one in found] == ["idle", "s-0", "s-1", "s-2"]
         with pytest.raises(OptionError, match="expected 'none', 'working' or 'all'"):
             await supervisor.resume_all("some")
-
-
-# --- snapshots
 
 
 @pytest.mark.journal(20)
@@ -652,10 +549,10 @@ async def lived(inner, *, model=None, tools=()):
 
 @pytest.mark.journal(16)
 async def test_newer_code_that_publishes_more_is_recorded_as_drift_and_the_session_works():
-    """The number goes on from the larger one, readers behind it are told what they lost, and the next owner finds nothing new."""
+    """Nothing is done twice by it, so it is not parked: numbers go on, readers hear what they lost, and the next owner finds nothing new."""
     inner = fresh()
     last, said = await lived(inner)
-    async with no_orphans(), open_again(inner) as supervisor:
+    async with no_orphans(), open_again(inner, on_drift="park") as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
         assert (await session.status()).last_seq == last + 2  # with what it says of its coming back
         async with session.subscribe(after=last) as events:
@@ -679,11 +576,18 @@ async def test_newer_code_that_publishes_more_is_recorded_as_drift_and_the_sessi
     assert f"record {differs.seq} ({differs.kind}): does was" in body.what
     assert body.engine
 
+    for snapshot in inner.snapshots("", "s-1"):
+        inner.put_snapshot(msgspec.structs.replace(snapshot, state=b"{}"))
     async with open_again(inner) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
         assert await session.messages() == whole
+        # What was published before a drift had other numbers, and is never replayed.
+        async with session.subscribe(after=last) as events:
+            assert isinstance(await anext(events), EventsLost)
+        async with session.subscribe(after=last + 2) as events:
+            assert (await anext(events)).meta.seq == last + 3
         assert await session.ask("Once more") == "c"
-    assert [one.kind for one in inner.read("", "s-1")].count("drifted") == 1
+    assert kinds_in(inner).count("drifted") == 1
 
 
 @pytest.mark.journal(16)
@@ -692,7 +596,7 @@ async def test_an_idle_session_that_drifted_leaves_a_snapshot_at_once(is_immedia
     """However short its tail is, it has one behind what says so, or behind its recovery."""
     inner = fresh()
     await lived(inner)
-    opened = open_kept(inner) if is_immediate else open_again(inner)
+    opened = open_over(inner) if is_immediate else open_again(inner)
     async with opened as supervisor:
         await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
         await eventually(lambda: bool(inner.snapshots("", "s-1")))
@@ -721,30 +625,3 @@ async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
         assert await session.messages() == whole
         async with session.subscribe(after=last) as events:
             assert (await until(events, SessionRecovered))[0].meta.seq == last + 1
-
-
-async def test_what_was_published_before_a_drift_is_never_replayed():
-    """It had other numbers: who read it by those gets what is lost said, and who read what came behind it goes on."""
-    inner = fresh()
-    before, _ = await lived(inner)
-    async with Process(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
-        await session.ask("Hi")
-    for snapshot in inner.snapshots("", "s-1"):
-        inner.put_snapshot(msgspec.structs.replace(snapshot, state=b"{}"))
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
-        async with session.subscribe(after=before) as events:
-            assert isinstance(await anext(events), EventsLost)
-        async with session.subscribe(after=before + 1) as events:
-            assert isinstance(await anext(events), SessionRecovered)
-
-
-@pytest.mark.journal(16)
-async def test_a_drift_of_words_goes_on_where_one_of_deeds_would_park():
-    """More events and the same operations: nothing is done twice by it, so nobody is asked."""
-    inner = fresh()
-    await lived(inner)
-    async with no_orphans(), open_again(inner, on_drift="park") as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
-        assert await session.ask("Again") == "c"

@@ -10,25 +10,15 @@ import trio
 from agentrail.abc.store import Node
 from agentrail.core.journal.record import TAKEN
 from agentrail.errors import HeldBy, StoreUnavailable
-from agentrail.outside import RealMachine, installed
+from agentrail.outside import installed
 from agentrail.runtime.hibernation import RESUMED_AT_ONCE
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import FaultyStore
-from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import NoSandbox, on_virtual_time, saying
+from tests.runtime.rig import Inline, on_virtual_time, open_over, saying
 
 pytestmark = on_virtual_time
 
 _PAGE = 100
-
-
-class Inline(RealMachine):
-    """A machine whose worker threads are the loop, so that tasks that wait for them go on in step."""
-
-    async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-        """Call it."""
-        await trio.lowlevel.checkpoint()
-        return function(*args)
 
 
 class Counting(FaultyStore):
@@ -39,7 +29,6 @@ class Counting(FaultyStore):
         self.counted, self.limits = Counter(), []
 
     def orphans(self, limit=100, *, after=None):
-        """Count."""
         return self._look(limit, partial(self.inner.orphans, limit, after=after))
 
     def find(self, filters, *, after=None, limit=100):
@@ -60,15 +49,10 @@ class Counting(FaultyStore):
 async def stored(count):
     """A store with idle sessions that have no owner."""
     inner = MemoryStore(lease_ms=0)
-    async with open_bare_over(inner) as supervisor:
+    async with open_over(inner) as supervisor:
         for number in range(count):
             await supervisor.start_session(model=saying("a"), session_id=f"s-{number:05}")
     return inner
-
-
-def open_bare_over(store, **options):
-    """Open a supervisor over it."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **options)
 
 
 def give(_opening):
@@ -86,9 +70,11 @@ async def test_what_is_asked_of_the_store_grows_with_pages_and_not_with_sessions
             inner._stand(key, journal, msgspec.structs.replace(journal.standing, is_working=True))  # noqa: SLF001
     store = Counting(inner)
     with installed(Inline()):
-        async with open_bare_over(store, resume=which, revive=give) as supervisor:
+        async with open_over(store, resume=which, revive=give) as supervisor:
             counted, limits = store.counted.copy(), set(store.limits)
-            assert len(supervisor.sessions()) == count
+            assert sorted(one.session_id for one in supervisor.sessions()) == [
+                f"s-{n:05}" for n in range(count)
+            ]
     assert counted["look"] == -(-count // _PAGE) + 1
     assert limits == {_PAGE}
     assert counted["take"] == 0
@@ -105,7 +91,7 @@ async def test_one_that_is_held_keeps_no_other_from_coming_back():
     inner.take("", "s-00002", "n-other", "start")
     store = Counting(inner)
     with installed(Inline()):
-        async with open_bare_over(store, revive=give) as supervisor:
+        async with open_over(store, revive=give) as supervisor:
             (failed,) = await supervisor.resume_all("all")
             assert failed.session_id == "s-00002"
             assert isinstance(failed.error, HeldBy)
@@ -124,7 +110,6 @@ class Stopping(Inline):
         self.left, self.stop, self.behind = number, stop, behind
 
     async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-        """Call it, and stop once."""
         self.left -= 1
         stops = self.left == 0
         if stops and not self.behind:
@@ -146,7 +131,7 @@ async def test_wherever_it_is_cancelled_no_tree_has_an_owner_that_does_not_run_i
         scope = trio.CancelScope()
         machine = Stopping(10_000, scope.cancel, behind=behind)
         with installed(machine):
-            async with open_bare_over(FaultyStore(inner), revive=give) as supervisor:
+            async with open_over(FaultyStore(inner), revive=give) as supervisor:
                 machine.left = number
                 with scope:
                     await supervisor.resume_all("all")
@@ -178,7 +163,7 @@ async def test_what_cannot_be_read_once_it_is_taken_is_given_back(monkeypatch):
 
     monkeypatch.setattr(inner, "read", fail)
     with installed(Inline()):
-        async with open_bare_over(store, revive=give) as supervisor:
+        async with open_over(store, revive=give) as supervisor:
             with pytest.raises(StoreUnavailable, match="the disk is full"):
                 await supervisor.resume_session("s-00000", model=saying("b"))
             await supervisor._shared.keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back

@@ -8,43 +8,22 @@ import trio
 from agentrail.abc.store import Filters, Node
 from agentrail.outside import current
 from agentrail.runtime import retention
-from agentrail.runtime.retention import (
-    DAY_MS,
-    KeepLimits,
-    Retention,
-    StoredTree,
-    SweepPlan,
-)
+from agentrail.runtime.retention import DAY_MS, KeepLimits, Retention, StoredTree, SweepPlan
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
-from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import NoSandbox, on_bounded_time, saying
+from tests.runtime.rig import eventually, on_bounded_time, open_over, saying
+from tests.stores.rig import Clock
 
 pytestmark = on_bounded_time
-
-
-class Clock:
-    """A clock of a store, in ms."""
-
-    def __init__(self):
-        self.now = 1_790_000_000_000
-
-    def __call__(self):
-        """Read it."""
-        return self.now
-
-    def pass_days(self, days):
-        """Let so much time pass."""
-        self.now += int(days * DAY_MS)
 
 
 @pytest.fixture
 def clock():
     """One that a test moves."""
-    return Clock()
+    return Clock(1_790_000_000_000)
 
 
 @pytest.fixture
@@ -83,9 +62,6 @@ async def swept(store, **limits):
     return names(store)
 
 
-# --- by age
-
-
 # --- by bytes
 
 
@@ -99,7 +75,7 @@ def sized(store, session, size, **rest):
 
 
 async def test_of_too_many_bytes_the_oldest_go(store, clock):
-    """As few as it takes."""
+    """As few as it takes; a tenant that writes much costs no other anything; what is too old goes before, and makes room."""
     for name in "cab":
         sized(store, name, 1_000)
         clock.now += 1
@@ -108,13 +84,16 @@ async def test_of_too_many_bytes_the_oldest_go(store, clock):
     assert await swept(store, size_bytes=1_000) == ["b"]
     assert await swept(store, size_bytes=1) == []
 
-
-async def test_each_scope_has_its_own_bytes(store, clock):
-    """A tenant that writes much costs no other anything."""
     for name, scope in [("a", "one"), ("b", "one"), ("c", "two")]:
         sized(store, name, 1_000, scope=scope)
         clock.now += 1
     assert await swept(store, size_bytes=1_500) == ["b", "c"]
+    assert await swept(store, size_bytes=1) == []
+
+    sized(store, "old", 1_000)
+    clock.now += 5 * DAY_MS
+    sized(store, "new", 1_000)
+    assert await swept(store, days=3, size_bytes=1_500) == ["new"]
 
 
 async def test_a_tree_is_weighed_whole(store, clock):
@@ -131,14 +110,6 @@ async def test_a_tree_is_weighed_whole(store, clock):
     assert await swept(store, size_bytes=76_200) == ["alive", "large"]
     assert await swept(store, size_bytes=76_200) == ["alive", "large"]
     assert await swept(store, size_bytes=100) == ["alive"]
-
-
-async def test_age_comes_before_bytes(store, clock):
-    """What is too old goes even where there is room, and makes room."""
-    sized(store, "old", 1_000)
-    clock.pass_days(5)
-    sized(store, "new", 1_000)
-    assert await swept(store, days=3, size_bytes=1_500) == ["new"]
 
 
 async def test_what_did_not_change_is_measured_once(clock):
@@ -171,18 +142,18 @@ async def test_what_a_fork_needs_stays_and_is_told(store, clock, caplog):
     """It goes when its fork does: a chain of forks from its end."""
     for name, of in [("a", None), ("b", "a"), ("c", "b"), ("other", None)]:
         begin(store, name, forked_from=of and (of, 1))
-        clock.pass_days(1)
+        clock.now += DAY_MS
     author = Author("c", tail=store.get("", "c").tail)
     store.append([author.write("x")])
     with caplog.at_level(logging.INFO, logger="agentrail"):
         one = sweeper(store, days=1)
-        clock.pass_days(1)
+        clock.now += DAY_MS
         await one.sweep()
     assert names(store) == ["a", "b", "c"]
     assert one.still_needed == 2
     assert "session a is kept for now: it is needed by b" in caplog.text
     assert "session other was deleted" in caplog.text
-    clock.pass_days(1)
+    clock.now += DAY_MS
     await one.sweep()
     assert names(store) == []
     assert (one.deleted, one.still_needed) == (4, 0)
@@ -211,7 +182,7 @@ async def test_what_a_living_node_works_on_stays(store, clock):
     begin(store, "mine", node="n-me")
     begin(store, "theirs", node="n-2")
     begin(store, "left", node="n-3")
-    clock.pass_days(2)
+    clock.now += 2 * DAY_MS
     store.beat(Node(id="n-2"))
     one = sweeper(store, days=1, size_bytes=1)
     await one.sweep()
@@ -244,7 +215,7 @@ async def test_a_session_that_wakes_just_now_stays(clock, who):
     store = Waking(now_ms=clock)
     store.armed = False
     begin(store, "s")
-    clock.pass_days(9)
+    clock.now += 9 * DAY_MS
     store.armed = True
     one = sweeper(store, days=1, size_bytes=1)
     await one.sweep()
@@ -257,7 +228,7 @@ async def test_what_another_has_deleted_meanwhile_is_gone_and_no_error(store, cl
     for name, of in [("a", None), ("b", None), ("c", "b")]:
         begin(store, name, forked_from=of and (of, 1))
         clock.now += 1
-    clock.pass_days(9)
+    clock.now += 9 * DAY_MS
 
     async def write(function):
         if "a" in names(store):
@@ -270,14 +241,11 @@ async def test_what_another_has_deleted_meanwhile_is_gone_and_no_error(store, cl
     assert (one.deleted, one.sweeps, one.still_needed) == (2, 1, 0)
 
 
-# --- trouble
-
-
 async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
     """The next one does what is left."""
     kept = FaultyStore(MemoryStore(now_ms=clock))
     begin(kept, "s")
-    clock.pass_days(9)
+    clock.now += 9 * DAY_MS
     one = sweeper(kept, days=1)
     for fault, said in [(kept.go_away, "the disk is full"), (kept.crash, "ZeroDivisionError")]:
         fault()
@@ -294,22 +262,11 @@ async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
 # --- in a supervisor
 
 
-def open_kept(store, **limits):
-    """Open a supervisor that keeps its sessions there."""
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **limits)
-
-
 @pytest.fixture
 def in_a_hurry(monkeypatch):
     """Let no test wait for an hour where threads have a hand in."""
     monkeypatch.setattr(retention, "FIRST_SWEEP_AFTER_SECONDS", 0.01)
     monkeypatch.setattr(retention, "SWEEP_EVERY_SECONDS", 0.02)
-
-
-async def eventually(fits):
-    """Wait for something that threads have a hand in."""
-    while not fits():  # noqa: ASYNC110 - it is set by threads
-        await trio.sleep(0.002)
 
 
 @pytest.mark.parametrize("kind", ["memory", "threads", "file"])
@@ -322,14 +279,14 @@ async def test_a_supervisor_sweeps_and_its_sessions_live(tmp_path, clock, kind):
         kept = MemoryStore(now_ms=clock)
     begin(kept, "old")
     begin(kept, "other")
-    clock.pass_days(2)
+    clock.now += 2 * DAY_MS
     given = FaultyStore(kept) if kind == "threads" else kept
-    async with open_kept(given, keep=KeepLimits(days=3)) as supervisor:
+    async with open_over(given, keep=KeepLimits(days=3)) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.ask("Hi")
         await trio.sleep(0.05)
         assert supervisor.statistics().deleted == 0
-        clock.pass_days(9)
+        clock.now += 9 * DAY_MS
         await eventually(lambda: supervisor.statistics().deleted == 2)
         assert supervisor.statistics().deleted_bytes > 0
         assert names(given) == ["s-1"]
@@ -348,7 +305,7 @@ async def sweeps(supervisor, count):
 async def test_what_comes_back_when_a_supervisor_is_opened_is_not_swept(clock):
     """Though it is too old by then: it has an owner before the first sweep."""
     kept = MemoryStore(now_ms=clock)
-    async with open_kept(kept) as supervisor:
+    async with open_over(kept) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.ask("Hi")
 
@@ -357,31 +314,16 @@ async def test_what_comes_back_when_a_supervisor_is_opened_is_not_swept(clock):
 
     limits = KeepLimits(days=1)
     for resume in ("all", "none"):
-        clock.pass_days(9)
-        async with open_kept(kept, keep=limits, resume=resume, revive=give) as supervisor:
+        clock.now += 9 * DAY_MS
+        async with open_over(kept, keep=limits, resume=resume, revive=give) as supervisor:
             if resume == "none":
                 await supervisor.resume_session("s-1")
             await sweeps(supervisor, 2)
             assert await supervisor.session("s-1").ask("And?") == "b"
-    clock.pass_days(9)
-    async with open_kept(kept, keep=limits) as supervisor:
+    clock.now += 9 * DAY_MS
+    async with open_over(kept, keep=limits) as supervisor:
         await sweeps(supervisor, 1)
         assert names(kept) == []
-
-
-async def test_what_is_resumed_by_name_right_behind_the_opening_is_not_swept(clock, monkeypatch):
-    """A person who asks for a session that is too old wants that very one: the first sweep comes later."""
-    monkeypatch.setattr(retention, "FIRST_SWEEP_AFTER_SECONDS", 0.2)
-    kept = MemoryStore(now_ms=clock)
-    begin(kept, "other")
-    async with open_kept(kept) as supervisor:
-        await supervisor.start_session(model=saying("a"), session_id="s-1")
-    clock.pass_days(9)
-    async with open_kept(kept, keep=KeepLimits(days=1)) as supervisor:
-        await trio.sleep(0.05)
-        await supervisor.resume_session("s-1", model=saying("b"))
-        await sweeps(supervisor, 1)
-        assert names(kept) == ["s-1"]
 
 
 @pytest.mark.usefixtures("in_a_hurry")
@@ -391,8 +333,8 @@ async def test_a_supervisor_closes_in_the_middle_of_a_sweep(clock):
     for number in range(50):
         begin(kept, f"s-{number}")
     kept.delay_seconds = 0.005
-    clock.pass_days(9)
-    async with no_orphans(), open_kept(kept, keep=KeepLimits(days=1)):
+    clock.now += 9 * DAY_MS
+    async with no_orphans(), open_over(kept, keep=KeepLimits(days=1)):
         await eventually(lambda: "delete" in kept.calls)
     gone = kept.calls.count("delete")
     assert gone < 40

@@ -32,7 +32,7 @@ async def two(supervisor, **options):
 
 
 async def test_two_scopes_have_one_id_and_do_not_know_each_other(supervisor):
-    """Each is found in its own scope alone, answers for itself, and its end is no end of the other."""
+    """Each is found in its own scope alone, answers for itself, and its end is no end of the other; taken is an id in one scope."""
     anna, bert = await two(supervisor)
     assert (await anna.ask("Hi"), await bert.ask("Hi")) == ("of anna@x", "of bert")
     assert supervisor.session("main", scope="bert").scope == "bert"
@@ -41,16 +41,6 @@ async def test_two_scopes_have_one_id_and_do_not_know_each_other(supervisor):
         supervisor.session("main")
     with pytest.raises(SessionDown):
         supervisor.session("main", scope="carl")
-    await supervisor.stop_session("main", scope="anna@x")
-    assert (await supervisor.monitor(anna).wait()).scope == "anna@x"
-    assert await bert.status()
-    with pytest.raises(SessionDown):
-        supervisor.monitor("main", scope="anna@x")
-
-
-async def test_one_id_in_one_scope_is_taken(supervisor):
-    """Its handle comes with the refusal, and it is that of the same scope."""
-    _, bert = await two(supervisor)
     with pytest.raises(AlreadyStarted, match=r"'main' of scope 'bert' is alive already") as caught:
         await supervisor.start_session(model=saying(), session_id="main", scope="bert")
     assert caught.value.handle.scope == "bert"
@@ -58,6 +48,19 @@ async def test_one_id_in_one_scope_is_taken(supervisor):
     with pytest.raises(AlreadyStarted, match=r"^session 'main' is alive"):
         await supervisor.start_session(model=saying(), session_id="main")
     assert (plain.scope, bert.scope) == ("", "bert")
+
+    names = {None: ["anna@x/main", "bert/main", "main"], "bert": ["bert/main"], "": ["main"], "carl": []}
+    for scope, found in names.items():  # of all, of one, of those without one
+        assert [
+            f"{one.scope}/{one.session_id}".lstrip("/") for one in supervisor.sessions(scope=scope)
+        ] == found
+        assert [node.id for node in (await supervisor.tree(scope=scope)).children] == found
+
+    await supervisor.stop_session("main", scope="anna@x")
+    assert (await supervisor.monitor(anna).wait()).scope == "anna@x"
+    assert await bert.status()
+    with pytest.raises(SessionDown):
+        supervisor.monitor("main", scope="anna@x")
 
 
 async def test_events_show_the_id_alone(supervisor):
@@ -70,49 +73,29 @@ async def test_events_show_the_id_alone(supervisor):
     assert "tenant-7" not in repr(seen)
 
 
-async def test_lists_can_be_of_one_scope(supervisor):
-    """Sessions and the tree: all of them, those of a scope, or those without one."""
-    await two(supervisor)
-    await supervisor.start_session(model=saying(), session_id="plain")
-    assert [session.scope for session in supervisor.sessions()] == ["anna@x", "bert", ""]
-    assert [session.scope for session in supervisor.sessions(scope="bert")] == ["bert"]
-    assert [session.session_id for session in supervisor.sessions(scope="")] == ["plain"]
-    assert supervisor.sessions(scope="carl") == ()
-    assert [node.id for node in (await supervisor.tree()).children] == ["anna@x/main", "bert/main", "plain"]
-    assert [node.id for node in (await supervisor.tree(scope="bert")).children] == ["bert/main"]
-    assert [node.id for node in (await supervisor.tree(scope="")).children] == ["plain"]
-
-
 @pytest.mark.parametrize("scope", BAD, ids=repr)
 async def test_a_scope_that_can_be_none_is_refused_at_every_door(supervisor, scope):
-    """Typed, with what was expected and what came; and nothing was started."""
-    expected = "expected '' or 1 to 128 of A-Z a-z 0-9"
-    with pytest.raises(OptionError, match=expected):
-        SessionOptions(model="demo:", scope=scope)
-    with pytest.raises(OptionError, match=expected):
-        await supervisor.start_session(model=saying(), scope=scope)
-    with pytest.raises(OptionError, match=expected):
-        supervisor.session("main", scope=scope)
-    with pytest.raises(OptionError, match=expected):
-        supervisor.monitor("main", scope=scope)
-    with pytest.raises(OptionError, match=expected):
-        await supervisor.stop_session("main", scope=scope)
+    """Typed, with what was expected and what came; and nothing was started. A tenant's name is one, with `@` and `+` too."""
+    doors = [
+        lambda: SessionOptions(model="demo:", scope=scope),
+        lambda: supervisor.start_session(model=saying(), scope=scope),
+        lambda: supervisor.session("main", scope=scope),
+        lambda: supervisor.monitor("main", scope=scope),
+        lambda: supervisor.stop_session("main", scope=scope),
+    ]
     if scope is not None:  # which stands for all of them here
-        with pytest.raises(OptionError, match=expected):
-            supervisor.sessions(scope=scope)
-        with pytest.raises(OptionError, match=expected):
-            await supervisor.tree(scope=scope)
-        with pytest.raises(OptionError, match=expected):
-            supervisor.subscribe_all(scope=scope)
-        with pytest.raises(OptionError, match=expected):
-            supervisor.subscribe_group("g", scope=scope)
+        doors += [
+            lambda: supervisor.sessions(scope=scope),
+            lambda: supervisor.tree(scope=scope),
+            lambda: supervisor.subscribe_all(scope=scope),
+            lambda: supervisor.subscribe_group("g", scope=scope),
+        ]
+    for door in doors:
+        with pytest.raises(OptionError, match="expected '' or 1 to 128 of A-Z a-z 0-9"):
+            await door()
     assert supervisor.statistics().started == 0
-
-
-@pytest.mark.parametrize("scope", ["", "a", "A-1", "tenant:7", "anna@x.org", "a+b", "a" * 128])
-def test_a_scope_may_be_a_tenant(scope):
-    """As tenants are called: with `@` and `+` too."""
-    assert fault_of_scope("scope", scope) is None
+    for good in ("", "a", "A-1", "tenant:7", "anna@x.org", "a+b", "a" * 128):
+        assert fault_of_scope("scope", good) is None, good
 
 
 def test_a_key_names_one_session():
@@ -232,17 +215,9 @@ async def test_positions_of_many_tell_scopes_apart(supervisor):
         missed = last[1] - positions["bert/main"]
         assert missed > 0
         assert await take(events, missed) == (await take(whole, last[1]))[-missed:]
-
-
-async def test_numbers_beyond_the_last_name_the_scope(supervisor):
-    """`CursorAhead` says of which of the two."""
-    anna, bert = await two(supervisor)
-    await anna.status()
-    last = (await bert.snapshot()).last_seq
-    with pytest.raises(CursorAhead) as caught:
+    with pytest.raises(CursorAhead) as ahead:
         await supervisor.subscribe_all(after={"bert/main": 99}).__aenter__()
-    assert caught.value.positions == {"bert/main": last}
-    assert await anna.status()
+    assert ahead.value.positions == {"bert/main": last[1]}
 
 
 async def test_lost_events_come_with_the_snapshot_of_their_session(supervisor):

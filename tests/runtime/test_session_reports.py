@@ -63,37 +63,23 @@ async def test_each_reader_has_them_all_and_a_scope_has_its_own(supervisor):
 
 
 async def test_iteration_ends_with_the_supervisor():
-    """After what waits to be read; then there is nothing to enter any more."""
-    seen = []
+    """After what waits to be read, and for who waits; then there is nothing to enter any more."""
+    seen = {}
     async with no_orphans(), trio.open_nursery() as nursery:
 
-        async def read(reports) -> None:
-            seen.extend([report async for report in reports])
+        async def read(name, reports) -> None:
+            seen[name] = [report async for report in reports]
 
         async with open_bare() as supervisor:
             reports = await supervisor.reports().__aenter__()
+            nursery.start_soon(read, "waits", await supervisor.reports().__aenter__())
             crash(await supervisor.start_session(model=saying(), session_id="s", restart="temporary"))
             await supervisor.monitor(supervisor.sessions()[0]).wait()
-        nursery.start_soon(read, reports)
-    assert said(seen) == [("parked", "s", 1)]
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(read, "late", reports)
+    assert said(seen["waits"]) == said(seen["late"]) == [("parked", "s", 1)]
     with pytest.raises(SessionDown, match="the supervisor was closed"):
         await supervisor.reports().__aenter__()
-
-
-async def test_who_waits_when_the_supervisor_closes_is_told():
-    """None hangs."""
-    done = trio.Event()
-    async with trio.open_nursery() as nursery:
-
-        async def read(reports) -> None:
-            async for _ in reports:
-                pass
-            done.set()
-
-        async with open_bare() as supervisor:
-            nursery.start_soon(read, await supervisor.reports().__aenter__())
-            await trio.testing.wait_all_tasks_blocked()
-    assert done.is_set()
 
 
 async def test_the_block_that_is_left_is_no_reader_any_more(supervisor):
@@ -111,16 +97,13 @@ async def test_the_block_that_is_left_is_no_reader_any_more(supervisor):
         await anext(supervisor.reports())
 
 
-@pytest.mark.parametrize("scope", [scope for scope in BAD if scope is not None], ids=repr)
-async def test_a_scope_that_can_be_none_is_refused(supervisor, scope):
-    """As at every other door."""
-    with pytest.raises(OptionError, match="scope is"):
-        supervisor.reports(scope=scope)
-
-
-@pytest.mark.parametrize("buffer", [0, -1, 1.5, None, True, "1"], ids=repr)
-async def test_a_buffer_must_hold_something(supervisor, buffer):
-    """Both faults are told at once."""
-    with pytest.raises(OptionError, match=r"buffer is .*: expected a whole number from 1") as caught:
-        supervisor.reports(buffer=buffer, scope="a/b")
-    assert len(caught.value.faults) == 2
+async def test_a_scope_that_can_be_none_and_a_buffer_that_holds_nothing_are_refused(supervisor):
+    """As at every other door; both faults are told at once."""
+    for scope in BAD:
+        if scope is not None:
+            with pytest.raises(OptionError, match="scope is"):
+                supervisor.reports(scope=scope)
+    for buffer in (0, -1, 1.5, None, True, "1"):
+        with pytest.raises(OptionError, match=r"buffer is .*: expected a whole number from 1") as caught:
+            supervisor.reports(buffer=buffer, scope="a/b")
+        assert len(caught.value.faults) == 2

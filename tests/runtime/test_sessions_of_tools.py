@@ -17,17 +17,13 @@ from agentrail.errors import (
     PromptError,
     SessionDown,
 )
-from agentrail.events import (
-    SubagentEnd,
-    SubagentEvent,
-    SubagentStart,
-    ToolExecutionEnd,
-)
+from agentrail.events import SubagentEnd, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.messages import UserMessage
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, StubbornTool
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
+from tests.runtime.test_children import first_words
 
 PATIENCE_SECONDS = 30
 LIMIT = 10_000
@@ -43,11 +39,6 @@ def tool_of(work, **options):
         return await work(ctx)
 
     return made
-
-
-def first_words(request) -> str:
-    """What the first message of a conversation says."""
-    return str(request.messages[0].content[0].text)
 
 
 def answering(child, *wanted) -> FunctionModel:
@@ -84,9 +75,7 @@ async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
     assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+REFUSED = (
         ({"prompt": 7}, PromptError, "expected text, got 7"),
         ({"prompt": " "}, PromptError, "the prompt is empty"),
         ({"system_prompt": 7}, OptionError, "system_prompt is 7: expected text"),
@@ -101,25 +90,26 @@ async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
         ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
         ({"system_prompt": b"", "max_turns": 1.0}, OptionError,
          "system_prompt is b'': expected text; max_turns is 1.0: expected a whole number, 1 or more"),
-    ],
 )  # fmt: skip
-async def test_what_no_session_can_be_made_of_is_said_to_the_tool(supervisor, arguments, error, message):
+
+
+async def test_what_no_session_can_be_made_of_is_said_to_the_tool(supervisor):
     """Before anything is lent or started; the session goes on."""
-    wanted: dict[str, Any] = {"prompt": "one"} | arguments
     refusals = []
 
     async def work(ctx):
-        try:
-            await ctx.run_session(**wanted)
-        except AgentrailError as refusal:
-            refusals.append(refusal)
+        for arguments, _, _ in REFUSED:
+            try:
+                await ctx.run_session(**{"prompt": "one"} | arguments)
+            except AgentrailError as refusal:
+                refusals.append(refusal)
         return "refused"
 
     session = await start(supervisor, answering(echo), [tool_of(work)])
     assert await session.ask("go") == "done"
-    (refusal,) = refusals
-    assert type(refusal) is error
-    assert message in str(refusal)
+    for refusal, (_, error, message) in zip(refusals, REFUSED, strict=True):
+        assert type(refusal) is error
+        assert message in str(refusal)
     await check_settled(supervisor, session)
 
 
@@ -160,12 +150,6 @@ async def test_a_session_that_cannot_start_gives_all_back(supervisor):
     assert len(caught) == 1
     assert "a session of this id is alive already" in caught[0]
     await check_settled(supervisor, session)
-
-
-async def working(hanging: HangingTool, session) -> None:
-    """Wait until a session below has a tool at work, and another one waits for its share."""
-    await hanging.started.wait()
-    assert (await session.status()).budget_left.tokens == 0
 
 
 async def side_by_side(ctx):
@@ -212,10 +196,12 @@ async def test_whatever_ends_a_tool_ends_its_sessions_and_gives_the_rest_back(su
     session = await start(supervisor, answering(lambda _: calls(("hang", {}))), tools)
     with trio.fail_after(PATIENCE_SECONDS):
         await session.prompt("go")
-        await working(hanging, session)
+        await hanging.started.wait()
+        assert (await session.status()).budget_left.tokens == 0
         match end:
             case "abort":
-                await session.abort()
+                receipt = await session.abort()
+                assert (receipt.tasks_ended, receipt.stuck) == (2, ())
             case "abort_tool":
                 (running,) = (await session.status()).running_tools
                 await session.abort_tool(running.call_id)

@@ -22,6 +22,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
 from agentrail.tools import builtin
 from tests.runtime.rig import on_virtual_time
+from tests.thinned import each
 
 BILLIONTH = 1e-9
 DAY_MS = 86_400_000
@@ -39,7 +40,6 @@ class Priced(FunctionModel):
         self._unknown = unknown
 
     def capabilities(self, model):
-        """Say what it costs at most."""
         return Capabilities(context_window=100_000, price=Price(input=0.7, output=3.3))
 
     def _answer_next(self, _request):
@@ -136,12 +136,10 @@ class Watched(MemoryStore):
     """A store that writes down which journals are read, and from where."""
 
     def __init__(self):
-        """Begin with nothing read."""
         super().__init__()
         self.reads = []
 
     def read(self, scope, session, after=0, limit=1000):
-        """Write it down, and read."""
         self.reads.append((session, after))
         return super().read(scope, session, after, limit)
 
@@ -243,20 +241,19 @@ def told_at(*at_ms, **given):
     )
 
 
-@pytest.mark.parametrize(
-    ("zone", "keys"),
-    [
+def test_days_are_those_of_the_zone():
+    """Also of one that is a quarter of an hour off. A session whose journal cannot be read is named."""
+    midnight = NOON - DAY_MS // 2
+    told = told_at(midnight - 3_600_000, midnight + 3_600_000)
+    for zone, keys in (
         ("UTC", ["2026-11-21", "2026-11-22"]),
         ("Asia/Kathmandu", ["2026-11-22"]),
         ("America/St_Johns", ["2026-11-21"]),
-    ],
-)
-def test_days_are_those_of_the_zone(zone, keys):
-    """Also of one that is a quarter of an hour off."""
-    midnight = NOON - DAY_MS // 2
-    told = told_at(midnight - 3_600_000, midnight + 3_600_000)
-    table = cost_table([told], make_query(zone=zone, now_ms=NOON), NOON)
-    assert [row.key for row in table.rows] == keys
+    ):
+        table = cost_table([told], make_query(zone=zone, now_ms=NOON), NOON)
+        assert [row.key for row in table.rows] == keys, zone
+    table = cost_table([told_at(NOON, fault="damaged")], make_query("model", now_ms=NOON), NOON)
+    assert (table.unread, [row.key for row in table.rows]) == (("s",), ["m"])
 
 
 def test_first_and_last_day_count_and_today_and_the_month_are_there_whatever_was_asked_for():
@@ -272,13 +269,7 @@ def test_first_and_last_day_count_and_today_and_the_month_are_there_whatever_was
     assert begin_of(day_of(NOON, berlin), berlin) == NOON - 13 * 3_600_000
 
 
-def test_what_is_most_stands_first_and_what_is_missing_is_named():
-    """Of a session whose journal cannot be read."""
-    table = cost_table([told_at(NOON, fault="damaged")], make_query("model", now_ms=NOON), NOON)
-    assert (table.unread, [row.key for row in table.rows]) == (("s",), ["m"])
-
-
-@pytest.mark.parametrize(
+@each(
     ("given", "said"),
     [
         ({"by": "week"}, "by is 'week': expected one of day, profile, model, user, session"),
@@ -303,7 +294,6 @@ class PricedByTheToken(FunctionModel):
     """A model that states its price and leaves the cost of its responses to us."""
 
     def capabilities(self, model):
-        """Say what it costs."""
         return Capabilities(context_window=100_000, price=Price(input=1.0, output=10.0))
 
 

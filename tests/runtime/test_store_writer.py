@@ -10,11 +10,10 @@ import trio.testing
 from agentrail.abc.store import Standing, Taken, TakeOver
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, HeldBy, StoreUnavailable
-from agentrail.outside import RealMachine
 from agentrail.runtime.store_writer import MAX_BATCH, Writer
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import on_virtual_time, saying
+from tests.runtime.rig import Inline, on_virtual_time, saying
 
 
 class Heard:
@@ -26,19 +25,15 @@ class Heard:
         self.waits = 0
 
     def written(self, up_to):
-        """Remember."""
         self.durable.append(up_to)
 
     def refused(self, error):
-        """Remember."""
         self.errors.append(error)
 
     def kept_waiting(self, error):
-        """Count."""
         self.waits += 1
 
     def standing(self):
-        """Stand."""
         return Standing()
 
 
@@ -52,21 +47,11 @@ class FakeStore:
         self.answers = list(answers)
 
     def append(self, batch):
-        """Remember, and answer."""
         self.batches.append([[record.seq for record in one.records] for one in batch])
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, BaseException):
             raise answer
         return answer or tuple(None for _ in batch)
-
-
-class Inline(RealMachine):
-    """A machine whose worker threads are the loop: a simulation of them."""
-
-    async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-        """Call it."""
-        await trio.lowlevel.checkpoint()
-        return function(*args)
 
 
 def record(seq, session="s-1"):
@@ -110,29 +95,6 @@ async def test_one_that_is_fenced_takes_no_other_along():
     writer.report(batch, writer.commit([job.append() for job in batch]))
     assert (first.errors, first.durable, second.durable) == ([fenced], [], [1])
     assert writer.take_batch() == ()
-
-
-async def test_what_a_store_cannot_bear_is_found_and_given_up_alone():
-    """Each is tried for itself, and the one at which the store crashes ends; the others are written."""
-
-    class Choosy(FakeStore):
-        def append(self, batch):
-            if any(one.session == "s-1" for one in batch):
-                message = "no such thing"
-                raise KeyError(message)
-            return super().append(batch)
-
-    store, bad, good = Choosy(), Heard(), Heard()
-    writer = writer_of(store)
-    writer.put(bad, [record(1)])
-    writer.put(good, [record(1, "s-2")])
-    assert drive(writer)
-    while batch := writer.take_batch():
-        while not writer.report(batch, writer.commit([job.append() for job in batch])):
-            pass
-    assert good.durable == [1]
-    (error,) = bad.errors
-    assert "its journal cannot be written: the store raised KeyError: 'no such thing'" in str(error)
 
 
 # --- its task
@@ -223,14 +185,12 @@ class TakingStore(FakeStore):
         self.asked, self.bad = [], bad
 
     def take(self, scope, root, node, cause, *, force=False):
-        """Take one."""
         (answer,) = self.take_many([tree(root)])
         if isinstance(answer, AgentrailError):
             raise answer
         return answer
 
     def take_many(self, wanted):
-        """Take many."""
         names = [one.root for one in wanted]
         self.asked.append("+".join(names))
         if found := [name for name in names if name in self.bad]:
@@ -248,7 +208,6 @@ class Slow(Inline):
     """A machine on which each call takes a second."""
 
     async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-        """Call it later."""
         await trio.sleep(1)
         return function(*args)
 

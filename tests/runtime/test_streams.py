@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Completed, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.errors import CycleFailed
@@ -13,44 +14,13 @@ from agentrail.events import AgentError, StreamError
 from agentrail.messages import AssistantMessage, Text, Thinking, TokenUsage
 from agentrail.runtime import session_actor as sessions
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import kinds, on_virtual_time, saying, until
-
-
-class Broken(FunctionModel):
-    """A provider that opens a stream, says a word, and does something that no provider may do."""
-
-    def __init__(self, error: BaseException | None, *, at_once: bool = False) -> None:
-        super().__init__(lambda _request: says())
-        self.error = error
-        self.at_once = at_once
-        self.closed = 0
-
-    @asynccontextmanager
-    async def open_stream(self, request):
-        """Open it, or not."""
-        await trio.lowlevel.checkpoint()
-        if self.at_once:
-            raise self.error
-
-        async def chunks():
-            yield TextDelta("one word")
-            await trio.lowlevel.checkpoint()
-            if self.error is not None:
-                raise self.error
-
-        stream = chunks()
-        try:
-            yield stream
-        finally:
-            await stream.aclose()
-            self.closed += 1
+from tests.runtime.rig import Chunky, kinds, on_virtual_time, open_bare, saying, until
 
 
 async def test_a_stream_without_its_terminal_chunk(supervisor):
     """It is a protocol error that may be tried again, and never an empty answer."""
-    session = await supervisor.start_session(model=Broken(None))
+    session = await supervisor.start_session(model=Chunky(TextDelta("one word")))
     async with session.subscribe() as events:
         with pytest.raises(CycleFailed, match="without its terminal chunk") as caught:
             await session.ask("Hi")
@@ -82,29 +52,6 @@ async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor, monke
     assert caught.value.error.code == "internal_error"
     assert await session.ask("Again") == "well"
     assert (await session.status()).quarantined_signals == 1
-
-
-class Chunky(FunctionModel):
-    """A provider that gives these chunks to each request, whatever they are."""
-
-    def __init__(self, *chunks: object) -> None:
-        super().__init__(lambda _request: says())
-        self.chunks = chunks
-
-    @asynccontextmanager
-    async def open_stream(self, request):
-        """Open it."""
-        await trio.lowlevel.checkpoint()
-
-        async def given():
-            for chunk in self.chunks:
-                yield chunk
-
-        stream = given()
-        try:
-            yield stream
-        finally:
-            await stream.aclose()
 
 
 WRONG: Any = 5  # where a type checker would see it
@@ -150,3 +97,43 @@ async def test_what_is_only_written_otherwise_is_taken_as_it_is_read(supervisor)
     session = await supervisor.start_session(model=Chunky(TextDelta("a"), said(usage={"input": 3})))
     assert await session.ask("Hello") == "a"
     assert (await session.status()).usage.input == 3
+
+
+DONE = Completed("end", AssistantMessage(content=(Text(text="Hi."),), model="scripted:object"), TokenUsage())
+
+
+class Pinged:
+    """A stream whose server pings every second."""
+
+    def __init__(self, chunks):
+        self.chunks = chunks
+
+    def __aiter__(self):
+        return self.chunks
+
+    @property
+    def pinged_at(self):
+        return float(int(trio.current_time()))
+
+
+class Pinging(Chunky):
+    """A provider that takes its time, and whose server says that it is alive."""
+
+    model_policy = ModelPolicy(timeout_seconds=30.0, stall_seconds=20.0)
+
+    @asynccontextmanager
+    async def open_stream(self, request):
+        async with super().open_stream(request) as chunks:
+            yield Pinged(chunks)
+
+
+@on_virtual_time
+async def test_pings_do_not_hold_off_the_end_for_ever():
+    """Ten minutes after the last chunk a silence counts, pings or not."""
+    async with open_bare() as supervisor:
+        model = Pinging(1.0, TextDelta("Hi."), 10_000.0, DONE)
+        session = await supervisor.start_session(model=model, max_retries=0)
+        with pytest.raises(CycleFailed) as caught:
+            await session.ask("Hi")
+        assert caught.value.error.code == "stream_stalled"
+        assert trio.current_time() == pytest.approx(1 + 600 + 20, abs=1)

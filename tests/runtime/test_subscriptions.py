@@ -11,11 +11,6 @@ from agentrail.testing.models import ScriptedModel, says
 from tests.runtime.rig import kinds, on_virtual_time, rest, saying, until
 
 
-def chatty(pieces: int) -> ScriptedModel:
-    """Make a model whose pieces come one by one, each as a delta of its own."""
-    return ScriptedModel([says(*(str(number % 10) for number in range(pieces)), pause_seconds=0.1)])
-
-
 async def test_a_subscription_that_was_not_entered_says_so(supervisor):
     """Nothing would ever come: whoever forgot `async with` is told at once, however it is read."""
     session = await supervisor.start_session(model=saying("a"))
@@ -31,7 +26,8 @@ async def test_a_subscription_that_was_not_entered_says_so(supervisor):
 @on_virtual_time
 async def test_a_slow_subscriber_loses_deltas_first(supervisor):
     """They are counted; committed events all come, and the other subscriber sees everything."""
-    session = await supervisor.start_session(model=chatty(50))
+    chatty = ScriptedModel([says(*"0123456789" * 5, pause_seconds=0.1)])  # each piece is a delta of its own
+    session = await supervisor.start_session(model=chatty)
     async with session.subscribe() as quick, session.subscribe(buffer=10) as slow:
         await session.ask("Hi")
         seen, seen_slowly = await until(quick, AgentEnd), await until(slow, AgentEnd)

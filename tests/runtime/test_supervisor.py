@@ -36,7 +36,6 @@ class Toucher(RecordingTool):
     """A tool that wants the sandbox."""
 
     async def execute(self, arguments, ctx):
-        """Look into it."""
         await ctx.sandbox.list_dir(".")
         return await super().execute(arguments, ctx)
 
@@ -50,7 +49,6 @@ class Leaving(NoSandbox):
         self.is_done = False
 
     async def aclose(self) -> None:
-        """Take the time."""
         await super().aclose()
         await trio.sleep(self.seconds)
         self.is_done = True

@@ -20,7 +20,6 @@ class Wall(RealMachine):
     """The clock on the wall is that of Trio."""
 
     def wall(self):
-        """Read it."""
         return 1_000_000 + trio.current_time()
 
 
@@ -50,39 +49,6 @@ def options(_opening=None):
         "approval_timeout_seconds": 3600.0,
         "tool_timeout_seconds": 3600.0,
     }
-
-
-@on_virtual_time
-async def test_all_come_back_eight_at_a_time():
-    """However many there are, in pages, each once."""
-    at_once, most, pause, seen = 0, 0, 0.0, []
-
-    class Machine(Wall):
-        async def offload(self, function, /, *args, **_):
-            nonlocal at_once, most
-            at_once += 1
-            most = max(most, at_once)
-            await trio.sleep(pause)
-            at_once -= 1
-            return function(*args)
-
-    class Slow(MemoryStore):
-        is_immediate = False  # type: ignore[misc]  # final for users
-
-    def revive(opening):
-        seen.append(opening.session_id)
-        return options()
-
-    with installed(Machine()):
-        store = Slow(now_ms=lambda: int((1_000_000 + trio.current_time()) * 1000))
-        async with open_supervisor(store=store) as supervisor:
-            for number in range(120):
-                await supervisor.start_session(session_id=f"s{number}", **options())
-        most, pause = 0, 0.1
-        async with open_supervisor(store=store, resume="all", revive=revive) as supervisor:
-            assert len(supervisor.sessions()) == 120
-            assert sorted(seen) == sorted(f"s{number}" for number in range(120))
-            assert 4 <= most <= 10  # and the writer, and the beats
 
 
 def store_of_now():

@@ -3,37 +3,25 @@
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 import trio
 
 from agentrail.abc import ExecuteOptions, ToolContext
-from agentrail.errors import (
-    CycleAborted,
-    CycleFailed,
-    ProcessRefused,
-)
-from agentrail.events import (
-    ResponseComplete,
-    SubagentEnd,
-    SubagentEvent,
-    SubagentStart,
-    ToolExecutionEnd,
-)
+from agentrail.errors import ProcessRefused
+from agentrail.events import ResponseComplete, SubagentEnd, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.tools import HangingTool
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
 from tests.runtime.rig import calling, on_virtual_time, until
+from tests.runtime.test_sessions_of_tools import PATIENCE_SECONDS, answering, echo, tool_of
 from tests.sandboxes.rig import make_sandbox
 
-PATIENCE_SECONDS = 30
 SLEEPS = ("sh", "-c", "sleep 600 & sleep 600 & echo ready; wait")
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
@@ -57,16 +45,6 @@ def alive_in(root: Path, *, named: str | None = None) -> int:
     return found
 
 
-def tool_of(work, **options):
-    """Make a tool named `work` of an async function of its context."""
-
-    @tool(name="work", description="Works.", **options)
-    async def made(*, ctx: ToolContext) -> Any:
-        return await work(ctx)
-
-    return made
-
-
 async def result_of(supervisor, made, **options):
     """Let a model call the tool `work` once, and give the result that entered the history."""
     session = await supervisor.start_session(model=calling("work"), tools=[made], **options)
@@ -81,22 +59,27 @@ async def result_of(supervisor, made, **options):
 
 
 @linux_only
-@pytest.mark.at(29, 38)
-@pytest.mark.parametrize("is_deaf", [False, True], ids=["obeys", "deaf"])
-async def test_an_abort_reaps_the_processes_of_a_call(supervisor, local, tmp_path, is_deaf):
-    """Also of a tool that does not hear its cancellation; the receipt counts them, and nothing is left."""
+@pytest.mark.at(14, 29, 38)
+@pytest.mark.parametrize("whose", ["obeys", "deaf", "child"])
+async def test_an_abort_reaps_the_processes_of_a_call(supervisor, local, tmp_path, whose):
+    """Also of a tool that does not hear its cancellation, and of a child; the receipt counts them, and nothing is left."""
     opened = trio.Event()
 
     async def work(ctx):
-        with trio.CancelScope(shield=is_deaf):
+        with trio.CancelScope(shield=whose == "deaf"):
             process = await ctx.open_process(SLEEPS)
             await process.stdout.receive_some()
             opened.set()
             await process.wait()
         return "it has ended"
 
+    def answer(request):
+        is_above = whose == "child" and request.messages[0].content[0].text == "Hi"
+        return calls(("task", {"description": "x"}) if is_above else ("work", {}))
+
+    tools = [tool_of(work), *builtin("task")]
     async with no_orphans():
-        session = await supervisor.start_session(model=calling("work"), tools=[tool_of(work)], sandbox=local)
+        session = await supervisor.start_session(model=FunctionModel(answer), tools=tools, sandbox=local)
         await session.prompt("Hi")
         with trio.fail_after(PATIENCE_SECONDS):
             await opened.wait()
@@ -105,44 +88,12 @@ async def test_an_abort_reaps_the_processes_of_a_call(supervisor, local, tmp_pat
         assert receipt.processes_reaped >= 3
         assert receipt.milliseconds < 4_000
         assert alive_in(tmp_path) == 0
-        # A deaf tool gave its value in spite of the stop, so nothing about it is doubtful.
-        done = [call.call_id for message in (await session.messages())[1:2] for call in message.calls]
-        assert (list(receipt.committed), list(receipt.unknown)) == ((done, []) if is_deaf else ([], done))
-        await supervisor.stop_session(session.session_id)
-
-
-@linux_only
-@pytest.mark.at(14, 29)
-async def test_an_abort_reaps_the_processes_of_a_child(supervisor, local, tmp_path):
-    """The receipt of the session above counts them, and nothing is left."""
-    opened = trio.Event()
-
-    async def work(ctx):
-        process = await ctx.open_process(SLEEPS)
-        await process.stdout.receive_some()
-        opened.set()
-        await process.wait()
-        return "it has ended"
-
-    def answer(request):
-        return (
-            calls(("task", {"description": "x"}))
-            if request.messages[0].content[0].text == "Hi"
-            else calls(("work", {}))
-        )
-
-    async with no_orphans():
-        session = await supervisor.start_session(
-            model=FunctionModel(answer), tools=[tool_of(work), *builtin("task")], sandbox=local
-        )
-        await session.prompt("Hi")
-        with trio.fail_after(PATIENCE_SECONDS):
-            await opened.wait()
-            receipt = await session.abort()
-        assert receipt.stuck == ()
-        assert receipt.tasks_ended == 2
-        assert receipt.processes_reaped >= 3
-        assert alive_in(tmp_path) == 0
+        if whose == "child":
+            assert receipt.tasks_ended == 2
+        else:  # A deaf tool gave its value in spite of the stop, so nothing about it is doubtful.
+            done = [call.call_id for message in (await session.messages())[1:2] for call in message.calls]
+            in_doubt = [] if whose == "deaf" else done
+            assert (list(receipt.committed), list(receipt.unknown)) == (done[len(in_doubt) :], in_doubt)
         await supervisor.stop_session(session.session_id)
 
 
@@ -204,31 +155,22 @@ async def test_a_process_of_a_composite_runs_in_its_default(supervisor, local):
     assert result.text == "here\nunsupported"
 
 
-@pytest.mark.parametrize(
-    "sandbox", [MemorySandbox(), CompositeSandbox(MemorySandbox(), {})], ids=["memory", "composite"]
-)
-async def test_a_sandbox_without_processes_says_so(supervisor, sandbox):
-    """The refusal has a type and a code; a tool that does not catch it is answered as a crash that says what to do."""
+async def test_what_opens_no_process_says_so(supervisor, tmp_path):
+    """A sandbox without processes refuses with a type and a code; what is no program is the author's move. Nothing was started."""
+    refused = 'Tool "work" crashed: ProcessRefused: MemorySandbox opens no processes'
+    wrong = "ToolContractError: open_process takes a program and its arguments"
+    for sandbox, argv, words in (
+        (MemorySandbox(), ["true"], f"{refused}: use a LocalSandbox, or do without"),
+        (CompositeSandbox(MemorySandbox(), {}), ["true"], refused),
+        *((LocalSandbox(tmp_path), argv, wrong) for argv in ([], [""], ["a\0b"])),
+    ):
 
-    async def work(ctx):
-        await ctx.open_process(["true"])
+        async def work(ctx, argv=argv):
+            await ctx.open_process(argv)
 
-    result = await result_of(supervisor, tool_of(work), sandbox=sandbox)
-    assert result.text == (
-        'Tool "work" crashed: ProcessRefused: MemorySandbox opens no processes'
-        + ("" if isinstance(sandbox, CompositeSandbox) else ": use a LocalSandbox, or do without")
-    )
-
-
-@pytest.mark.parametrize("argv", [[], [""], ["a\0b"]], ids=["nothing", "no name", "nul"])
-async def test_what_is_no_program_is_refused(supervisor, tmp_path, argv):
-    """The author's move: nothing was started."""
-
-    async def work(ctx):
-        await ctx.open_process(argv)
-
-    result = await result_of(supervisor, tool_of(work), sandbox=LocalSandbox(tmp_path))
-    assert "ToolContractError: open_process takes a program and its arguments" in result.text
+        result = await result_of(supervisor, tool_of(work), sandbox=sandbox)
+        assert words in result.text, argv
+        assert ("use a LocalSandbox" in result.text) == isinstance(sandbox, MemorySandbox)
 
 
 @linux_only
@@ -258,9 +200,6 @@ async def test_a_call_that_was_stopped_opens_nothing(supervisor, local, tmp_path
     assert alive_in(tmp_path) == 0
 
 
-# --- questions
-
-
 @pytest.mark.parametrize(
     ("question", "seconds"), [(" ", 1), ("Which?", 0), ("Which?", -1), ("Which?", math.inf), ("?", math.nan)]
 )
@@ -272,9 +211,6 @@ async def test_a_question_that_is_none_is_refused(supervisor, question, seconds)
 
     result = await result_of(supervisor, tool_of(work))
     assert "ToolContractError: ask_user" in result.text
-
-
-# --- sessions
 
 
 def asking(*prompts, **options):
@@ -292,22 +228,6 @@ def asking(*prompts, **options):
         return ", ".join(said[prompt] for prompt in prompts)
 
     return tool_of(work)
-
-
-def answering(child):
-    """A model whose first session calls `work`, and whose others answer as a function of their request says."""
-
-    def answer(request):
-        if request.messages[0].content[0].text == "go":
-            return says("done") if len(request.messages) > 1 else calls(("work", {}))
-        return child(request)
-
-    return FunctionModel(answer)
-
-
-def echo(request):
-    """Say what was asked."""
-    return says(f"<{request.messages[0].content[0].text}>")
 
 
 @pytest.mark.at(91)
@@ -339,66 +259,17 @@ async def test_a_tool_is_answered_by_sessions(supervisor):
     assert [one.session_id for one in supervisor.sessions()] == ["boss"]
 
 
-async def test_a_session_of_a_tool_that_fails_or_is_aborted_raises(supervisor):
-    """What `session.ask` would raise, so that the tool can say something better."""
-    caught = []
-
-    async def work(ctx):
-        for prompt in ("fail", "abort"):
-            try:
-                await ctx.run_session(prompt)
-            except (CycleFailed, CycleAborted) as ended:
-                caught.append(type(ended))
-        return "ok"
-
-    def child(request):
-        if request.messages[0].content[0].text == "fail":
-            message = "no"
-            raise ValueError(message)
-        return calls(("hang", {}))
-
-    hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(model=answering(child), tools=[tool_of(work), hanging])
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(session.ask, "go")
-            await hanging.started.wait()
-            below = next(one for one in supervisor.sessions() if one.session_id != session.session_id)
-            await below.abort()
-    assert caught == [CycleFailed, CycleAborted]
-
-
-@pytest.mark.at(14)
-async def test_an_abort_takes_the_sessions_of_a_tool_along(supervisor):
-    """The receipt comes when they are gone."""
-    hanging = HangingTool(name="hang")
-    model = answering(lambda _request: calls(("hang", {})))
-    async with no_orphans():
-        session = await supervisor.start_session(model=model, tools=[asking("a", "b"), hanging])
-        await session.prompt("go")
-        with trio.fail_after(PATIENCE_SECONDS):
-            while len(hanging.calls) < 2:  # noqa: ASYNC110 - its event is set by the first
-                await trio.sleep(0.001)
-            receipt = await session.abort()
-        assert receipt.stuck == ()
-        assert hanging.stopped == 2
-        assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
-        await supervisor.stop_session(session.session_id)
-
-
-# --- clean-up
-
-
 @on_virtual_time
 async def test_a_context_says_the_same_whenever_it_is_asked(supervisor):
-    """Its members are looked up when somebody asks, also after the call; a copy has them all, and none can be set."""
+    """Its members are looked up when somebody asks, in a thread and after the call too; a copy has them all, and none can be set."""
     kept: list[ToolContext] = []
 
-    @tool
-    async def keep(key: str, ctx: ToolContext) -> str:
+    @tool(timeout_seconds=100)
+    def keep(key: str, ctx: ToolContext, path: str = ".") -> str:
         """Keep the context."""
         kept.append(ctx)
         assert ctx.turn == 1
+        assert 0 < ctx.seconds_left() <= 100
         return key
 
     session = await supervisor.start_session(
@@ -406,18 +277,22 @@ async def test_a_context_says_the_same_whenever_it_is_asked(supervisor):
         tools=[keep],
         user_data={"team": "red"},
         session_id="s-1",
+        group_id="g",
     )
-    await session.ask("go")
+    assert await session.ask("go") == "done"
+    assert not (await session.messages())[2].results[0].is_error
     (ctx,) = kept
+    assert (ctx.depth, ctx.group_id) == (0, "g")
+    assert 0 < ctx.total_tokens < (await session.status()).usage.total
     copied = attrs.evolve(ctx, turn=9)
     assert isinstance(ctx, ToolContext)
     assert (ctx.session_id, ctx.path, ctx.arguments, ctx.user_data) == (
         "s-1",
         ("s-1",),
-        {"key": "a"},
+        {"key": "a", "path": "."},
         {"team": "red"},
     )
-    assert (copied.turn, copied.session_id, copied.arguments) == (9, "s-1", {"key": "a"})
+    assert (copied.turn, copied.session_id, copied.arguments) == (9, "s-1", ctx.arguments)
     assert attrs.evolve(copied, turn=ctx.turn) == attrs.evolve(ctx) == ctx
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         ctx.turn = 2

@@ -1,38 +1,44 @@
 """What the port promises to tools and asks of them: threads, progress, events, changes, reconciling, receipts."""
 
 import threading
+from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 import trio.testing
 
-from agentrail.abc import Done, Error, NotDone, Ok, ToolContext, Unknown
+from agentrail.abc import Done, NotDone, Ok, ToolContext, Unknown
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import RunTool
+from agentrail.core.session.batch import ARGUMENTS_CHANGED
+from agentrail.errors import ToolContractError
 from agentrail.events import (
     AgentEnd,
     LeftBehind,
     PluginEvent,
+    ToolExecutionEnd,
+    ToolExecutionMetrics,
+    ToolExecutionStart,
     ToolProgress,
+    ToolRetry,
     ToolTookEffect,
 )
 from agentrail.process_account import note_started, note_stopped
 from agentrail.runtime.tool_calls import Attempt, AttemptEnd, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, TOO_MANY
+from agentrail.testing.cancelling import check_events, check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
 from agentrail.tools.function import tool
-from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
+from tests.runtime.doors import Foreign
+from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, until, wants
 from tests.tools.rig import CTX
 
 
 async def results_of(session):
     """Give the results of the first batch."""
     return (await session.messages())[2].results
-
-
-# --- effects
 
 
 @pytest.mark.parametrize(
@@ -59,44 +65,31 @@ async def test_details_that_are_too_large(supervisor, details, said):
 
 
 async def test_a_tool_emits_events(supervisor):
-    """They are committed, in order, between start and end of the call, with the application's data in them."""
+    """They are committed, in order, between start and end of the call, with the application's data in them; a payload has its bounds."""
 
     @tool
     def deploy(ctx: ToolContext) -> str:
         """Deploy, in a thread."""
         ctx.emit("ticket", {"id": 7})
         ctx.emit("note", "on its way")
+        refused: tuple[tuple[Any, str], ...] = (
+            ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are allowed"),
+            ({"x": float("inf")}, "the payload of 'big' is not JSON"),
+        )
+        for payload, words in refused:
+            with pytest.raises(ToolContractError, match=words):
+                ctx.emit("big", payload)
         return "deployed"
 
     session = await supervisor.start_session(model=calling("deploy"), tools=[deploy], user_data={"tenant": 1})
     async with session.subscribe() as events:
         await session.ask("Hi")
         seen = [event for event in await until(events, AgentEnd) if isinstance(event, PluginEvent)]
+    assert (await results_of(session))[0].text == "deployed"
     assert seen == [
         PluginEvent(name="ticket", payload={"id": 7, "user_data": {"tenant": 1}}),
         PluginEvent(name="note", payload="on its way"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("payload", "words"),
-    [
-        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are allowed"),
-        ({"x": float("inf")}, "the payload of 'big' is not JSON"),
-    ],
-)
-async def test_a_payload_has_its_bounds(supervisor, payload, words):
-    """The tool hears it where it emits."""
-
-    @tool
-    async def emits(ctx: ToolContext) -> str:
-        """Emit."""
-        ctx.emit("big", payload)
-        return "never"
-
-    session = await supervisor.start_session(model=calling("emits"), tools=[emits])
-    await session.ask("Hi")
-    assert words in (await results_of(session))[0].text
 
 
 @on_virtual_time
@@ -121,25 +114,6 @@ async def test_progress_is_merged_when_it_comes_too_fast(supervisor):
 
 
 # --- who asks
-
-
-async def test_a_call_knows_where_it_stands(supervisor):
-    """The chain of sessions, what was used so far, and how much time is left, in a thread as well."""
-    seen = {}
-
-    @tool(timeout_seconds=100)
-    def look(ctx: ToolContext, path: str = ".") -> str:
-        """Look."""
-        seen.update(ctx=ctx, left=ctx.seconds_left())
-        return path
-
-    session = await supervisor.start_session(model=calling("look"), tools=[look], group_id="g")
-    await session.ask("Hi")
-    ctx = seen["ctx"]
-    assert (ctx.path, ctx.depth, ctx.group_id) == ((session.session_id,), 0, "g")
-    assert 0 < ctx.total_tokens < (await session.status()).usage.total
-    assert ctx.arguments == {"path": "."}
-    assert 0 < seen["left"] <= 100
 
 
 @pytest.mark.at(118)
@@ -170,9 +144,6 @@ async def test_a_tool_describes_itself_again_when_the_model_changes(supervisor):
     assert (await session.messages())[4].results[0].text == "it"
 
 
-# --- trying again
-
-
 class Reconciling(RecordingTool):
     """A tool that crashes at first, and is asked what became of that."""
 
@@ -183,7 +154,6 @@ class Reconciling(RecordingTool):
         self.asked = []
 
     async def execute(self, arguments, ctx):
-        """Crash once."""
         self._begin(arguments, ctx)
         await trio.lowlevel.checkpoint()
         if ctx.attempt == 1:
@@ -192,7 +162,6 @@ class Reconciling(RecordingTool):
         return Ok(text="paid now")
 
     async def reconcile(self, operation_id, ctx):
-        """Say what was found."""
         self.asked.append((operation_id, ctx.attempt, ctx.arguments))
         await trio.lowlevel.checkpoint()
         return self.found
@@ -312,15 +281,6 @@ async def test_with_too_many_left_behind_none_begins(supervisor):
 # --- stopping
 
 
-class _Foreign(BaseException):
-    """What some library raises that is no `Exception`."""
-
-
-async def _run(one) -> AttemptEnd:
-    effect, attempt = _attempt(one)
-    return await run_tool(effect, attempt, trio.CancelScope())
-
-
 def _attempt(one):
     arguments = {"a": 1}
     effect = RunTool(
@@ -370,9 +330,9 @@ async def test_an_interrupt_travels(grouped):
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (_Foreign("of a library"), 'Tool "crash" crashed: _Foreign: of a library'),
+        (Foreign("of a library"), 'Tool "crash" crashed: Foreign: of a library'),
         (GeneratorExit(), 'Tool "crash" crashed: GeneratorExit: '),
-        (BaseExceptionGroup("one", [_Foreign("x")]), 'Tool "crash" crashed: _Foreign: x'),
+        (BaseExceptionGroup("one", [Foreign("x")]), 'Tool "crash" crashed: Foreign: x'),
         (SystemExit(2), 'Tool "crash" exited with status 2'),
         (SystemExit(), 'Tool "crash" exited with status 0'),
         (SystemExit("no such option: --x"), 'Tool "crash" exited: no such option: --x'),
@@ -401,24 +361,11 @@ def test_a_cancellation_that_was_kept_is_a_crash():
                 kept.append(cancelled)
                 raise
         errors = (kept[0], BaseExceptionGroup("both", [kept[0], ValueError("x")]))
-        return [await _run(CrashingTool(error=error)) for error in errors]
+        attempts = [_attempt(CrashingTool(error=error)) for error in errors]
+        return [await run_tool(effect, attempt, trio.CancelScope()) for effect, attempt in attempts]
 
     # A run of its own: a test that ends with a cancellation counts as one that was cancelled.
     assert all(ended.is_error and ended.crashed for ended in trio.run(main))
-
-
-@on_virtual_time
-@pytest.mark.at(28)
-async def test_what_is_stuck_is_named_with_its_age(supervisor):
-    """Five seconds are waited; what is there after that is in the receipt, with the time since it began."""
-    stubborn = StubbornTool(deaf_seconds=60)
-    session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
-    await session.prompt("Hi")
-    await stubborn.started.wait()
-    await trio.sleep(1)
-    receipt = await session.abort()
-    assert receipt.stuck == (LeftBehind(name="stubborn", age_ms=6_000),)
-    assert len(receipt.unknown) == 1
 
 
 @on_virtual_time
@@ -450,25 +397,12 @@ async def test_a_process_that_outlives_its_kill_is_named_with_its_pid(supervisor
 
 
 @on_virtual_time
-@pytest.mark.at(17, 38)
-async def test_a_receipt_tells_what_was_done_before_the_stop(supervisor):
-    """The calls that had ended are `committed`; one that was stopped is not."""
-    tools = [RecordingTool(), HangingTool(), RecordingTool(name="fail", answer=Error(text="no"))]
-    session = await supervisor.start_session(model=calling("record", "hang", "fail"), tools=tools)
-    await session.prompt("Hi")
-    await trio.sleep(1)
-    receipt = await session.abort()
-    done, stopped, failed = (result.call_id for result in await results_of(session))
-    assert (receipt.committed, receipt.unknown) == ((done, failed), (stopped,))
-
-
-@on_virtual_time
 @pytest.mark.at(13, 38)
 @pytest.mark.parametrize("how", ["abort", "steer", "abort_tool"])
 async def test_a_call_that_was_stopped_too_late_is_told_alike_everywhere(supervisor, how):
     """It took effect: the receipt, the history, the events and the next request of the model all say so."""
     charge = StubbornTool(name="charge", deaf_seconds=2)
-    model = ScriptedModel([calls(("charge", {})), says("I see.")])
+    model = calling("charge", then="I see.")
     session = await supervisor.start_session(model=model, tools=[charge])
     async with session.subscribe() as events:
         await session.prompt("Charge it.")
@@ -506,3 +440,45 @@ async def test_a_value_that_comes_after_the_timeout_is_dropped(supervisor):
         True,
     )
     assert (await session.status()).dropped_signals == 1
+
+
+OF_THE_CALL = (ToolExecutionStart, ToolExecutionEnd, ToolExecutionMetrics, ToolRetry)
+
+
+async def outcome_of(supervisor, tool):
+    """Let a model make one call of a tool named `read`; give its result and the kinds of its events."""
+    script = ScriptedModel([calls(("read", {"path": "a"})), says("done")])
+    session = await supervisor.start_session(model=script, tools=[tool])
+    async with session.subscribe() as events:
+        await session.ask("Hi")
+        messages = await session.messages()
+        await session.stop()
+        seen = await rest(events)
+    check_history(messages)
+    check_events(seen)
+    (result,) = messages[2].results
+    return result, kinds(event for event in seen if isinstance(event, OF_THE_CALL))
+
+
+async def test_a_call_stops_where_its_arguments_are_compared(supervisor, monkeypatch):
+    """Gate 9: what arrives at the runner is not what was checked; it never runs."""
+    monkeypatch.setattr(RunTool, "arguments", property(lambda self: {"path": "/etc/passwd"}))
+    record = RecordingTool(name="read")
+    result, told = await outcome_of(supervisor, record)
+    assert (result.text, result.is_error, record.calls) == (ARGUMENTS_CHANGED, True, [])
+    assert told == ["ToolExecutionStart", "ToolExecutionEnd", "ToolExecutionMetrics"]
+
+
+@on_virtual_time
+async def test_a_call_stops_where_it_runs(supervisor):
+    """Gate 10: it raises, and is tried again as often as its class allows; one result and one pair all the same (AT-119)."""
+    crash = CrashingTool(name="read", effect_class="pure")
+    result, told = await outcome_of(supervisor, crash)
+    assert (result.text, result.is_error) == ('Tool "read" crashed: ValueError: bad city', True)
+    assert len(crash.calls) == 3
+    assert told == [
+        "ToolExecutionStart",
+        *["ToolRetry"] * 2,
+        "ToolExecutionEnd",
+        "ToolExecutionMetrics",
+    ]

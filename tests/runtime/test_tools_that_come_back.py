@@ -18,8 +18,17 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import kinds, on_virtual_time, saying, until, wants
-from tests.runtime.test_kept_sessions import eventually, open_kept
+from tests.runtime.rig import (
+    calling,
+    eventually,
+    kinds,
+    kinds_in,
+    on_virtual_time,
+    open_over,
+    saying,
+    until,
+    wants,
+)
 from tests.runtime.test_resumed_sessions import Process, Reconciled, fresh, open_again, results, wants_task
 
 pytestmark = on_virtual_time
@@ -47,7 +56,6 @@ class Rooted:
     root: str = "/"
 
     async def execute(self, arguments, ctx):
-        """Say where it reads."""
         await trio.lowlevel.checkpoint()
         return Ok(text=f"below {self.root}")
 
@@ -92,7 +100,7 @@ async def test_a_tool_that_would_come_back_as_another_one_is_refused(bare):
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
             await session.attach_tools(bare)
-    async with open_kept(MemoryStore()) as supervisor:
+    async with open_over(MemoryStore()) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.attach_tools(bare)
         await supervisor.rest("s-1")
@@ -107,7 +115,7 @@ async def test_a_tool_that_would_come_back_as_another_one_is_refused(bare):
 async def test_tools_that_can_be_imported_come_back_without_being_given(snapshot):
     """From a journal and from a snapshot; the very object that stands there; and they work."""
     inner = fresh()
-    model = ScriptedModel([wants("look", "rooted", "record"), says("done")])
+    model = calling("look", "rooted", "record")
     async with open_again(inner) if snapshot else Process(inner) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.attach_tools(look, BELOW_SRV, Plain())
@@ -124,17 +132,11 @@ async def test_tools_that_can_be_imported_come_back_without_being_given(snapshot
             result.text for message in await session.messages() for result in getattr(message, "results", ())
         }
         assert texts == {"looked", "below /srv", "recorded"}
-
-
-async def test_a_tool_that_is_given_counts_before_the_one_that_stands_there():
-    """As of plugins."""
-    inner, given = fresh(), RecordingTool(name="look")
+    given = RecordingTool(
+        name="look"
+    )  # as of plugins, one that is given counts before the one that stands there
     async with open_again(inner) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.attach_tools(look)
-    async with open_again(inner) as supervisor:
-        model = ScriptedModel([wants("look"), says("done")])
-        session = await supervisor.resume_session("s-1", model=model, tools=[given])
+        session = await supervisor.resume_session("s-1", model=calling("look"), tools=[given])
         await session.ask("Hi")
     assert len(given.calls) == 1
 
@@ -196,16 +198,11 @@ async def test_open_calls_of_tools_that_are_gone_end_as_unknown_and_the_tools_ar
         assert sorted(detached) == sorted(BY_CLASS)
         names = kinds(seen)
         assert names.index("ToolsUpdated") < names.index("SessionRecovered")
-    texts = await results_of(inner)
-    assert [text.partition(":")[0] for text in texts] == ["[Outcome unknown"] * 4
-    assert [one.kind for one in inner.read("", "s-1")].count("change_tools") == 2
-
-
-async def results_of(inner):
-    """What the calls of the first batch came to, as a process reads it that comes later."""
     async with open_again(inner) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("x"), tools=[RecordingTool()])
-        return await results(session)
+        texts = [text.partition(":")[0] for text in await results(session)]
+    assert texts == ["[Outcome unknown"] * 4
+    assert kinds_in(inner).count("change_tools") == 2
 
 
 async def test_a_call_that_waits_for_a_person_is_not_run_when_its_tool_is_gone(monkeypatch):
@@ -254,4 +251,4 @@ async def test_a_tool_that_raises_when_it_is_imported_or_has_another_name_is_gon
         session = await supervisor.resume_session("s-1", model=saying("b"))
         await session.ask("Hi")
         assert not session._cell.state.data.tools.names  # noqa: SLF001 - what the model is shown
-    assert ChangeTools.__struct_config__.tag in [one.kind for one in inner.read("", "s-1")]
+    assert ChangeTools.__struct_config__.tag in kinds_in(inner)

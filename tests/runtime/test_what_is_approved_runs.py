@@ -5,6 +5,7 @@ import trio
 
 import agentrail
 from agentrail.core.session.batch import ARGUMENTS_CHANGED
+from agentrail.errors import OptionError, ToolDefinitionError
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -78,22 +79,13 @@ async def test_arguments_that_a_person_edits_are_bound_as_they_are_then():
             assert shell.calls == [{"command": "ls", "env": {"PLACE": "other"}}]
 
 
-@pytest.mark.parametrize("name", ["user_data", "provider_opts", "response_format"])
-async def test_options_that_hold_themselves_are_refused(name):
-    """Nothing goes down for ever: the option is named, with how deep it may be."""
-    endless: dict[str, object] = {"type": "string"}
-    endless["self"] = endless
-    async with agentrail.open_supervisor(environ={}) as supervisor:
-        with pytest.raises(agentrail.errors.OptionError, match=f"{name} is nested too deeply"):
-            await supervisor.start_session(model="demo:", **{name: endless})
-
-
-async def test_a_schema_that_holds_itself_is_refused():
-    """As any schema that is none, with the name of the tool."""
+async def test_options_and_schemas_that_hold_themselves_are_refused():
+    """Nothing goes down for ever: the option or the tool is named, with how deep it may be."""
     endless: dict[str, object] = {"type": "object"}
     endless["properties"] = {"a": endless}
     async with agentrail.open_supervisor(environ={}) as supervisor:
-        with pytest.raises(
-            agentrail.errors.ToolDefinitionError, match="schema of tool 'x' is nested more deeply"
-        ):
+        for name in ("user_data", "provider_opts", "response_format"):
+            with pytest.raises(OptionError, match=f"{name} is nested too deeply"):
+                await supervisor.start_session(model="demo:", **{name: endless})
+        with pytest.raises(ToolDefinitionError, match="schema of tool 'x' is nested more deeply"):
             await supervisor.start_session(model="demo:", tools=[RecordingTool(name="x", parameters=endless)])

@@ -13,7 +13,7 @@ from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.core.wire.normalize import settled
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import Text
-from agentrail.testing.models import ScriptedModel, says
+from tests.runtime.rig import saying
 
 runtime_session: Any = import_module("agentrail.runtime.session_actor")
 """What steps; its names are looked at here."""
@@ -46,7 +46,7 @@ def said_in(signals: list[Signal]) -> str:
 
 async def test_what_people_say(supervisor, stepped):
     """Prompts, steers, reasons: half of a character is one that says so, two halves are the character."""
-    session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b"), says("c")]))
+    session = await supervisor.start_session(model=saying("a", "b", "c"))
     await session.prompt([Text(text=HALF), Text(text=PAIR)], client_id=HALF)
     await session.collect_reply()
     await session.steer(HALF)
@@ -70,19 +70,17 @@ class Reads(p.Plugin[int]):
     """Asks for a file of such a name, and is told that there is none; publishes such words too."""
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforeRequest)
     def ask(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
-        """Ask."""
         del event, ctx
         return p.Request(p.ReadFile(HALF), "tag", state)
 
 
 async def test_what_is_done_for_plugins(supervisor, stepped):
     """The answer to what a plugin asked for, also where it says why there is none; options that are no JSON are refused."""
-    session = await supervisor.start_session(model=ScriptedModel([says("a")]), plugins=[Reads])
+    session = await supervisor.start_session(model=saying("a"), plugins=[Reads])
     await session.ask("go")
     for options in ({"a": math.nan}, {"a": {1}}, {"a": object()}):
         with pytest.raises(OptionError, match=r"options.a is"):

@@ -41,7 +41,6 @@ class Counted(MemoryStore):
     is_full = False
 
     def beat(self, node):
-        """Count."""
         if self.is_full:
             message = "the disk is full"
             raise StoreUnavailable(message)
@@ -67,3 +66,23 @@ async def test_a_store_is_asked_by_a_write_once_a_second_at_most():
         store.is_full = False
         await supervisor.check_store()
         assert store.beats == before + 2
+
+
+DATA = {"user_id": "ann"}
+
+
+async def test_facts_of_a_session_that_is_alive_and_of_none(supervisor):
+    """In its own scope alone."""
+    session = await supervisor.start_session(
+        model=saying("a"), session_id="s-1", scope="acme", user_data=DATA
+    )
+    facts = await supervisor.facts_of("s-1", scope="acme")
+    assert facts == session.facts
+    assert (facts.root_id, facts.user_data, facts.is_here, facts.has_ended) == ("s-1", DATA, True, False)
+    assert await supervisor.facts_of("s-1") is None
+    assert await supervisor.facts_of("s-2", scope="acme") is None
+    with pytest.raises(OptionError):
+        await supervisor.facts_of(7)
+    await session.stop()
+    assert await supervisor.facts_of("s-1", scope="acme") is None
+    assert session.facts == facts

@@ -25,6 +25,7 @@ from agentrail.runtime.tree_secrets import (
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.faults import FaultPlan
 from agentrail.testing.models import FunctionModel, says
+from tests.thinned import each
 
 KEY = "sk-canary-of-this-file"
 
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.at(154)
 # --- where they are found
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"api_key": KEY},
@@ -54,9 +55,7 @@ def test_options_of_a_provider_hold_keys_in_known_places(options):
     assert KEY not in repr(withheld)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"base_url": "http://[", "headers": 7, "api_key": len}, {"api_key": None}]
-)
+@each("options", [{}, {"base_url": "http://[", "headers": 7, "api_key": len}, {"api_key": None}])
 def test_options_that_hold_none_make_nothing_known(options):
     """Also those that are wrong, which another place says."""
     withheld = Withheld()

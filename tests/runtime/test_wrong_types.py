@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from typing import Any
 
 import pytest
 import trio
@@ -14,6 +15,8 @@ from agentrail.testing.models import ScriptedModel
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import open_bare, saying
+
+ODD: Any = {1, 2}  # what no type checker would let through
 
 # What is wrong with each, as a reader is told.
 WRONG = {
@@ -147,6 +150,10 @@ WRONG = {
         (lambda s: s.respond(5, "yes"), "ref is 5: expected a text"),
         (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, which of the options, from 0, or a dict for a form"),
         (lambda s: s.respond("a1", response=True), "response is True: expected a text, which of the options, from 0, or a dict for a form"),
+        (lambda s: s.respond("a1", None), "response is None"),
+        (lambda s: s.respond("a1", {"a": object()}), "response.a is a object"),
+        (lambda s: s.respond("a1", {"a": math.nan}), "response.a is nan"),
+        (lambda s: s.respond("a1", {"a": "x" * 200_000}), "response has more than 100,000 characters"),
     ],
     "revoke_rule": [
         (lambda s: s.revoke_rule(5), "rule_id is 5: expected a text"),
@@ -157,7 +164,10 @@ WRONG = {
     ],
     "answer": [
         (lambda s: s.answer(5, Ok(text="yes")), "ref is 5: expected a text"),
-        (lambda s: s.answer("a1", "yes"), "outcome is 'yes': expected"),
+        (lambda s: s.answer("a1", "yes"), "outcome is 'yes': expected Ok('…') or Error"),
+        (lambda s: s.answer("a1", Ok(text=ODD)), "outcome has the text {1, 2}: expected a text"),
+        (lambda s: s.answer("a1", Ok(text="x", details=ODD)), "outcome.details"),
+        (lambda s: s.answer("a1", Ok(text="x", details="x" * 2_000_000)), "outcome.details has more than 1,000,000 characters"),
     ],
     "switch_model": [
         (lambda s: s.switch_model(None), "model is None: expected a model string or a provider"),
@@ -253,8 +263,6 @@ async def test_a_prompt_that_is_none_is_a_prompt_error(supervisor, content):
             await session.steer(content)
     assert (await session.status()).last_seq == 1
 
-
-# --- after the end
 
 AFTER = {
     "go_on": lambda s: s.go_on(),

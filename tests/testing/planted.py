@@ -1,6 +1,6 @@
 """Stacks with one bug each, as newcomers write them. What finds it is named beside each in `BUGS`."""
 
-# ruff: noqa: D102 - the class says what its handler does wrong
+
 
 import time
 from collections.abc import Mapping

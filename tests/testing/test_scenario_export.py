@@ -30,8 +30,7 @@ from agentrail.testing.tools import RecordingTool
 from tests.core.journal.golden_journals import FOLDER, SOURCES
 from tests.core.journal.recorded import Life, Told
 from tests.core.worlds import TOOLS, config, new_session
-from tests.runtime.rig import on_bounded_time, until, wants
-from tests.runtime.test_looking_back import open_kept
+from tests.runtime.rig import on_bounded_time, open_over, until, wants
 
 
 def golden(name):
@@ -101,7 +100,7 @@ async def test_a_session_that_lived_is_a_test_with_one_call(tmp_path):
         ]
     )
     asks = (HumanApproval, {"require_approval_for": ["record"]})
-    async with open_kept(store) as supervisor:
+    async with open_over(store) as supervisor:
         session = await supervisor.start_session(
             model=model,
             tools=[RecordingTool(), look],
