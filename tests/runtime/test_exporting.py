@@ -75,7 +75,7 @@ async def test_a_changed_export_is_refused_whole():
         with pytest.raises(JournalCorrupt) as raised:
             await supervisor.import_session(changed)
         assert raised.value.seq > 1
-        for bad, said in ((b"", "empty"), (b"hello\n", "no export")):
+        for bad, said in ((b"", "empty"), (b"hello\n", "not an export")):
             with pytest.raises(OptionError, match=said):
                 await supervisor.import_session(bad)
         with pytest.raises(OptionError, match="expected the bytes"):

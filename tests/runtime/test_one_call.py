@@ -85,7 +85,7 @@ async def test_faults_of_options_are_those_of_a_session(supervisor):
         await supervisor.call_tool("add", {}, tool=[add])
     with pytest.raises(OptionError, match="scope is 'a/b'"):
         await supervisor.call_tool("add", {}, tools=[add], scope="a/b")
-    with pytest.raises(OptionError, match="give them in one way"):
+    with pytest.raises(OptionError, match="use one of the two"):
         await supervisor.call_tool("add", {}, SessionOptions(model="demo:"), tools=[add])
     with pytest.raises(OptionError, match="expected SessionOptions"):
         await supervisor.call_tool("add", {}, {"tools": [add]})

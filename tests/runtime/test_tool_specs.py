@@ -113,7 +113,9 @@ def test_a_member_that_fails_once_is_refused_all_the_same():
                 raise ValueError
             return True
 
-    with pytest.raises(ToolDefinitionError, match="tool 'search' could not be read, and then it could"):
+    with pytest.raises(
+        ToolDefinitionError, match="tool 'search' could be read at one time and not at another"
+    ):
         ToolSpecs().of(Fickle(), LISTING)
 
 
