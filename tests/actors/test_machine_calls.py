@@ -31,7 +31,7 @@ from agentrail.errors import (
     SupervisorStopping,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import Crashed, InitFailed, NoProcess, Normal, Shutdown, describe
+from agentrail.otp.exits import Crashed, InitFailed, NoProcess, Normal, Shutdown
 from agentrail.otp.statem import (
     Call,
     Info,
@@ -331,7 +331,7 @@ async def test_code_change(stage):
     async with stage.play(old) as handle:
         handle.cast("p")
         await settled()
-        with pytest.raises(NotSuspended, match="suspend first"):
+        with pytest.raises(NotSuspended, match="suspend it before its code changes"):
             await change_code(handle, new, "v1")
         await suspend(handle)
         await change_code(handle, new, "v1")
@@ -469,29 +469,30 @@ async def test_every_call_is_answered_while_a_supervisor_shuts_down(stage, way):
 
 
 @pytest.mark.parametrize(
-    "reason", [Normal(), Shutdown("not today"), Crashed.of_rule("Closed", "no door")], ids=repr
+    ("answer", "why", "words"),
+    [
+        *(
+            (answer, "raised", f"init returned {type(answer).__name__}")
+            for answer in (None, "s1", (), Keep())
+        ),
+        (InitStop(Normal()), "stopped", "normal"),
+        (InitStop(Shutdown("not today")), "stopped", "not today"),
+        (InitStop(Crashed.of_rule("Closed", "no door")), "stopped", "no door"),
+    ],
+    ids=repr,
 )
 @on_virtual_time
-async def test_init_that_wants_no_start(stage, reason):
-    """`InitStop(reason)` fails the start: its starter is told this very reason as the cause, and nothing is kept."""
+async def test_inits_that_start_nothing(stage, answer, why, words):
+    """A bad answer says what came and what is expected; the reason of `InitStop` is the very cause that its starter gets."""
     async with stage.open() as supervisor:
-        with pytest.raises(ChildStartFailed) as caught:
-            await supervisor.start_child(ChildSpec("m", Tabled({}, first=InitStop(reason)).start))
-        assert caught.value.reason == InitFailed("stopped", cause=reason)
-        assert describe(reason) in str(caught.value)
-        assert await supervisor.which_children() == ()
-
-
-@pytest.mark.parametrize("answer", [None, "s1", ("s1", None), Keep()], ids=repr)
-@on_virtual_time
-async def test_bad_answer_of_init(stage, answer):
-    """The start fails, and the message has what came and what is expected."""
-    async with stage.open() as supervisor:
-        with pytest.raises(ChildStartFailed) as caught:
+        with pytest.raises(ChildStartFailed, match=words) as caught:
             await supervisor.start_child(ChildSpec("m", Tabled({}, first=answer).start))
-        assert caught.value.reason.why == "raised"
-        for word in (f"init returned {type(answer).__name__}", "Init, IGNORE or InitStop"):
-            assert word in caught.value.reason.cause.text
+        assert caught.value.reason.why == why
+        if why == "raised":
+            assert "Init, IGNORE or InitStop" in caught.value.reason.cause.text
+        else:
+            assert caught.value.reason.cause == answer.reason
+        assert await supervisor.which_children() == ()
 
 
 class Bare(Behaviour[str, int]):

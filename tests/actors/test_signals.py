@@ -76,11 +76,16 @@ async def test_down_comes_last(stage):
 # --- monitors
 
 
-@pytest.mark.scenario("S-190", "S-191")
+@pytest.mark.scenario("S-190", "S-191", "S-192")
 @on_virtual_time
 async def test_monitors(stage):
-    """Two give two `Down`, with two ids; of one that was cancelled the `Down` that lies unread is not delivered."""
+    """Two give two `Down`, one that was cancelled none; one made with the start is told why a child ended at once."""
     listener = ears()
+
+    async def brief(task_status):
+        task_status.started()
+        boom("brief")
+
     async with pair(stage, listener, ears()) as supervisor:
         one, two = supervisor.handle(1), supervisor.handle(2)
         watches = [monitor(two, deliver_to=one) for _ in range(3)]
@@ -92,22 +97,9 @@ async def test_monitors(stage):
         assert len(downs) == 2
         assert len({down.monitor_id for down in downs}) == 2
 
-
-@pytest.mark.scenario("S-192")
-@on_virtual_time
-async def test_start_and_monitor_in_one(stage):
-    """Of a child that ends at once the real reason is told, and exactly once."""
-
-    async def brief(task_status):
-        task_status.started()
-        boom("brief")
-
-    async with stage.open() as supervisor:
-        started = await supervisor.start_child(
-            ChildSpec("a", worker(brief), restart="temporary"), monitor=True
-        )
-        down = await started.monitor.wait()
-        assert is_boom(down.reason, "brief")
+        spec = ChildSpec("a", worker(brief), restart="temporary")
+        started = await supervisor.start_child(spec, monitor=True)
+        assert is_boom((await started.monitor.wait()).reason, "brief")
 
 
 @on_virtual_time

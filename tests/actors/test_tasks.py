@@ -63,8 +63,12 @@ async def test_shutdown_of_a_task_at_work(stage):
 
 
 @on_virtual_time
-async def test_result_that_was_given_up_stays_so(stage):
-    """After its timeout each further call raises `CallTimeout` at once, also when the task has returned since."""
+async def test_results_that_do_not_come(stage):
+    """Of one that was given up each further call raises `CallTimeout` at once; of a crash `ActorDown` with the reason."""
+
+    async def crash():
+        boom("task")
+
     async with pool(stage) as tasks:
         task = await tasks.start_task(answer, "late", 2.0)
         with pytest.raises(CallTimeout):
@@ -74,15 +78,6 @@ async def test_result_that_was_given_up_stays_so(stage):
             with pytest.raises(CallTimeout, match="result"):
                 await task.result(timeout_seconds=math.inf)
 
-
-@on_virtual_time
-async def test_result_of_a_task_that_crashed(stage):
-    """Each call raises `ActorDown` with the reason, and `shutdown` returns it."""
-
-    async def crash():
-        boom("task")
-
-    async with pool(stage) as tasks:
         task = await tasks.start_task(crash)
         for _ in range(2):
             with pytest.raises(ActorDown) as caught:

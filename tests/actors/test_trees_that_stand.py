@@ -88,9 +88,9 @@ async def test_what_is_no_machine_is_not_called(stage):
     async with stage.open(children=[below, stage.W("w")]) as supervisor:
         began = trio.current_time()
         for target in (supervisor, supervisor.handle("below"), supervisor.address("below")):
-            with pytest.raises(NoMailbox, match="ask it by its methods"):
+            with pytest.raises(NoMailbox, match="call its methods"):
                 await target.call("hello", timeout_seconds=None)
-        for target, words in ((supervisor, "ask it by its methods"), (supervisor.handle("w"), "use machine")):
+        for target, words in ((supervisor, "call its methods"), (supervisor.handle("w"), "use machine")):
             with pytest.raises(NoMailbox, match=words):
                 await get_state(target)
         with pytest.raises(ValueError, match="timeout_seconds"):
@@ -117,7 +117,7 @@ def test_options_that_mean_nothing_are_refused(stage, options):
         assert (caught.value.code, caught.value.field) == ("invalid_start", name)
     assert getattr(Tabled({}).start.with_options(**options).options, name) == options[name]
     for wrong in ({"trap_exits": "yes"}, {"limits": None}, {"name": "n"}):
-        with pytest.raises(InvalidSpec, match="allowed is"):
+        with pytest.raises(InvalidSpec, match=": expected "):
             Tabled({}).start.with_options(**wrong)
 
 

@@ -443,7 +443,7 @@ async def answered(registry, line):
 
 
 async def test_a_skill_is_opened_by_its_name(tmp_path):
-    """12.4: what is typed behind it is what it is asked to do; `/skills` lists those of the session."""
+    """12.4: what is typed behind it is what it is asked to do; `/skills` lists those of the session, or says that it has none."""
     put(tmp_path, "notes")
     registry = join_commands(CommandRegistry(), skills=read_skills(tmp_path))
     answer = await answered(registry, "/Notes the second week")
@@ -454,6 +454,9 @@ async def test_a_skill_is_opened_by_its_name(tmp_path):
     assert (await answered(registry, "/skills")).lines == ("notes: About notes.",)
     (row,) = [one for one in registry.rows(DESK) if one.name == "notes"]
     assert (row.source, row.available) == ("skill", True)
+    assert join_commands(CommandRegistry()).commands == CommandRegistry().commands
+    none = join_commands(CommandRegistry(), skills=read_skills())
+    assert (await answered(none, "/skills")).lines == ("this session has no skills",)
 
 
 async def test_on_a_server_a_skill_is_opened_by_who_has_it(tmp_path):
@@ -475,13 +478,6 @@ async def test_on_a_server_a_skill_is_opened_by_who_has_it(tmp_path):
     for agent, lines in (("critic", ["notes", "review"]), ("plain", ["this session has no skills"])):
         answer = await registry.run_line("/skills", CommandDesk(session=SESSION, agent=agent))
         assert [line.partition(":")[0] for line in answer.lines] == lines
-
-
-async def test_without_skills_nothing_changes():
-    """A session that has none keeps the command that says so."""
-    assert join_commands(CommandRegistry()).commands == CommandRegistry().commands
-    none = join_commands(CommandRegistry(), skills=read_skills())
-    assert (await answered(none, "/skills")).lines == ("this session has no skills",)
 
 
 async def test_the_project_wins_over_a_skill_and_a_skill_over_other_programs(tmp_path):

@@ -168,7 +168,7 @@ def test_bad_flags(flags, code):
     refusal = refusal_of(lambda: SupervisorFlags(**{"strategy": "one_for_one", **flags}))
     field = next(iter(flags))
     assert (refusal.code, refusal.field) == (code, field)
-    assert f"{field} is {flags[field]!r}, allowed is {ALLOWED.get(field, '')}" in str(refusal)
+    assert f"{field} is {flags[field]!r}: expected {ALLOWED.get(field, '')}" in str(refusal)
 
 
 @pytest.mark.scenario("S-016")

@@ -58,7 +58,7 @@ def test_enter_comes_before_every_event_of_the_new_state():
 
 @pytest.mark.scenario("S-149")
 def test_repeat_enters_the_same_state_and_replays_nothing():
-    """`Repeat` calls `enter` with old equal to current; without `state_enter` data and actions count alone."""
+    """`Repeat` calls `enter` with old equal to current, again while that repeats; without `state_enter` it is as `Keep`."""
     rig = Rig(
         Table(
             {"s1": lambda event: Repeat() if said(event) == "again" else Keep(actions=[Postpone()])},
@@ -68,13 +68,6 @@ def test_repeat_enters_the_same_state_and_replays_nothing():
     rig.cast("p", "again")
     assert rig.log[1:] == [("s1", "p"), ("s1", "again"), ("enter", "s1", "s1")]
     assert rig.engine.postponed == (Cast("p"),)
-    rig = Rig(Table({"s1": Repeat("new", [Perform("x")])}))
-    rig.cast("again")
-    assert (rig.engine.data, rig.effects, rig.log) == ("new", [PerformEffect("x")], [("s1", "again")])
-
-
-def test_enter_that_repeats_is_called_again():
-    """While `enter` answers `Repeat` it is called again, with the new state as the old one and the new data."""
     rig = Rig(
         Table({"s1": NextState("s2", 1)}, enter=lambda _, data: Repeat(data + 1) if 0 < data < 3 else Keep()),
         Init("s1", 0),
@@ -82,6 +75,9 @@ def test_enter_that_repeats_is_called_again():
     rig.cast("go")
     assert rig.log[2:] == [("enter", "s1", "s2"), ("enter", "s2", "s2"), ("enter", "s2", "s2")]
     assert rig.engine.data == 3
+    rig = Rig(Table({"s1": Repeat("new", [Perform("x")])}))
+    rig.cast("again")
+    assert (rig.engine.data, rig.effects, rig.log) == ("new", [PerformEffect("x")], [("s1", "again")])
 
 
 @pytest.mark.scenario("S-138", "S-150")
@@ -310,18 +306,6 @@ def test_zero_timeout_takes_the_place_of_a_running_timer():
     assert [what for _, what in rig.log if isinstance(what, tuple)] == [("state", "new")]
 
 
-@pytest.mark.scenario("S-163")
-def test_absolute_time_in_the_past_is_due_at_once():
-    """`at_seconds` not after now is a zero timeout, even with `seconds` beside it; later than now it is a timer."""
-    rig = Rig(Table({"s1": obey}))
-    rig.cast(
-        Keep(actions=[NamedTimeout("a", at_seconds=rig.now - 1), NamedTimeout("b", 60.0, at_seconds=rig.now)])
-    )
-    assert [what for _, what in rig.log[1:]] == [("a", None), ("b", None)]
-    effects = rig.send(Cast(Keep(actions=[StateTimeout(at_seconds=rig.now + 1, content="c")])))
-    assert effects == (ArmTimer(STATE_TIMER, 1, rig.now + 1),)
-
-
 @pytest.mark.scenario("S-164")
 @pytest.mark.parametrize("how", ["cancelled", "fired", "replaced"])
 def test_timers_leave_no_residue(how):
@@ -368,10 +352,17 @@ def test_timers_end_with_the_instance():
 
 @pytest.mark.scenario("S-160", "S-163")
 @pytest.mark.parametrize(
-    "timeout", [StateTimeout(0), StateTimeout(1e-30), StateTimeout(at_seconds=100.0)], ids=repr
+    "timeout",
+    [
+        StateTimeout(0),
+        StateTimeout(1e-30),
+        StateTimeout(at_seconds=100.0),
+        StateTimeout(60.0, at_seconds=99.0),
+    ],
+    ids=repr,
 )
 def test_due_at_once_with_a_clock(timeout):
-    """A timeout of 0, and an absolute one up to the time of the event, are zero timeouts however long the handler took."""
+    """A timeout of 0, and an absolute one up to the time of the event, even with `seconds`, however long the handler took."""
     now = [100.0]
 
     def slow(event):
@@ -384,3 +375,8 @@ def test_due_at_once_with_a_clock(timeout):
     _, effects = step_statem(machine, engine, event, now=100.0, clock=lambda: now[0])
     assert effects == ()
     assert machine.log[1:] == [("s1", ("state", None))]
+    rig = Rig(Table({"s1": obey}))
+    assert rig.send(event) == ()
+    assert rig.log[1:] == [("s1", ("state", None))]
+    later = StateTimeout(at_seconds=rig.now + 1)
+    assert rig.send(Cast(Keep(actions=[later]))) == (ArmTimer(STATE_TIMER, 1, rig.now + 1),)

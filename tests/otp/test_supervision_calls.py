@@ -62,8 +62,8 @@ def test_terminate_and_restart_touch_no_sibling(strategy):
 
 
 @pytest.mark.scenario("S-089")
-def test_keys_of_a_dynamic_supervisor():
-    """An id is the wrong key, a live stranger is not found, a dead handle is fine, a child's own handle works."""
+def test_keys_of_children():
+    """Of a dynamic supervisor an id is the wrong key, and a dead handle is fine; of a static one a handle must be of now."""
     rig = Rig("dynamic", [W("t")])
     handle = rig.call(StartInstanceCall()).handle
     for call in (terminate("t"), RestartChildCall("t"), DeleteChildCall("t"), GetChildSpecCall(ById("t"))):
@@ -76,10 +76,6 @@ def test_keys_of_a_dynamic_supervisor():
     assert rig.call(TerminateChildCall(ByHandle(handle, alive=True))) is None
     assert rig.counts() == (0, 0, 0, 0)
 
-
-@pytest.mark.scenario("S-089")
-def test_handles_at_a_static_supervisor():
-    """A child's own handle works; that of an earlier instance, or of nobody, does not."""
     rig = Rig(specs=[W("a")])
     old = rig.handles["a"]
     rig.crash("a")
@@ -196,8 +192,8 @@ def test_child_calls_its_own_supervisor():
 
 
 @pytest.mark.scenario("S-094")
-def test_who_may_wait_for_a_sweep():
-    """A child that the group restart is going to stop may not, one that it leaves alone or has started may."""
+def test_who_may_wait_for_a_group():
+    """A child that its restart is going to stop may not, one that it leaves alone or has started may; nor may an init."""
     rig = Rig("rest_for_one", [*ABC, W("d")], intensity=5)
     rig.stops["d"] = WAITS
     rig.crash("b")
@@ -212,11 +208,6 @@ def test_who_may_wait_for_a_sweep():
     rig.come_up("c")
     assert isinstance(rig.answer(a), Started)
     assert isinstance(rig.answer(b), AlreadyStarted)
-
-
-@pytest.mark.scenario("S-094")
-def test_start_from_the_init_of_another_start():
-    """Under a group strategy it would wait for its caller's start; one for one it does not."""
     for strategy, kind in (("one_for_all", WouldDeadlock), ("one_for_one", Started)):
         rig = Rig(strategy, starts={"x": ["hang"]})
         rig.ask(StartChildCall(W("x")))

@@ -162,28 +162,19 @@ def test_group_that_waits_for_its_retry(way):
 
 @pytest.mark.scenario("S-064")
 @pytest.mark.parametrize("strategy", ["one_for_all", "rest_for_one"])
-def test_nothing_of_a_group_starts_before_all_of_it_has_ended(strategy):
-    """A child that takes its time to stop holds up every start."""
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_nothing_of_a_group_starts_before_all_of_it_has_ended(strategy, is_asked):
+    """A child that takes its time holds up every start; one whose stop somebody had asked for is not asked twice."""
     rig = Rig(strategy, ABC)
     rig.stops["c"] = WAITS
+    asked = rig.ask(TerminateChildCall(ById("c"))) if is_asked else None
+    first = rig.events("stop") if is_asked else []
     rig.events()
-    rig.crash("b")
-    assert rig.events() == ["stop c"]
+    rig.crash("a" if strategy == "one_for_all" else "b")
+    assert first + rig.events("start", "stop", "down") == ["stop c"]
     rig.go_down("c")
+    assert asked is None or rig.answer(asked) is None
     assert rig.running() == ["a", "b", "c"]
-
-
-@pytest.mark.scenario("S-064")
-def test_group_waits_for_a_child_that_is_being_terminated():
-    """The group restart comes upon a stop that somebody had asked for: it asks nobody twice, and starts it again."""
-    rig = Rig("one_for_all", ABC)
-    rig.stops["c"] = WAITS
-    asked = rig.ask(TerminateChildCall(ById("c")))
-    rig.events()
-    rig.crash("a")
-    assert rig.events() == []
-    rig.go_down("c")
-    assert (rig.answer(asked), rig.running()) == (None, ["a", "b", "c"])
 
 
 @pytest.mark.scenario("S-045")
@@ -199,9 +190,9 @@ def test_crash_of_a_new_instance_is_judged_after_the_group_restart():
     assert restarts(rig) == 2
 
 
-@pytest.mark.scenario("S-068")
+@pytest.mark.scenario("S-008", "S-068")
 def test_dynamic_child_whose_restart_is_ignored_is_gone():
-    """A static one keeps its spec, without a retry; neither is an error."""
+    """A static one keeps its spec, without a retry, and an initial one holds nobody up; none of them is an error."""
     dynamic = Rig("dynamic", [W("t")], starts={"t": ["up", "ignore"]})
     dynamic.call(StartInstanceCall())
     static = Rig(specs=[W("t")], starts={"t": ["up", "ignore"]})
@@ -210,6 +201,8 @@ def test_dynamic_child_whose_restart_is_ignored_is_gone():
         assert rig.counts() == left
         rig.stop()
         assert rig.kinds() == [("child_terminated", "t")]
+    rig = Rig(specs=ABC, starts={"b": ["ignore"]})
+    assert rig.status() == [("a", "running"), ("b", "stopped"), ("c", "running")]
 
 
 # --- E. restarting
@@ -240,28 +233,18 @@ def test_calls_about_a_restarting_child(waits):
 @pytest.mark.scenario("S-076")
 @pytest.mark.parametrize("waits", [False, True])
 def test_stop_cancels_the_attempt_under_way(waits):
-    """And waits for no other."""
+    """And waits for no other; a retry that comes due while the stop has not come to its child yet starts nothing."""
     rig = looping()
     if waits:
         rig.fail("b")
+        rig.stops["c"] = WAITS
     rig.events()
     rig.stop()
+    if waits:
+        rig.retry()
+        rig.go_down("c")
     assert rig.events("start", "cancel") == ([] if waits else ["cancel b"])
     assert (rig.ended.reason, rig.retries) == (Shutdown(), {})
-
-
-@pytest.mark.scenario("S-076")
-def test_retry_that_comes_due_during_the_stop_starts_nothing():
-    """A wait that was over when the stop had not come to its child yet is over for good."""
-    rig = looping()
-    rig.fail("b")
-    rig.stops["c"] = WAITS
-    rig.stop()
-    rig.events()
-    rig.retry()
-    rig.go_down("c")
-    assert rig.events("start") == []
-    assert rig.ended.reason == Shutdown()
 
 
 @pytest.mark.scenario("S-078")
@@ -384,13 +367,6 @@ def test_culprit_is_named_through_the_tree():
     )
     below = InitFailed("child", cause=BROKEN, child_id="x")
     assert rig.ended.reason == InitFailed("child", cause=below, child_id="top")
-
-
-@pytest.mark.scenario("S-008")
-def test_ignored_initial_child_does_not_hold_up_the_others():
-    """Its spec stays without a process, and the next one starts."""
-    rig = Rig(specs=ABC, starts={"b": ["ignore"]})
-    assert rig.status() == [("a", "running"), ("b", "stopped"), ("c", "running")]
 
 
 # --- B. restart types

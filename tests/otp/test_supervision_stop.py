@@ -46,26 +46,19 @@ def test_exits_during_the_stop():
     rig.events()
     for place, (_, reason) in enumerate(ends):
         rig.exit(place, reason=reason)
-    rig.go_down("last")
+    rig.send(InstanceExited, rig.tokens["last"], Normal())  # in place of the answer to its stop
     assert (rig.events("start", "stop"), rig.ended.reason) == ([], Shutdown())
     errors = {place for kind, place in rig.kinds() if kind == "shutdown_error"}
     assert errors == {
-        place
-        for place, (restart, reason) in enumerate(ends)
-        if reason == CRASH or (restart == "permanent" and reason != Shutdown())
+        *(
+            place
+            for place, (restart, reason) in enumerate(ends)
+            if reason == CRASH or (restart == "permanent" and reason != Shutdown())
+        ),
+        "last",
     }
     assert len(rig.kinds()) == len(errors)
-
-
-@pytest.mark.scenario("S-104")
-def test_exit_that_comes_instead_of_the_answer_to_a_stop():
-    """A child that had ended when it was asked is down; a second word from it is dropped."""
-    rig = Rig(specs=[W("a")])
-    rig.stops["a"] = WAITS
-    rig.stop()
-    rig.send(InstanceExited, rig.tokens["a"], Normal())
-    assert rig.ended.reason == Shutdown()
-    rig.go_down("a")
+    rig.go_down("last")
     assert rig.state.dropped == 1
 
 
@@ -83,18 +76,9 @@ def test_second_and_cancelled_stops():
     assert (rig.answer(one).reason, rig.answer(one).ended, len(hows(rig))) == (Shutdown(), 3, 3)
 
 
-@pytest.mark.scenario("S-110")
-def test_stop_from_inside_a_child():
-    """It is no changing call: also from an init it begins the stop."""
-    rig = Rig(specs=ABC, starts={"c": ["hang"]})
-    for name in ("b", "c"):
-        rig.ask(StopCall(), path=[rig.tokens[name]])
-    assert rig.ended.reason == Shutdown()
-
-
-@pytest.mark.scenario("S-113")
+@pytest.mark.scenario("S-110", "S-113")
 def test_kill_takes_all_at_once():
-    """Nobody is asked, starts are cancelled without grace, and the reason is `Killed`."""
+    """Nobody is asked, starts are cancelled without grace, and the reason is `Killed`; also during a group restart."""
     rig = Rig(specs=[*ABC], starts={"x": ["hang"], "a": [subtree("one_for_one", [W("a1")])]})
     rig.ask(StartChildCall(W("x")))
     rig.events()
@@ -103,6 +87,17 @@ def test_kill_takes_all_at_once():
     assert rig.ended.reason == Killed()
     assert CancelStart(rig.tokens["x"], "brutal_kill") in rig.effects
     assert rig.kinds() == []
+
+    rig = Rig("one_for_all", ABC, starts={"c": ["up", "hang"]}, intensity=9)
+    rig.crash("b")
+    rig.crash("a")
+    rig.stop(Killed())
+    assert (rig.ended.reason, rig.counts()[1]) == (Killed(), 0)
+
+    rig = Rig(specs=ABC, starts={"c": ["hang"]})  # from inside, also from an init: it is no changing call
+    for name in ("b", "c"):
+        rig.ask(StopCall(), path=[rig.tokens[name]])
+    assert rig.ended.reason == Shutdown()
 
 
 @pytest.mark.scenario("S-113")
@@ -127,16 +122,6 @@ def test_kill_overtakes_a_stop(strategy):
     # What had been asked before is an error: the kill became necessary.
     errors = sum(report.count for report in rig.reports if report.kind == "shutdown_error")
     assert errors == (3 if strategy == "dynamic" else 1)
-
-
-@pytest.mark.scenario("S-113")
-def test_kill_during_a_group_restart_takes_what_waits_for_judgement():
-    """A child that had crashed meanwhile is not asked, and nothing is waited for that is not there."""
-    rig = Rig("one_for_all", ABC, starts={"c": ["up", "hang"]}, intensity=9)
-    rig.crash("b")
-    rig.crash("a")
-    rig.stop(Killed())
-    assert (rig.ended.reason, rig.counts()[1]) == (Killed(), 0)
 
 
 def test_exit_during_the_initial_start_is_judged_after_it():

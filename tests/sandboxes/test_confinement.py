@@ -77,11 +77,14 @@ async def test_a_fault_that_passed_is_forgotten(tmp_path):
     assert (await sandbox.confinement()).mode == "bubblewrap"
 
 
-async def test_a_command_that_cannot_be_confined_for_a_moment_is_not_run(monkeypatch, tmp_path):
-    """It says so, and not that the owner should lift the confinement."""
+async def test_what_cannot_be_confined(monkeypatch, tmp_path):
+    """For a moment: nothing is run, and nobody is told to lift the confinement. The whole machine: there is nothing to keep."""
 
     async def fail(_program: str | None) -> Trial:
         return Trial(why="Cannot allocate memory", is_for_good=False)
+
+    async def works(_program: str | None) -> Trial:
+        return Trial(why=None)
 
     monkeypatch.setattr(confinement, "_try_bubblewrap", fail)
     sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
@@ -91,6 +94,10 @@ async def test_a_command_that_cannot_be_confined_for_a_moment_is_not_run(monkeyp
         message="The command was not started: bubblewrap failed (Cannot allocate memory). Try again later.",
     )
     assert not (tmp_path / "made").exists()
+
+    monkeypatch.setattr(confinement, "_try_bubblewrap", works)
+    found = await LocalSandbox("/", allow_root=True).confinement()
+    assert found == Confinement(mode="refused", why="the root is the whole machine")
 
 
 @pytest.mark.parametrize(
@@ -149,17 +156,6 @@ async def test_a_cancelled_trial_leaves_no_process(tmp_path):
         while count_alive(f"TRIAL={tmp_path}"):  # noqa: ASYNC110 - processes set no event
             await trio.sleep(0.01)
     assert await probe("refuse", program) == Confinement(mode="bubblewrap")
-
-
-async def test_the_whole_machine_cannot_be_confined(monkeypatch):
-    """Where all may be written there is nothing to keep from a command."""
-
-    async def works(_program: str | None) -> Trial:
-        return Trial(why=None)
-
-    monkeypatch.setattr(confinement, "_try_bubblewrap", works)
-    found = await LocalSandbox("/", allow_root=True).confinement()
-    assert found == Confinement(mode="refused", why="the root is the whole machine")
 
 
 async def test_a_command_outlives_the_threads_of_trio(monkeypatch, tmp_path):
