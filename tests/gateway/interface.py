@@ -116,9 +116,6 @@ def validator_for(schema: Any) -> Any:
     return _validator_of(json.dumps(schema))
 
 
-# --- the page
-
-
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], Mapping[str, Any]], ...]:
     found = []

@@ -35,9 +35,6 @@ def verdict(answer):
     return None if answer is None else (answer.status, answer.code)
 
 
-# --- Host
-
-
 STRANGERS = ("evil.example", "evil.example:8700", "localhost.evil.example", "127.0.0.1.evil.example")
 SEVERAL = ("127.0.0.1, evil.example", "evil.example, 127.0.0.1", "127.0.0.1@evil.example", "user@127.0.0.1")
 ODD = ("", "127.0.0.2", "[::2]", "::1", "localhost:", "localhost:x", "localhost:123456", "local\u212aost")
@@ -70,9 +67,6 @@ def test_what_no_header_could_be_is_refused_when_rules_are_made(options, said):
     """An entry that fits no call is a mistake, and a wildcard a hole."""
     with pytest.raises(OptionError, match=said):
         AccessRules(**options)
-
-
-# --- Origin
 
 
 OTHERS = ("null", "https://evil.example", "http://127.0.0.1", "http://127.0.0.1:3000")
@@ -125,9 +119,6 @@ def test_a_websocket_without_an_origin_needs_a_token(rules, headers, good):
     assert verdict(answer) == (None if good else (403, "origin_refused"))
 
 
-# --- pages of other origins
-
-
 def preflight(origin="https://app.example", **headers):
     """What a browser asks before it sends what is more than a form."""
     return head("OPTIONS", origin=origin, access_control_request_method="POST", **headers)
@@ -176,9 +167,6 @@ def test_what_is_no_preflight_of_a_listed_origin_is_judged_like_any_other_call(r
     assert rules.answer_preflight(asked, methods) is None
 
 
-# --- the peer, where no token is asked for
-
-
 def test_what_is_this_machine():
     """An address, and no name: what leads here is what others wrote."""
     for address in ("127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "[::1]:5", "127.0.0.1:99"):
@@ -207,9 +195,6 @@ def test_what_is_this_machine():
 def test_through_a_proxy_on_this_machine_no_other_machine_gets_in(headers, good):
     """The peer is then the proxy; what it says of whom it calls for has to be this machine as well."""
     assert verdict(judge_peer(head(**headers))) == (None if good else (403, "forbidden"))
-
-
-# --- for whom
 
 
 @pytest.mark.host("H-085")
@@ -269,9 +254,6 @@ def test_a_user_that_is_no_id_is_refused(user, where):
     )
     assert verdict(answer) == (422, "id_invalid")
     assert len(user) < 3 or user not in f"{answer.message} {answer.hint}"
-
-
-# --- who tried in vain
 
 
 def test_failures_of_many_addresses_are_forgotten():

@@ -37,9 +37,6 @@ def bearer(token):
     return {"Authorization": f"Bearer {token}"}
 
 
-# --- before and besides
-
-
 @on_bounded_time
 @pytest.mark.host("H-011")
 async def test_before_the_lifespan_ran_a_call_is_a_503():
@@ -84,9 +81,6 @@ async def test_a_readiness_check_that_hangs_fails_under_its_name():
         assert found["supervisor"] == found["plugins"] == ("ready", None)
         assert "secret" not in response.text
         assert (await web.client.head("/health", headers={"Host": "10.0.0.7"})).status_code == 200
-
-
-# --- who gets in
 
 
 @on_bounded_time
@@ -148,9 +142,6 @@ async def test_pages_of_other_origins_get_in_where_they_are_listed():
             assert (await web.post("/chat", {"message": "Hi"}, headers=headers)).status_code == 403
 
 
-# --- limits
-
-
 @on_bounded_time
 @pytest.mark.host("H-086")
 async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
@@ -168,9 +159,6 @@ async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
         frames = await web.stream("/sessions/s-1/events?after=0&request_id=" + first.json()["request_id"])
         assert frames[-1].data["reason"] == "completed"
         assert "ratelimit" not in (await web.client.get("/health")).headers
-
-
-# --- streams
 
 
 @on_bounded_time
@@ -220,9 +208,6 @@ async def test_cursors_and_sessions_that_have_ended():
         error_of(await web.client.get(path), 409, "session_ended")
         error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
         error_of(await web.client.get(f"{path}?request_id=r-9"), 404, "request_unknown")
-
-
-# --- the end
 
 
 @on_bounded_time
@@ -276,9 +261,6 @@ def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):
     """Before anything is opened, with the name of the option."""
     with pytest.raises(OptionError, match=said):
         create_app(**{"profiles": [profile(answering("a"))], **given})
-
-
-# --- one budget for the drain and the close
 
 
 def served_by(*plugins, **options):

@@ -47,17 +47,11 @@ def read(kind, body, limits=LIMITS):
     return decode_body(kind, body if isinstance(body, bytes) else json.dumps(body).encode(), limits)
 
 
-# --- what passes
-
-
 @pytest.mark.parametrize("nothing", [b"", b" \n"])
 def test_a_call_that_needs_nothing_said_needs_no_body(nothing):
     """As if it were `{}`; what needs a field misses it."""
     assert decode_body(AbortBody, nothing, LIMITS) == AbortBody()
     assert refused(decode_body, ApproveBody, nothing, LIMITS)[:2] == (422, "field_invalid")
-
-
-# --- bytes and JSON
 
 
 @pytest.mark.parametrize(
@@ -95,9 +89,6 @@ def test_a_large_body_passes_only_for_its_attachments():
     assert refused(decode_body, ChatBody, escaped, LIMITS)[:2] == (413, "too_large")
 
 
-# --- fields
-
-
 @pytest.mark.parametrize(
     ("kind", "body", "field"),
     [
@@ -126,8 +117,6 @@ def test_a_field_of_the_wrong_kind_is_named(kind, body, field):
     assert field in answer.message
 
 
-# --- ids
-
 BAD_IDS = ["a/b", "..", "a..b", "a\0b", "a b", "a" * 129, "", "-a", ".a", "é", "a\n"]
 
 
@@ -143,9 +132,6 @@ def test_an_id_that_is_none_is_refused_and_not_repeated(field, bad):
     assert refused(named_by_client, None, bad)[:2] == (422, "id_invalid")
 
 
-# --- cursors and numbers
-
-
 def test_a_query_has_known_names_once_and_no_token():
     """The name of a token is refused, and what it says is never looked at."""
     check_query(["after", "limit"], ("after", "limit"))
@@ -153,9 +139,6 @@ def test_a_query_has_known_names_once_and_no_token():
     assert refused(check_query, ["after", "after"], ("after",))[:2] == (422, "field_invalid")
     assert "'after'" in refused(check_query, ["afer"], ("after",))[2].hint
     assert refused(check_query, ["a"], ())[:2] == (422, "field_unknown")
-
-
-# --- attachments
 
 
 def message_with(*contents):
@@ -178,9 +161,6 @@ def test_what_is_too_much_for_the_limits_of_the_host_is_refused_before_any_of_it
     assert refused(decode_files, message_with(whole, "MTIz"), limits)[0] == 413
     assert refused(read, SteerBody, {"message": "abcd"}, short)[0] == 413
     assert refused(read, ChatBody, {"message": "a", "metadata": {}}, short)[0] == 400
-
-
-# --- large bodies are read in pieces: the same values as at once, and no call of C keeps the interpreter for long
 
 
 AT_ONCE = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)

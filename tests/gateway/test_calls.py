@@ -54,9 +54,6 @@ def stored(model: Any = None, *plugins: HostPlugin, **options: Any) -> Any:
     return hosting(model or answering("Hi", "Ho", "Ha", "He"), *plugins, **options)
 
 
-# --- sessions
-
-
 async def test_a_list_shows_all_sessions_once_on_pages():
     """The newest first, also those asleep or from the store; ended ones on request; a cursor is one that a page gave."""
     store = MemoryStore()
@@ -108,9 +105,6 @@ async def test_a_caller_cannot_say_where_a_model_is():
         assert told["model"].startswith("demo:")
 
 
-# --- what runs
-
-
 async def test_an_abort_answers_at_once_or_with_its_receipt():
     """In idle there is nothing to stop, and it says so; one call alone is named."""
     tool = HangingTool()
@@ -132,9 +126,6 @@ async def test_an_abort_answers_at_once_or_with_its_receipt():
         both = AbortBody(call_id="c", clear_queue=True)
         with pytest.raises(CallRefused):
             await calls.abort_session(host, ANN, "main", both)
-
-
-# --- files
 
 
 def reading(path: str) -> AnyCall:
@@ -196,9 +187,6 @@ async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.Mon
         await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
         for call in (calls.list_workspace, reading("notes.txt")):
             assert b"files_unsupported" in await refused(host, call)
-
-
-# --- inspection
 
 
 async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():

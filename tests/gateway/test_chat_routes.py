@@ -29,9 +29,6 @@ async def until(is_so, seconds=5):
             await trio.sleep(0.005)
 
 
-# --- how a chat is answered
-
-
 @pytest.mark.host("H-016", "H-063")
 async def test_a_chat_is_answered_with_what_its_cycle_came_to():
     """Every documented field is there; the same message again is the same request, and with other words a 409."""
@@ -113,9 +110,6 @@ async def test_a_chat_that_waits_for_a_person_answers_202_and_goes_on():
         assert ledger.ends == ["completed"]
 
 
-# --- prompt, steer
-
-
 @pytest.mark.at(51)
 @pytest.mark.host("H-016")
 async def test_a_steer_goes_into_the_cycle_and_in_idle_it_is_a_prompt():
@@ -137,9 +131,6 @@ async def test_a_steer_goes_into_the_cycle_and_in_idle_it_is_a_prompt():
         other = await web.post("/sessions/s-1/prompt", {"message": "Hi", "session_id": "s-2"})
         error_of(other, 422, "field_invalid")
         assert [kind for hook, kind, _ in ledger.heard if hook == "start"] == ["chat", "prompt", "prompt"]
-
-
-# --- interceptors
 
 
 @pytest.mark.host("H-021", "H-025", "H-026")
@@ -170,9 +161,6 @@ async def test_a_guard_answers_or_refuses_on_every_route():
             error_of(response, 503, "plugin_failed")
             assert "hunter2" not in response.text + str(response.headers)
         assert len(web.host.supervisor.sessions(scope="local")) == 1
-
-
-# --- attachments
 
 
 @pytest.mark.host("H-034")
@@ -219,9 +207,6 @@ async def test_what_cannot_be_done_leaves_no_session():
         assert ledger.ends == ["not_found", "not_found", "failed"]
         assert web.host.supervisor.sessions(scope="local") == ()
         assert (await web.chat("", attachments=[A_FILE], agent_id="desk")).status_code == 200
-
-
-# --- who leaves
 
 
 @pytest.mark.host("H-062")

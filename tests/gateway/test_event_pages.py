@@ -146,9 +146,6 @@ async def test_what_a_rewind_has_undone_is_in_no_page():
         assert all(seq > undone for seq in seqs(forth))
 
 
-# --- one call
-
-
 async def until(web, fits):
     """How the session stands when it fits."""
     with trio.fail_after(60):
@@ -206,9 +203,6 @@ async def test_all_of_a_call_is_told_with_its_result_in_parts():
             error_of(await web.client.get(f"/sessions/main/calls/{call_id}?{query}"), 422, "field_invalid")
 
 
-# --- what else is made of events
-
-
 @pytest.mark.c(29)
 @on_bounded_time
 async def test_the_timeline_is_that_of_the_journal_and_of_each_cycle():
@@ -230,8 +224,6 @@ async def test_the_timeline_is_that_of_the_journal_and_of_each_cycle():
         ended = (await web.client.get("/inspect/sessions/main/spans")).json()
         assert ended["spans"] == told["spans"]
 
-
-# --- which numbers count
 
 RANGES = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=4)
 

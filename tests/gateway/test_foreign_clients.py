@@ -49,9 +49,6 @@ def is_whole(ids):
     return ids == list(range(ids[0], ids[0] + len(ids))) and len(ids) > 5
 
 
-# --- a generated client
-
-
 @pytest.mark.check
 @pytest.mark.services("openapi-python-client")
 async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
@@ -80,9 +77,6 @@ async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
         "roles": ["user", "assistant"],
         "refused": "profile_mismatch",
     }
-
-
-# --- a browser
 
 
 class Pages:

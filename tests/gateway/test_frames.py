@@ -95,9 +95,6 @@ def test_readers_come_back_spread_over_half_a_second_to_three(draw):
     assert 500 <= int(line.removeprefix(b"retry: ")) < 3_000
 
 
-# --- frames that many readers share
-
-
 def frame_of(size):
     """A frame of so many bytes."""
     return RingFrame(b"x" * size, size)

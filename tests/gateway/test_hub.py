@@ -330,9 +330,6 @@ async def test_a_hub_that_cannot_go_on_ends_its_streams_and_no_other(
         check_end(await read_all(reader), "session_ended")
 
 
-# --- silence
-
-
 @pytest.mark.host("H-069")
 async def test_a_silent_stream_sends_a_comment_every_15_seconds(supervisor, hubs):
     """Counted from the last write, of each stream by itself."""
@@ -356,9 +353,6 @@ async def test_a_silent_stream_sends_a_comment_every_15_seconds(supervisor, hubs
         await trio.sleep(20)
         nursery.cancel_scope.cancel()
     assert beats == {0.0: [15, 30, 45, 65], 4.0: [15, 30, 45, 61]}
-
-
-# --- those that do not read
 
 
 @pytest.mark.host("H-071")
@@ -411,9 +405,6 @@ async def test_a_reader_that_is_overtaken_and_reads_again_is_told_so(supervisor)
         ) as reader:
             stream += await read_all(reader)
     assert numbers(stream) == list(range(1, len(numbers(stream)) + 1))
-
-
-# --- turns, and those that leave
 
 
 @pytest.mark.host("H-118")

@@ -22,14 +22,11 @@ def named(name, **said):
     return lambda row: row["name"] == name and all(row[key] == value for key, value in said.items())
 
 
-# --- the tree
-
-
 @pytest.mark.c(31)
 async def test_each_restart_is_told_and_then_that_it_was_given_up():
-    """With the reason and the budget that is used; the key stays the same, and the parked one is there for who comes later."""
+    """With the reason, the budget that is used, title and first words; a session that takes the id later has none of it."""
     async with (
-        serving(answering("words"), auth=auth) as web,
+        serving(answering("<title>Refund 4411</title>So."), auth=auth) as web,
         socket_of(web, by="ann") as own,
         socket_of(web, by="boss") as client,
     ):
@@ -39,6 +36,12 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         root, node = tree.rows["0"], await tree.find(named("s-1"))
         assert (root["kind"], root["parent"], root["name"]) == ("supervisor", None, "sessions")
         assert (node["kind"], node["parent"], node["restarts"], node["exits"]) == ("session", "0", 0, [])
+        assert (node["title"], node["first_words"]) == (None, None)
+        await own.done("prompt", session_id="s-1", message="Where is\n my money?")
+        seen = await tree.find(named("s-1", title="Refund 4411"))
+        shown = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
+        for told in (seen, shown):
+            assert (told["title"], told["first_words"]) == ("Refund 4411", "Where is my money?")
         allowed = node["intensity"]["allowed"]
         for number in range(1, allowed + 1):
             crash(session, f"ray {number}")
@@ -50,34 +53,8 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         crash(session, "the last ray")
         parked = await tree.find(named("s-1", status="parked"))
         assert "the last ray" in parked["exits"][-1]["reason"]
-        assert node["key"] not in tree.rows
-        later = await Rows(client, "later").begin("tree")
-        assert later.rows[parked["key"]] == parked
-
-
-async def test_a_node_says_what_its_session_is_about():
-    """Title and first words: live, when it is asked for, and still when it was given up; a strange one that took its id has none of it."""
-    async with (
-        serving(answering("<title>Refund 4411</title>So."), auth=auth) as web,
-        socket_of(web, by="ann") as own,
-        socket_of(web, by="boss") as client,
-    ):
-        await own.done("create", session_id="s-1")
-        tree = await Rows(client).begin("tree")
-        seen = await tree.find(named("s-1"))
-        assert (seen["title"], seen["first_words"]) == (None, None)
-        await own.done("prompt", session_id="s-1", message="Where is\n my money?")
-        seen = await tree.find(named("s-1", title="Refund 4411"))
-        assert seen["first_words"] == "Where is my money?"
-        node = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
-        assert {name: node[name] for name in ("title", "first_words")} == {
-            name: seen[name] for name in ("title", "first_words")
-        }
-        session = web.host.supervisor.session("s-1", scope="acme")
-        for _ in range(3):
-            crash(session)
-        parked = await tree.find(named("s-1", status="parked"))
         assert (parked["title"], parked["first_words"]) == ("Refund 4411", "Where is my money?")
+        assert node["key"] not in tree.rows
         later = await Rows(client, "later").begin("tree")
         assert later.rows[parked["key"]] == parked
         await own.done("create", session_id="s-1")
@@ -139,9 +116,6 @@ async def test_a_tree_with_an_agent_at_work_can_be_read():
     assert child["up_at_ms"] > 0
 
 
-# --- plugins
-
-
 class Clumsy(Plugin[int]):
     """Fails at each prompt, and says a secret by it."""
 
@@ -200,9 +174,6 @@ async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
         for path in ("/inspect/plugins", "/inspect/tree", "/inspect/cost", "/inspect/sessions"):
             refused = await web.client.get(path, headers=by("ann"))
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
-
-
-# --- what was used
 
 
 @pytest.mark.c(32)

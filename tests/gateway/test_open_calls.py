@@ -61,9 +61,6 @@ def asking():
     return model, {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
 
 
-# --- commands
-
-
 async def test_a_command_is_judged_when_it_is_carried_out():
     """A scope that was taken away is missing, and a command that waited behind another one does nothing once its token has ended."""
     door = Door()
@@ -84,9 +81,6 @@ async def test_a_command_is_judged_when_it_is_carried_out():
         assert first["ok"]
         await client.send(type="abort", id="a", session_id="main")
         assert (await client.until("reply", id="a"))["error"]["code"] == "unauthorized"
-
-
-# --- what is only read
 
 
 @pytest.mark.parametrize("kind", ["expired", "revoked", "narrowed", "another's"])
@@ -143,9 +137,6 @@ async def test_a_stream_of_a_request_ends_and_its_request_goes_on(hurry):
         (asked,) = (await session.status()).approvals
         await session.approve(asked.id)
         assert await session.collect_reply() == "Paid"
-
-
-# --- how a caller is judged again
 
 
 async def test_a_prompt_and_an_approval_of_an_expired_token_are_refused_and_close_the_socket(monkeypatch):

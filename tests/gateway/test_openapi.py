@@ -149,9 +149,6 @@ def _edges(schema: dict[str, Any]) -> tuple[list[Any], list[Any]]:
             return [""], []
 
 
-# --- what looks on
-
-
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [

@@ -1,6 +1,7 @@
 """The parts of a socket: its queue, which is bounded, in order, and honest about what it left out; its frames; and its memory of commands."""
 
 import json
+from functools import partial
 
 import pytest
 import trio
@@ -123,9 +124,6 @@ def test_whatever_happens_no_committed_event_is_missing_and_all_that_was_left_ou
         assert out[-1]["cursors"] == ({"s": seq} if seq else {})
 
 
-# --- what was published before
-
-
 def test_the_past_of_a_session_takes_no_room_from_what_is_live():
     """However large, it counts for no bound and goes out in turns; what has not gone out counts for no cursor."""
     queue = SendQueue(max_frames=4, max_bytes=100)
@@ -143,9 +141,6 @@ def test_the_past_of_a_session_takes_no_room_from_what_is_live():
     queue.close(CloseCode.GOING_DOWN)
     assert not queue.put_apart("s", 10, b'"late"')
     assert drained(queue) == [{"type": "closing", "reason": "shutdown", "cursors": {"s": 7}}]
-
-
-# --- frames: what is read, what is refused and how, and what is written
 
 
 LIMITS = Limits()
@@ -217,45 +212,29 @@ def test_each_code_has_its_reason():
     assert set(REASONS) == set(CloseCode)
 
 
-# --- what is done under a name is done once, and what is remembered of it is bounded
-
-
 ANN = SessionOwner("acme", "ann")
 
 
-def abort(**fields):
-    """A command."""
-    return CommandFrame(name="abort", id=1, session_id="s", fields=fields, size=10)
-
-
 async def test_what_was_refused_for_the_moment_is_tried_again():
-    """429 and faults of ours are not what became of it; a refusal for good is."""
+    """A 429 or a fault of ours is no outcome of a command, a refusal for good is; what is remembered is bounded by caller and size."""
     memory, codes = CommandMemory(), ["too_many_requests", "internal", "approval_unknown", "never"]
+    abort = CommandFrame(name="abort", id=1, session_id="s", fields={}, size=10)
 
     async def work():
         await trio.lowlevel.checkpoint()
         return error_answer(codes.pop(0), "no")
 
-    async with trio.open_nursery() as nursery:
-        found = [(await memory.do_once(ANN, abort(), "k", nursery, work)).code for _ in range(4)]
-    assert found == ["too_many_requests", "internal", "approval_unknown", "approval_unknown"]
-
-
-async def test_it_is_bounded_by_caller_and_by_size():
-    """The oldest go; what is large is not kept at all."""
-    memory = CommandMemory()
-
-    async def work():
+    async def work_of(size):
         await trio.lowlevel.checkpoint()
-        return b"x" * 1_000
-
-    async def large():
-        await trio.lowlevel.checkpoint()
-        return b"x" * (idempotency.MAX_KEPT_RESULT_BYTES + 1)
+        return b"x" * size
 
     async with trio.open_nursery() as nursery:
+        found = [(await memory.do_once(ANN, abort, "k", nursery, work)).code for _ in range(4)]
+        assert found == ["too_many_requests", "internal", "approval_unknown", "approval_unknown"]
+        memory = CommandMemory()
         for number in range(300):
-            await memory.do_once(ANN, abort(), f"k{number}", nursery, work)
-        await memory.do_once(ANN, abort(), "large", nursery, large)
+            await memory.do_once(ANN, abort, f"k{number}", nursery, partial(work_of, 1_000))
+        large = partial(work_of, idempotency.MAX_KEPT_RESULT_BYTES + 1)
+        await memory.do_once(ANN, abort, "large", nursery, large)
     assert len(memory) == idempotency.MAX_KEPT_OF_EACH
     assert memory.size_bytes == 1_000 * len(memory)

@@ -18,8 +18,6 @@ from tests.gateway.web import serving
 from tests.host.hosting import Ledger, answering
 from tests.host.rig import plugin
 
-# --- who gets one
-
 
 @pytest.mark.host("H-081")
 async def test_an_upgrade_is_refused_before_it_is_one():
@@ -77,9 +75,6 @@ async def test_without_a_token_hello_brings_one_within_five_seconds(monkeypatch)
             assert web.served.sockets.statistics().unknown == 0
         await no_sockets(web)
         assert web.host.sessions_of(CALLERS["ann"]) == []
-
-
-# --- what is read
 
 
 @pytest.mark.host("H-074")
@@ -155,27 +150,6 @@ async def test_one_who_comes_back_is_given_what_it_missed_as_fast_as_it_reads():
         assert client.numbers("s") == list(range(1, end + 1))
 
 
-# --- commands
-
-
-async def test_a_command_with_fields_that_cannot_be_is_refused_by_name():
-    """As over HTTP, and the socket goes on."""
-    async with serving(answering("x")) as web, socket_of(web) as client:
-        await client.done("create", session_id="s")
-        assert await client.refused("prompt", session_id="s", mesage="Hi") == (422, "field_unknown")
-        assert await client.refused("prompt", session_id="s") == (422, "field_invalid")
-        assert await client.refused("prompt", message="Hi") == (422, "field_invalid")
-        assert await client.refused("prompt", session_id="s", message="Hi", user_id="eve") == (
-            403,
-            "principal_mismatch",
-        )
-        assert await client.refused("abort_tool", session_id="s") == (422, "field_invalid")
-        assert await client.refused("abort", session_id="s", client_id="a b") == (422, "id_invalid")
-        assert await client.refused("messages", session_id="s", after=-1) == (422, "field_invalid")
-        assert await client.refused("request", session_id="s", request_id="../x") == (422, "id_invalid")
-        assert await client.done("abort", session_id="s", wait=True, client_id="k") is not None
-
-
 @pytest.mark.host("H-086")
 async def test_messages_cost_what_they_cost_over_http_and_an_abort_nothing():
     """429 with its time behind the burst."""
@@ -193,10 +167,22 @@ async def test_messages_cost_what_they_cost_over_http_and_an_abort_nothing():
 
 @pytest.mark.host("H-016")
 async def test_a_prompt_over_a_socket_is_a_request_of_kind_prompt_like_any_other():
-    """With its hooks, once each; and the events of its session say which door it came through."""
+    """With its hooks, once each, and its door in the events; a command with wrong fields is refused by name, as over HTTP."""
     ledger = Ledger()
     async with serving(answering("x", "y"), ledger) as web, socket_of(web) as client:
         await client.done("create", session_id="s")
+        for name, fields, answer in (
+            ("prompt", {"mesage": "Hi"}, (422, "field_unknown")),
+            ("prompt", {}, (422, "field_invalid")),
+            ("prompt", {"message": "Hi", "user_id": "eve"}, (403, "principal_mismatch")),
+            ("abort_tool", {}, (422, "field_invalid")),
+            ("abort", {"client_id": "a b"}, (422, "id_invalid")),
+            ("messages", {"after": -1}, (422, "field_invalid")),
+            ("request", {"request_id": "../x"}, (422, "id_invalid")),
+        ):
+            assert await client.refused(name, **{"session_id": "s", **fields}) == answer, (name, fields)
+        assert await client.refused("prompt", message="Hi") == (422, "field_invalid")
+        assert await client.done("abort", session_id="s", wait=True, client_id="k") is not None
         await client.subscribe("s")
         accepted = await client.done("prompt", session_id="s", message="Hi")
         await web.host.quiet()
@@ -205,14 +191,12 @@ async def test_a_prompt_over_a_socket_is_a_request_of_kind_prompt_like_any_other
             ("persisted", "prompt", "completed"),
             ("end", "prompt", "completed"),
         ]
-        found = await client.done("request", session_id="s", request_id=accepted["request_id"])
+        named = {"session_id": "s", "request_id": accepted["request_id"]}
+        found = await client.done("request", **named)
         assert (found["status"], found["text"]) == ("completed", "x")
         seen = [frame.get("event", {}) for frame in client.seen]
         assert {event["via"] for event in seen if "via" in event} == {"websocket"}
-        assert await client.refused("cancel", session_id="s", request_id=accepted["request_id"]) == (
-            409,
-            "request_over",
-        )
+        assert await client.refused("cancel", **named) == (409, "request_over")
 
 
 @pytest.mark.host("H-026")
@@ -261,9 +245,6 @@ async def test_a_token_of_a_hello_stands_in_no_log_and_no_frame(caplog):
         assert "planted-secret" not in json.dumps(client.seen)
     assert "authenticate failed" in caplog.text
     assert "planted-secret" not in caplog.text
-
-
-# --- how it ends
 
 
 @pytest.mark.host("H-076")

@@ -49,9 +49,6 @@ class At(outside.RealMachine):
         return self.seconds
 
 
-# --- looking one up
-
-
 @pytest.mark.host("H-080")
 def test_what_lets_no_call_in_is_all_alike(made, tokens):
     """Missing, empty, truncated, wrong and expired."""
@@ -60,9 +57,6 @@ def test_what_lets_no_call_in_is_all_alike(made, tokens):
         assert tokens.find(wrong, NOW) is None
     assert tokens.find(token, NOW + 86_399) is not None
     assert tokens.find(token, NOW + 86_400) is None
-
-
-# --- a new one
 
 
 @pytest.mark.parametrize(
@@ -84,9 +78,6 @@ def test_what_no_token_can_be_for_is_refused(given, said):
     with pytest.raises(OptionError) as caught:
         make_token(given.pop("tenant"), given.pop("user"), **given, now=NOW)
     assert said in str(caught.value)
-
-
-# --- what is no token file
 
 
 @pytest.mark.parametrize(
@@ -137,9 +128,6 @@ def test_no_message_repeats_what_stands_in_a_token_file(text):
         decode_tokens(text.encode(), "tokens.toml")
     error = caught.value
     assert "planted" not in f"{error!r} {error} {error.__context__!r}"
-
-
-# --- the file itself
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,6 @@ async def test_what_sleeps_in_the_store_has_rows_and_what_waits_there_too(tmp_pa
         await sessions.until(lambda rows: "quiet" not in rows)
 
 
-# --- what else a console asks for
-
-
 async def test_a_console_is_told_which_profile_lacks_its_key():
     """With what to do; one whose model is not known here says so too, and what is wrong in options is told to the log alone."""
     models = {

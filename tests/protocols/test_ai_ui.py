@@ -126,9 +126,6 @@ def result(text="done", **facts):
     )
 
 
-# --- whose
-
-
 def test_what_belongs_to_another_cycle_is_not_shown():
     """A prompt waits for the cycle in front of it, and is shown from its own start on."""
     other = (events.AgentStart(ref=OTHER), ASK, events.MessageStart(), delta("no"), said("no"))
@@ -169,9 +166,6 @@ def test_behind_its_end_nothing_is_shown():
         events.AgentStart(ref=OTHER),
     ):
         assert folded(event, response=response)[1] == []
-
-
-# --- words
 
 
 def test_text_and_thinking_are_opened_and_closed_in_order():

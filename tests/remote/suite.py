@@ -50,7 +50,6 @@ ROWS: Final = "test_wrong_types"
 ONE_IN: Final = 5
 """CI runs one row in so many of this table over a network, and `make nightly` all."""
 
-# --- reasons
 
 CODE: Final = "takes code, or options that are code, which does not travel"
 INSIDE: Final = "looks at what is behind a handle: the actor, its mailbox, its state"

@@ -17,8 +17,6 @@ from agentrail.remote.remote_session import NotRemoteCalls, RemoteSession
 from agentrail.runtime.session_handle import Session
 from tests.remote.fake_server import committed, delta
 
-# --- delays, addresses, ends
-
 
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
 def test_delays_double_up_to_ten_seconds(attempt, jitter):
@@ -43,8 +41,6 @@ def test_what_is_no_address_is_refused_without_repeating_it(url):
         address_of(url)
     assert "secret" not in str(caught.value)
 
-
-# --- errors
 
 MADE = {
     errors.DayBudgetSpent: lambda kind: kind("spent", retry_after_seconds=60.0),
@@ -134,9 +130,6 @@ def test_no_reply_breaks_a_client(told):
         assert isinstance(error_of_reply({**told, "code": code}, None), AgentrailError)
 
 
-# --- how far a reader is
-
-
 class Server:
     """One session at a server, as a list."""
 
@@ -196,9 +189,6 @@ def test_each_committed_event_is_read_once_and_in_order(steps, limit):
                 server.subscribe()
         assert reading.waiting <= limit
     assert read == list(range(1, server.last + 1))
-
-
-# --- the handle
 
 
 # What is said over a network only.

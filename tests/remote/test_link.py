@@ -30,9 +30,6 @@ async def take(events, count):
     return [event.meta.seq for event in found if not event.meta.ephemeral]
 
 
-# --- what is read
-
-
 async def test_a_session_that_ends_ends_what_reads_it():
     """By its last event; and by the reply to the subscription where there is none."""
     server = FakeServer()
@@ -44,9 +41,6 @@ async def test_a_session_that_ends_ends_what_reads_it():
             asked = [frame for frame in server.commands if frame["type"] == "subscribe"][-1]
             await server.say(type="reply", id=asked["id"], ok=True, result=None)
             assert [event async for event in events] == []
-
-
-# --- what is asked
 
 
 async def test_a_decision_that_was_sent_twice_was_taken_once():
@@ -96,9 +90,6 @@ async def test_what_has_no_class_is_refused_with_what_came():
         with pytest.raises(RemoteRefused) as caught:
             await session.prompt("/help")
         assert caught.value.more == {"text": "hello from a slash command"}
-
-
-# --- connections
 
 
 @pytest.mark.host("H-080")

@@ -142,9 +142,6 @@ def test_losses_on_end_fill_no_memory():
     assert reading.next().from_seq == 1
 
 
-# --- TLS
-
-
 async def _app(scope, receive, send):
     """Refuse every upgrade with 401, so that it is known that TLS stands."""
     if scope["type"] == "lifespan":

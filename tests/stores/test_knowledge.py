@@ -41,9 +41,6 @@ def sources(store, reader, query, base="", **rest):
     return [one.source for one in store.search(reader, query, base, **rest)]
 
 
-# --- who may read
-
-
 READERS = st.lists(st.sampled_from(["ada", "bob", "*", "ADA", "ad"]), max_size=3, unique=True)
 
 
@@ -63,9 +60,6 @@ def test_no_query_finds_what_one_may_not_read(tmp_path_factory, readers, user, q
         may = {f"b{number}" for number, named in enumerate(readers) if "*" in named or user in named}
         assert {one.base for one in store.search(reader, f"{query} tea", limit=50)} <= may
         assert {one.name for one in store.bases(reader)} == may
-
-
-# --- what becomes of documents
 
 
 @pytest.mark.check
@@ -165,8 +159,6 @@ def test_what_is_removed_stands_nowhere_any_more(store):
     assert b"kingfisher4711" not in b"".join(path.read_bytes() for path in files_of(store.path_of("acme")))
 
 
-# --- folders and tags
-
 PARTS = st.sampled_from(["a", "ab", "_b", "A"])
 FOLDERS = st.lists(PARTS, min_size=1, max_size=2).map("/".join)
 PATHS = st.builds("{}{}/{}.md".format, st.sampled_from(["", "/", "../", "./../"]), FOLDERS, PARTS)
@@ -232,9 +224,6 @@ def test_which_words_decide_is_a_matter_of_the_folder(store, monkeypatch):
     store.add("acme", "hers", "few/b.md", b"boats")
     assert sources(store, ADA, "kingfisher trains") == ["much/rare.md#L1-L1"]
     assert sources(store, ADA, "kingfisher trains", within=DocumentFilter(folder="few")) == ["few/a.md#L1-L1"]
-
-
-# --- wrong input
 
 
 def test_wrong_input_is_told(store):

@@ -37,9 +37,6 @@ def store(tmp_path):
         yield opened
 
 
-# --- the port
-
-
 @pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
 def test_both_keep_to_the_port(rule, tmp_path):
     """`SqliteRecall`, also opened again, and `InMemoryRecall`, which closed has nothing more."""
@@ -90,8 +87,6 @@ def test_what_cannot_be_remembered_is_refused_where_it_is_made(wrong, said):
     assert "xxx" not in str(caught.value)
 
 
-# --- owners
-
 WORDS = st.sampled_from(["tea", "coffee", "Müller", "咖啡", "not", "near", "x1", "own", "body"])
 SYNTAX = st.sampled_from([*"\"'(){}*^:-+\0\\,", " OR ", " AND ", " NOT ", "NEAR(", "own:", "body :", ";--"])
 QUERIES = st.lists(WORDS | SYNTAX | st.text(max_size=4), max_size=8).map("".join) | st.sampled_from(
@@ -139,9 +134,6 @@ def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, 
                 assert store.delete(asking, other) is False
             found.append(ids)
     assert found[0] == found[1] == found[2]
-
-
-# --- the files
 
 
 def test_files_are_made_when_something_is_kept_and_so_many_are_held_open(tmp_path, monkeypatch):
@@ -277,9 +269,6 @@ def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):
     assert [one.id for one in store.search(ADA, "the kingfisher", limit=100)] == ["rare"]
     assert [one.id for one in store.search(ADA, "the nowhere", limit=3)] == ["m29", "m28", "m27"]
     assert store.search(ADA, "nowhere") == ()
-
-
-# --- names
 
 
 def test_names_stand_for_directories(tmp_path):

@@ -156,9 +156,6 @@ def test_a_node_of_a_dead_process_blocks_nothing(open_store):
     assert [node.id for node in second.nodes()] == ["n2"]
 
 
-# --- the log
-
-
 def test_the_log_is_swept_in_an_idle_moment(store, disk):
     """By `checkpoint`; without anything to sweep it does nothing."""
     store.create(opening())
@@ -229,9 +226,6 @@ def test_of_a_large_file_the_copy_is_made_in_a_file(store, path, monkeypatch):
         assert connection.pragma("temp_store") == 2
     assert [one for one in said if "VACUUM" in one]
     assert any("temp_store" in one and "file" in one for one in said)
-
-
-# --- closing
 
 
 def test_a_store_that_was_closed_says_so(store, path):

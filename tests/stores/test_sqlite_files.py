@@ -44,9 +44,6 @@ def path(tmp_path):
     return tmp_path / "sessions.db"
 
 
-# --- one process writes
-
-
 @pytest.fixture
 def other(path):
     """Another process, which writes the store."""
@@ -88,9 +85,6 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     lock.release()
     lock.release()
     SqliteStore(path).close()
-
-
-# --- places
 
 
 def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_path, monkeypatch):
@@ -159,9 +153,6 @@ def test_a_file_system_without_shared_memory_or_that_is_not_known_is_refused(pat
     with pytest.raises(OptionError, match="vfs is 'nowhere', and SQLite knows unix"):
         SqliteStore(path, vfs="nowhere")
     assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
-
-
-# --- versions
 
 
 NEXT = StoreSchema(

@@ -61,9 +61,6 @@ def of_file(name):
     return name == "sessions.db"
 
 
-# --- a failed sync
-
-
 def test_a_sweep_that_fails_behind_a_commit_takes_nothing_back(store, disk, monkeypatch):
     """The record is durable, and the caller hears so; the next call opens another connection."""
     monkeypatch.setattr(sqlite, "MAX_LOG_BYTES", 1)
@@ -77,9 +74,6 @@ def test_a_sweep_that_fails_behind_a_commit_takes_nothing_back(store, disk, monk
     disk.fail_sync = never
     assert store.append([two]) == (None,)
     assert bodies(store) == ["a", "b"]
-
-
-# --- a full disk
 
 
 @pytest.mark.at(142)
@@ -138,9 +132,6 @@ def test_a_disk_that_cannot_be_read_now_is_no_damage(path):
     assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
 
 
-# --- a process that dies
-
-
 @pytest.mark.check  # as test_killed.py, of other points
 @pytest.mark.parametrize(("mode", "number"), [("points", 300), ("rounds", 20)])
 def test_killed_anywhere_nothing_that_was_acknowledged_is_lost(tmp_path, mode, number):
@@ -160,9 +151,6 @@ def test_killed_anywhere_nothing_that_was_acknowledged_is_lost(tmp_path, mode, n
     else:
         assert found[-1]["tail"] > 100
     assert {one["status"] for one in found} == {9}
-
-
-# --- files that are taken away while they are written
 
 
 @pytest.mark.parametrize("how", ["unlinked", "moved", "with its directory", "its log"])

@@ -28,9 +28,6 @@ def fetching(*sites, names=HERE, inside=(), **rules):
     return WebClient(WebRules(inside=allowed, **rules), resolve=resolve, tls=NO_ROOTS)
 
 
-# --- G-019: a server counts connections
-
-
 @on_bounded_time
 async def test_no_spelling_of_this_machine_reaches_it():
     """G-019: with its very port allowed, and whatever a name leads to, nothing connects; one private answer of two refuses the name."""
@@ -98,9 +95,6 @@ async def test_no_proxy_is_asked_but_that_of_an_operator(monkeypatch):
         with pytest.raises(FetchFailed, match="nothing was sent"):
             await client.fetch("https://127.0.0.1/")
     assert proxy.connections == 1
-
-
-# --- what comes
 
 
 @on_bounded_time
@@ -285,9 +279,6 @@ async def test_what_is_no_http_and_a_name_that_leads_nowhere_are_errors():
     with pytest.raises(FetchFailed, match="leads nowhere"):
         await WebClient(WebRules(), resolve=nowhere).fetch("https://nowhere.example/")
     assert issubclass(GuardedTransport, httpx.AsyncBaseTransport)
-
-
-# --- a service is asked, robots are heard
 
 
 @on_bounded_time

@@ -37,9 +37,6 @@ def in_helper(code):
     return done.stdout.strip() or done.stderr
 
 
-# --- what is read
-
-
 @on_bounded_time
 async def test_pages_become_text_with_their_title():
     """HTML keeps headings, links and tables, a PDF its pages, and text is cut from its end with a count of the rest."""
@@ -84,9 +81,6 @@ def test_what_cannot_be_read_says_why(content, job, words):
 def test_what_a_document_is_its_server_says_or_its_beginning(media_type, content, kind):
     """What is neither text nor HTML nor PDF is not read."""
     assert document_kind_of(media_type, content) == kind
-
-
-# --- inside
 
 
 @pytest.mark.parametrize(
@@ -136,9 +130,6 @@ def test_a_cut_keeps_the_front_and_counts_the_rest(pages, room):
     assert "".join(kept) == "".join(pages)[:room]
     assert left_out == max(len("".join(pages)) - room, 0)
     assert len(kept) == len(pages)
-
-
-# --- what the process may do, and how it ends
 
 
 def test_it_has_no_network_starts_nothing_and_has_limits():
@@ -234,8 +225,6 @@ def test_a_job_is_what_the_helper_reads():
     read = {"title": "", "pages": ["abc"], "left_out": 2, "reader": "text", "fault": None}
     assert json.loads(said.stdout) == read
 
-
-# --- G-029
 
 HOSTILE = {
     "100,000 attributes": lambda: (b"<html><body><p " + b" ".join(b"a%d=x" % one for one in range(100_000)) + b">text</p>" + FILLER, "html"),

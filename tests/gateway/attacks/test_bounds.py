@@ -20,8 +20,6 @@ pytestmark = on_virtual_time
 
 OWNER = SessionOwner.of(ANN)
 
-# --- what is taken comes back
-
 
 CALLS = {
     "chat": ("POST", "/chat", {"message": "Hi"}),
@@ -71,9 +69,6 @@ async def test_a_stream_that_is_read_by_one_who_leaves_gives_its_place_back():
                 with trio.move_on_after(1):
                     await struck_at(step, caller, how)
                 assert places.in_all == 0, (how, step)
-
-
-# --- one caller and all others
 
 
 async def test_bodies_of_one_caller_take_half_of_the_room_at_most():
@@ -134,9 +129,6 @@ async def test_sockets_of_strangers_are_counted_by_their_network(monkeypatch):
         nursery.cancel_scope.cancel()
 
 
-# --- connections
-
-
 @on_bounded_time
 async def test_a_write_that_is_not_taken_ends_its_connection():
     """Whoever writes: also what refuses a caller who sends call behind call and reads no answer."""
@@ -148,9 +140,6 @@ async def test_a_write_that_is_not_taken_ends_its_connection():
         await lazy.send_all(b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
         with trio.fail_after(3):
             await app.ended.wait()
-
-
-# --- what takes long is done aside
 
 
 @pytest.mark.parametrize("every", [19, pytest.param(2 if IS_NIGHTLY else 7, marks=pytest.mark.check)])

@@ -33,9 +33,6 @@ TOKEN = make_token("acme", "ann", now=0.0).token
 ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
 
 
-# --- a token where others read it
-
-
 def spelled(text, how):
     """A text with some of its characters as their codes, once or twice."""
     forms = [(one, f"%{ord(one):02x}", f"%25{ord(one):02X}", one.upper()) for one in text]
@@ -117,9 +114,6 @@ async def test_no_header_is_in_any_answer_or_log(caplog):
     assert planted.decode() not in caplog.text
 
 
-# --- names and pages
-
-
 @given(
     name=st.sampled_from(["127.0.0.1", "localhost", "[::1]", "evil.example"]),
     before=st.sampled_from(["", "a@", "a:b@", "evil.example#", "evil.example/", " ", "x.", "http://", "\t"]),
@@ -154,9 +148,6 @@ def test_what_a_page_of_another_site_has_fetched_is_refused(site, mode, origin):
         assert (refused is None) is (origin == "http://127.0.0.1:8700")
     else:
         assert (refused is None) is (site not in ("cross-site", "same-site") or mode == "navigate")
-
-
-# --- ids with tricks
 
 
 def raw_path(route, session_id):

@@ -115,9 +115,6 @@ async def test_a_token_is_in_no_log_answer_event_journal_or_page(caplog, capfd):
         assert SECRET.encode() not in held, (place, held[:200])
 
 
-# --- files
-
-
 @pytest.mark.host("H-112")
 @given(
     name=st.text(min_size=1, max_size=40) | st.from_regex(r'[a-z]*[\r\n"\\;=/\0]+[a-zA-Z: ]*', fullmatch=True)

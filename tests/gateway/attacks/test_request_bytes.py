@@ -37,8 +37,6 @@ from tests.gateway.attacks.wire import (
 from tests.gateway.socket_client import no_sockets
 from tests.runtime.rig import on_bounded_time
 
-# --- two readers, two requests
-
 
 @given(
     lines=st.lists(
@@ -83,9 +81,6 @@ async def test_heads_are_read_whole_however_they_are_cut_up(attacked):
         assert statuses(answer) == found
 
 
-# --- bodies that are not read
-
-
 ODD = {
     "CONNECT": (head(b"CONNECT evil.example:443", ANN), 404),
     "TRACE": (head(b"TRACE /sessions", ANN, b"X-Secret: planted\r\n"), 405),
@@ -114,9 +109,6 @@ async def test_what_else_can_be_said_in_http_has_an_answer(attacked):
     await at_once(ODD, check)
 
 
-# --- heads without a bound
-
-
 def test_names_of_a_query_are_looked_at_once():
     """And not each among all others."""
     compared = []
@@ -134,9 +126,6 @@ def test_names_of_a_query_are_looked_at_once():
     with pytest.raises(CallRefused):
         check_query(names, ("limit", "cursor"))
     assert len(compared) < 20 * len(names)
-
-
-# --- frames of a WebSocket as no client sends them: of most the socket hears nothing, since they are refused in front of it
 
 
 MIB = 1 << 20

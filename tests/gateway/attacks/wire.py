@@ -91,8 +91,6 @@ def post(path: bytes, body: bytes, *headers: bytes) -> bytes:
     return head(b"POST " + path, ANN, JSON, *headers, b"Content-Length: %d\r\n" % len(body)) + body
 
 
-# --- WebSocket
-
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 

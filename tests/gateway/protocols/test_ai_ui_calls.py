@@ -244,9 +244,6 @@ async def test_where_nothing_runs_there_is_no_response():
         error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")
 
 
-# --- each life of a request
-
-
 QUICK = ("tools", "approved", "one_of_two_decided", "clients_tool", "question")
 """Those that `make test` runs; `make check` runs all."""
 

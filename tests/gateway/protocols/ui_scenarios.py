@@ -142,9 +142,6 @@ async def asking(*turns: Turn, **options: Any) -> AsyncIterator[tuple[Web, Recor
         yield web, shell
 
 
-# --- plain lives
-
-
 @scenario
 async def plain() -> Streams:
     """Two turns of a chat, the second of which sends the first along."""
@@ -285,9 +282,6 @@ async def shut_down() -> Streams:
         return [said + "".join([piece async for piece in pieces])]
 
 
-# --- what the client gives
-
-
 @scenario
 async def clients_tool() -> Streams:
     """A tool that the page runs: its result is what the page says, and stays that."""
@@ -316,9 +310,6 @@ async def question() -> Streams:
         asked = await post(web, user("Hi"))
         answer = call_of(asked, "output-available", output="b")
         return [asked, await post(web, user("Hi"), assistant(asked, answer))]
-
-
-# --- golden files
 
 
 def settled(name: str, streams: Streams) -> str:
