@@ -13,6 +13,11 @@ T = TypeVar("T")
 IS_NIGHTLY: Final = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Whether `make nightly` runs, which has what CI only samples."""
 
+nightly: Final = pytest.mark.skipif(
+    not IS_NIGHTLY, reason="make nightly runs it; another test of its kind runs here"
+)
+"""A test whose sibling is enough for one change."""
+
 
 def paired(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
     """Give each row with each column, for `parametrize`; what `make test` leaves out is marked `check`.

@@ -5,6 +5,7 @@ import pytest
 from agentrail.cli.demo_server import make_demo_application
 from tests.console.monkey import heap_fault, let_loose
 from tests.console.serving import AppThread
+from tests.thinned import IS_NIGHTLY
 
 
 @pytest.mark.check
@@ -15,7 +16,12 @@ def test_a_monkey_breaks_nothing(pages, tmp_path, seed):
     app = make_demo_application(tmp_path)
     server = AppThread(app, drain=app.state.drain)
     try:
-        monkey = let_loose(pages.thread, f"http://127.0.0.1:{server.port}/console/#/", seed=seed, seconds=12)
+        monkey = let_loose(
+            pages.thread,
+            f"http://127.0.0.1:{server.port}/console/#/",
+            seed=seed,
+            seconds=12 if IS_NIGHTLY else 4,
+        )
     finally:
         server.stop()
     assert monkey.faults == []

@@ -16,7 +16,7 @@ from tests.consoles import Console, Step, check_extras, fits, steps_in
 from tests.gateway.web import serving
 from tests.page_folders import PREPARED
 from tests.pages import PAGES, ROOT, RUN_BY, fences_of, why_not_played
-from tests.thinned import each
+from tests.thinned import each, sample
 
 
 @pytest.fixture
@@ -39,9 +39,14 @@ def played_on(page: str) -> list[Step]:
     return [step for step in steps if why_not_played(page, step.command) is None]
 
 
+PLAYED = [page for page in PAGES if "console" not in RUN_BY.get(page, {}) and played_on(page)]
+BEGINNERS = [page for page in PLAYED if page == "README.md" or "/tutorial/" in page]
+"""Pages whose commands run in CI, beside every fourth of the others."""
+
+
 @pytest.mark.check
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "console" not in RUN_BY.get(page, {}) and played_on(page)]
+    "page", [*BEGINNERS, *sample([page for page in PLAYED if page not in BEGINNERS], len(PLAYED) // 4)]
 )
 def test_the_commands_of_a_page_work_as_they_stand(console, page):
     """From the first one to the last Ctrl-C, with what each shows, wrong input included; what is left out says why (`tests/pages.py`)."""

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.gateway_soak.account import MAX_FAULTS, Faults, ReaderPlace, SeenEvents, SessionAccount
 from benchmarks.gateway_soak.client import SseFrames
 from benchmarks.gateway_soak.process import DeskFigures, decide_drift, decide_drift_faults
+from tests.thinned import nightly
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,6 +151,7 @@ def test_a_short_soak_keeps_all():
     assert ran.stdout.splitlines()[-1] == "kept"
 
 
+@nightly
 @pytest.mark.check
 def test_a_server_that_acknowledges_before_its_disk_has_it_is_caught():
     """Behind the first kill there are faults, and the exit status is 1."""

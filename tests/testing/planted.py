@@ -1,7 +1,5 @@
 """Stacks with one bug each, as newcomers write them. What finds it is named beside each in `BUGS`."""
 
-
-
 import time
 from collections.abc import Mapping
 from typing import Any, Final
