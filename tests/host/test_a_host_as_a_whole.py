@@ -47,7 +47,7 @@ async def test_the_window_is_the_profiles_else_the_models(said, model, told):
 
 @on_virtual_time
 async def test_who_asks_meanwhile_is_given_the_same_answer():
-    """Each check runs once for all of them, also when the one who asked first has left; then once more."""
+    """Each check runs once for all of them, also when the one who asked first has left; one that does not come back holds up no other, and is not run on top of itself."""
     runs = []
 
     async def check():
@@ -72,10 +72,6 @@ async def test_who_asks_meanwhile_is_given_the_same_answer():
         assert [one.name for one in await host.ready()] == ["supervisor", "plugins", "mail"]
         assert len(runs) == 2
 
-
-@on_virtual_time
-async def test_a_check_that_does_not_come_back_holds_up_no_other():
-    """It fails by its time, and is not run again on top of itself; when it has ended it counts again."""
     runs = []
 
     async def check():

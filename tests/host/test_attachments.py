@@ -176,8 +176,8 @@ async def test_files_are_written_where_the_tools_find_them():
 
 
 @on_virtual_time
-async def test_no_two_messages_take_one_name_at_once():
-    """Ten at once, in two sessions that share a sandbox: each file is there, whole; no lock is kept."""
+async def test_no_two_messages_take_one_name_at_once(tmp_path):
+    """Ten at once, in sessions that share a sandbox, or a directory: each file is there, whole; no lock is kept. Those in memory are each a place of its own."""
     uploads, told = Uploads(Limits()), []
     shared = SlowSandbox()
     async with (
@@ -197,10 +197,6 @@ async def test_no_two_messages_take_one_name_at_once():
         assert (await shared.download([path]))[0].content == content
     assert len(uploads) == 0
 
-
-@on_virtual_time
-async def test_sessions_on_one_directory_are_written_one_after_the_other(tmp_path):
-    """Whatever sandboxes they have; those in memory are each a place of its own."""
     async with open_nameless(lambda _name, _root: SlowSandbox()) as supervisor:
         for given, seconds in [({"working_dir": tmp_path}, 2), ({"sandbox": "memory"}, 1)]:
             uploads = Uploads(Limits())
@@ -210,6 +206,22 @@ async def test_sessions_on_one_directory_are_written_one_after_the_other(tmp_pat
                 for one in several:
                     nursery.start_soon(uploads.write, one, [attached()])
             assert trio.current_time() - start == pytest.approx(seconds)
+
+
+async def hang(_self, _files):
+    """Never come back."""
+    await trio.sleep_forever()
+
+
+async def break_down(_self, _files):
+    """Raise what no one catches by name, as an adapter may."""
+    message = "/srv/secret"
+    raise BaseException(message)  # noqa: TRY002
+
+
+async def refuse(_self, files):
+    """Have no room."""
+    return tuple(Transfer(path=one.path, error=refusal("no_space")) for one in files)
 
 
 class SlowSandbox(MemorySandbox):
@@ -222,38 +234,13 @@ class SlowSandbox(MemorySandbox):
         return found
 
 
-class Hanging(MemorySandbox):
-    """Never comes back."""
-
-    async def upload(self, files):
-        """Hang."""
-        await trio.sleep_forever()
-
-
-class Raising(MemorySandbox):
-    """Raises what no one catches by name."""
-
-    async def upload(self, files):
-        """Raise."""
-        message = "/srv/secret"
-        raise BaseException(message)  # noqa: TRY002 - an adapter may raise anything
-
-
-class Full(MemorySandbox):
-    """Has no room."""
-
-    async def upload(self, files):
-        """Refuse."""
-        return tuple(Transfer(path=one.path, error=refusal("no_space")) for one in files)
-
-
 @pytest.mark.host("H-059")
-@pytest.mark.parametrize("kind", [Hanging, Raising, Full])
+@pytest.mark.parametrize("upload", [hang, break_down, refuse])
 @on_virtual_time
-async def test_a_workspace_that_fails_is_the_operators_move(kind):
+async def test_a_workspace_that_fails_is_the_operators_move(upload):
     """One that hangs is waited for no longer than a minute; no word of it reaches a caller. A cancellation is no failure. No lock is kept."""
     uploads = Uploads(Limits())
-    async with open_session(kind()) as session:
+    async with open_session(type("Failing", (MemorySandbox,), {"upload": upload})()) as session:
         start = trio.current_time()
         with pytest.raises(UploadFailed, match="the log says why") as caught:
             await uploads.write(session, [attached()])
@@ -261,7 +248,7 @@ async def test_a_workspace_that_fails_is_the_operators_move(kind):
         assert "/srv" not in str(caught.value)
         assert caught.value.__cause__ is not None
         assert len(uploads) == 0
-        if kind is Hanging:  # of one that writes, and of one that waits behind it
+        if upload is hang:  # of one that writes, and of one that waits behind it
             with trio.move_on_after(5) as scope:
                 async with trio.open_nursery() as nursery:
                     for _ in range(2):

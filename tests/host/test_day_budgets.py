@@ -51,7 +51,7 @@ def whole_parts(dollars):
 
 
 def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
-    """From midnight on; what was spent the day before does not count, and who spent nothing is not named."""
+    """From midnight on; who spent nothing is not named, and has all of it left. Budgets are told as far as there are any, the tenant's in front."""
     told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13)), spent("bob", (-13, 17))]
     told.append(spent("", (0, 19)))
     use = use_of_day(told, NOON)
@@ -59,6 +59,15 @@ def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
     assert midnight_behind(use.day) == NOON + 12 * HOUR_MS
     with pytest.raises(TypeError):
         use.user_atto_usd["ann"] = 0
+
+    use = DayUse(day=DAY, tenant_atto_usd=3 * ATTO, user_atto_usd={"ann": 2 * ATTO})
+    both = Limits(cost_per_day_usd=4, tenant_cost_per_day_usd=20.0)
+    budgets = day_budgets(both, use, "acme", ["ann", "bob"])
+    told = [(one.of, one.name, one.used_usd, one.limit_usd) for one in budgets]
+    assert told == [("tenant", "acme", 3.0, 20.0), ("user", "ann", 2.0, 4), ("user", "bob", 0.0, 4)]
+    assert day_budgets(Limits(), use, "acme", ["ann"]) == ()
+    (one,) = day_budgets(Limits(tenant_cost_per_day_usd=1.0), use, "acme", ["ann"])
+    assert one.resets_at_ms == NOON + 12 * HOUR_MS
 
 
 def test_a_budget_is_spent_when_all_of_it_is():
@@ -98,18 +107,6 @@ def test_it_is_refused_exactly_when_the_exact_sum_has_reached_the_limit(amounts,
     assert bool(decide_spent(Limits(tenant_cost_per_day_usd=limit), use, "ann")) is (
         of_all * ATTO >= whole_parts(limit)
     )
-
-
-def test_budgets_are_told_as_far_as_there_are_any():
-    """The tenant's in front; a user who spent nothing has all of it left."""
-    use = DayUse(day=DAY, tenant_atto_usd=3 * ATTO, user_atto_usd={"ann": 2 * ATTO})
-    both = Limits(cost_per_day_usd=4, tenant_cost_per_day_usd=20.0)
-    budgets = day_budgets(both, use, "acme", ["ann", "bob"])
-    told = [(one.of, one.name, one.used_usd, one.limit_usd) for one in budgets]
-    assert told == [("tenant", "acme", 3.0, 20.0), ("user", "ann", 2.0, 4), ("user", "bob", 0.0, 4)]
-    assert day_budgets(Limits(), use, "acme", ["ann"]) == ()
-    (one,) = day_budgets(Limits(tenant_cost_per_day_usd=1.0), use, "acme", ["ann"])
-    assert one.resets_at_ms == NOON + 12 * HOUR_MS
 
 
 def test_a_budget_that_is_no_amount_is_refused():

@@ -125,8 +125,8 @@ class OfTheAuthor(BaseException):
 
 @on_virtual_time
 @pytest.mark.host("H-008")
-async def test_an_async_callback_is_waited_for():
-    """Failure, handler finished, next plugin."""
+async def test_an_async_callback_is_waited_for_and_left_behind_if_it_does_not_come_back(caplog):
+    """Failure, handler finished, next plugin, which is not stuck for it; so it is with a failure that no call has seen."""
     heard = []
 
     async def told(name, _hook, _error):
@@ -140,6 +140,25 @@ async def test_an_async_callback_is_waited_for():
     )
     await run(chain, on_plugin_error=told)
     assert heard == [("a", "on_request_start"), "told", "done", ("b", "on_request_start")]
+
+    heard = []
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=raising(ValueError("no"))),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    async with open_runner(on_plugin_error=shielded(50)) as runner:
+        began = trio.current_time()
+        await runner.run(chain)
+        assert trio.current_time() - began == 11
+        assert runner.stuck == {}
+        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
+        assert "on_plugin_error does not return; it was called for 'a'" in caplog.text
+        await trio.sleep(60)
+        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
+    began = trio.current_time()
+    async with open_runner(on_plugin_error=shielded(60), hook_seconds=3) as runner:
+        await runner.report(plugin("a"), "background", ValueError())
+        assert trio.current_time() - began == 4
 
 
 @on_virtual_time
@@ -167,29 +186,6 @@ async def test_a_callback_that_fails_is_logged_with_what_it_was_told_of(told, sa
     assert second.startswith("on_plugin_error failed when called for that: ")
     assert said in second
     assert heard == [("b", "on_request_start")]
-
-
-@on_virtual_time
-async def test_a_callback_that_does_not_come_back_is_left_behind(caplog):
-    """The plugin is not stuck for it, and the next one runs; so it is with a failure that no call has seen."""
-    heard = []
-    chain = hearing(
-        plugin("a", heard=heard, on_request_start=raising(ValueError("no"))),
-        plugin("b", heard=heard, on_request_start=saying(None)),
-    )
-    async with open_runner(on_plugin_error=shielded(50)) as runner:
-        began = trio.current_time()
-        await runner.run(chain)
-        assert trio.current_time() - began == 11
-        assert runner.stuck == {}
-        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
-        assert "on_plugin_error does not return; it was called for 'a'" in caplog.text
-        await trio.sleep(60)
-        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
-    began = trio.current_time()
-    async with open_runner(on_plugin_error=shielded(60), hook_seconds=3) as runner:
-        await runner.report(plugin("a"), "background", ValueError())
-        assert trio.current_time() - began == 4
 
 
 @on_virtual_time

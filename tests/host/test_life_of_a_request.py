@@ -41,10 +41,12 @@ from agentrail.host import (
     open_host,
     requests,
 )
+from agentrail.host.host_options import HostOptions
 from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack, ended_by_host
 from agentrail.messages import PromptRef, SessionId, UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
@@ -68,9 +70,6 @@ from tests.runtime.rig import on_virtual_time
 
 SLOW = says("So", " it", " is.", pause_seconds=10.0)
 FILE = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
-
-
-# --- the usual life
 
 
 @on_virtual_time
@@ -111,9 +110,6 @@ async def test_hooks_hear_of_a_request_in_order(kind):
         record = request.record
         assert (record.text, record.stop_reason) == ("Hello.", "end")
         assert (record.usage.input, record.cost_usd) == (10, 0.0)
-
-
-# --- before a session
 
 
 @on_virtual_time
@@ -310,9 +306,6 @@ async def test_what_cannot_be_is_refused_before_any_plugin_hears_of_it():
             assert (heard, ledger.heard) == ([], [])
 
 
-# --- what fails behind the first hook
-
-
 @on_virtual_time
 @pytest.mark.host("H-058")
 @pytest.mark.parametrize("kind", ["chat", "stream"])
@@ -419,7 +412,7 @@ async def test_a_session_is_created_without_a_message():
 
 @on_virtual_time
 async def test_a_host_over_a_supervisor_that_is_open():
-    """Its hooks judge the calls of sessions that it starts; the supervisor stays open, and takes one host."""
+    """Its hooks judge the calls of sessions that it starts; the supervisor stays open, takes one host, and has its own memories."""
     denying = plugin("no", on_before_tool_call=saying(Deny("not here")))
     tool = RecordingTool(name="shell")
     async with open_supervisor() as supervisor:
@@ -431,9 +424,9 @@ async def test_a_host_over_a_supervisor_that_is_open():
                     raise AssertionError
         assert tool.calls == []
         assert not supervisor.is_closing
-
-
-# --- how it ends
+        said = "memories, notes, knowledge or an embedder are given, and so is supervisor"
+        with pytest.raises(OptionError, match=said):
+            HostOptions(profiles=[profile(answering())], supervisor=supervisor, memories=InMemoryRecall())
 
 
 @on_virtual_time
@@ -564,9 +557,6 @@ async def test_of_three_that_wait_the_middle_one_is_cancelled():
     assert sorted(ledger.ends) == ["completed"] * 3 + ["dropped"]
 
 
-# --- a session that is at work
-
-
 @on_virtual_time
 @pytest.mark.host("H-016")
 async def test_a_message_may_be_a_steer_while_its_session_is_at_work():
@@ -619,16 +609,19 @@ async def test_a_full_queue_and_a_prompt_that_a_plugin_refuses():
     assert ledger.ends == ["refused", "refused", "completed"]
 
 
-# --- messages with a name
-
-
 @on_virtual_time
 @pytest.mark.host("H-063")
+@pytest.mark.host("H-101")
 async def test_a_message_that_is_sent_again_attaches_to_its_request():
-    """The same receipt, no second cycle, no hook but the interceptors; other content is refused."""
-    heard, ledger = [], Ledger()
+    """The same receipt, no second cycle, no hook but the interceptors; other content is refused. What handlers make of files is none."""
+    heard, ledger, texts = [], Ledger(), iter(["one", "two"])
+
+    async def note(_files):
+        return AttachmentText(next(texts))
+
     guard = plugin("guard", heard=heard, intercept_chat_request=saying(None))
-    async with hosting(ScriptedModel([SLOW]), guard, ledger) as host:
+    noting = plugin("note", attachment_handler=note)
+    async with hosting(ScriptedModel([SLOW, says("Hello.")]), guard, noting, ledger) as host:
         first = await asked(host, session_id="main", client_id="web-1")
         again = await asked(host, session_id="main", client_id="web-1")
         assert (again.receipt, again.request_id, again.is_repeat) == (first.receipt, first.request_id, True)
@@ -638,8 +631,15 @@ async def test_a_message_that_is_sent_again_attaches_to_its_request():
         late = await asked(host, session_id="main", client_id="web-1")
         assert (late.record.text, late.record.status) == ("So it is.", "completed")
         await host.quiet()
-    assert len(heard) == 4
-    assert [hook for hook, _, _ in ledger.heard] == ["start", "persisted", "end"]
+        assert len(heard) == 4
+        assert [hook for hook, _, _ in ledger.heard] == ["start", "persisted", "end"]
+
+        other = Attachment(name="a.txt", mime_type="text/plain", content=b"b")
+        first = await asked(host, client_id="order-5", attachments=[FILE])
+        again = await asked(host, client_id="order-5", attachments=[FILE])
+        assert first.receipt == again.receipt
+        with pytest.raises(ClientIdReused):
+            await asked(host, client_id="order-5", attachments=[other])
 
 
 @on_virtual_time
@@ -689,24 +689,6 @@ async def test_one_that_failed_is_tried_by_the_next_of_its_name():
         assert await (await asked(host, client_id="order-5")).outcome() == "completed"
         await host.quiet()
     assert ledger.ends == ["failed", "completed"]
-
-
-@on_virtual_time
-@pytest.mark.host("H-101")
-async def test_what_handlers_make_of_files_is_no_other_message():
-    """The same files, and each time another text: the same request."""
-    texts = iter(["one", "two"])
-
-    async def note(_files):
-        return AttachmentText(next(texts))
-
-    other = Attachment(name="a.txt", mime_type="text/plain", content=b"b")
-    async with hosting(answering("Hello."), plugin("note", attachment_handler=note)) as host:
-        first = await asked(host, client_id="order-5", attachments=[FILE])
-        again = await asked(host, client_id="order-5", attachments=[FILE])
-        assert first.receipt == again.receipt
-        with pytest.raises(ClientIdReused):
-            await asked(host, client_id="order-5", attachments=[other])
 
 
 @on_virtual_time
@@ -776,9 +758,6 @@ def test_the_last_thousand_requests_of_a_session_are_known(monkeypatch):
     assert book.open_tracks == (waiting,)
 
 
-# --- reading
-
-
 @on_virtual_time
 async def test_events_of_a_request_end_with_it():
     """From the event that its receipt names; also the rest of a cycle that it waits for; read late, they are the same."""
@@ -799,14 +778,25 @@ async def test_events_of_a_request_end_with_it():
 @on_virtual_time
 @pytest.mark.host("H-109")
 async def test_what_a_request_came_to_is_known_after_a_restart():
-    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
-    store = MemoryStore()
-    model = ScriptedModel([says("One."), SLOW, says("Two.", pause_seconds=5.0)])
+    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on. Who waits for one is told when the host closes."""
+    store, told = MemoryStore(), []
+    model = ScriptedModel([says("One."), SLOW, SLOW, says("Two.", pause_seconds=5.0)])
     async with hosting(model, store=store, drain_timeout=0) as host:
         first = await asked(host, session_id="main")
         await first.outcome()
-        second = await asked(host, session_id="main")
+        second = await asked(host, session_id="main", client_id="order-5")
         await trio.sleep(1)
+
+    async def wait(again):
+        told.append(await again.outcome())
+
+    # It is no request of this host's own, and yet no caller waits for ever.
+    async with trio.open_nursery() as nursery, hosting(model, store=store, drain_timeout=0) as host:
+        again = await asked(host, session_id="main", client_id="order-5")
+        assert again.request_id == second.request_id
+        nursery.start_soon(wait, again)
+        await trio.sleep(1)
+    assert told == ["shutdown"]
     async with hosting(model, store=store) as host:
         record = await host.request("main", first.request_id, ANN)
         assert (record.status, record.text) == ("completed", "One.")
@@ -818,26 +808,6 @@ async def test_what_a_request_came_to_is_known_after_a_restart():
         assert later.outcome == "completed"
         with pytest.raises(RequestUnknown):
             await host.request("main", "r-0", ANN)
-
-
-@on_virtual_time
-async def test_who_waits_for_a_request_of_an_earlier_process_is_told_when_the_host_closes():
-    """It is no request of this host's own, and yet no caller waits for ever."""
-    store, told = MemoryStore(), []
-    model = ScriptedModel([SLOW, SLOW])
-    async with hosting(model, store=store, drain_timeout=0) as host:
-        request = await asked(host, session_id="main", client_id="order-5")
-        await trio.sleep(1)
-    async with trio.open_nursery() as nursery, hosting(model, store=store, drain_timeout=0) as host:
-        again = await asked(host, session_id="main", client_id="order-5")
-        assert again.request_id == request.request_id
-
-        async def wait():
-            told.append(await again.outcome())
-
-        nursery.start_soon(wait)
-        await trio.sleep(1)
-    assert told == ["shutdown"]
 
 
 @on_virtual_time
@@ -860,9 +830,6 @@ async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
         await trio.sleep(180)
         with pytest.raises(SessionUnknown):
             await host.session_to_read("main", ANN)
-
-
-# --- closing
 
 
 @on_virtual_time
@@ -954,9 +921,6 @@ async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
             await host.session("lost", ANN)
         with pytest.raises(SessionUnknown):
             await host.session("lost", BOB)
-
-
-# --- options, readiness, and what is imported
 
 
 @on_virtual_time

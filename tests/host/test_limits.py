@@ -168,7 +168,7 @@ class Living(set[tuple[SessionOwner, str]]):
 
 
 def test_a_caller_has_so_many_sessions_and_no_more():
-    """Until one ends; one that is known is not counted twice, one being started counts, and one that does not come about does not, however its start was left."""
+    """Until one ends; one that is known is not counted twice, one being started counts, one that does not come about does not. Who never comes back is forgotten."""
     living = Living()
     sessions = OpenSessions(2, living.is_open)
     living.start(sessions, ADA, "a")
@@ -199,9 +199,6 @@ def test_a_caller_has_so_many_sessions_and_no_more():
         with sessions.starting(BOB, "b"):
             assert sessions.of(ADA) == 1
 
-
-def test_callers_who_never_come_back_are_forgotten():
-    """A thousand of them, whose sessions have ended; and a caller below the limit is not looked through each time."""
     living = Living()
     sessions = OpenSessions(100, living.is_open)
     for number in range(1000):

@@ -12,6 +12,7 @@ from agentrail.host import ChatRequestContext, Host, HostPlugin, Limits
 from agentrail.host.agent_profiles import MAX_METADATA_LEVELS, check_metadata
 from agentrail.host.identity import metadata_of_session
 from tests.host.hosting import ANN, answering, asked, hosting
+from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 from tests.thinned import each
 
@@ -26,17 +27,14 @@ def deep(levels: int) -> dict[str, Any]:
     return value
 
 
-class Ears(HostPlugin):
-    """Hears what messages say besides."""
+def ears() -> tuple[HostPlugin, list[dict[str, Any]]]:
+    """A plugin that hears what messages say besides, and what it has heard."""
+    heard: list[dict[str, Any]] = []
 
-    name = "ears"
+    async def hear(ctx: ChatRequestContext) -> None:
+        heard.append(ctx.as_dict()["request"]["metadata"])
 
-    def __init__(self) -> None:
-        self.heard: list[dict[str, Any]] = []
-
-    async def intercept_chat_request(self, ctx: ChatRequestContext) -> None:
-        """Write it down."""
-        self.heard.append(ctx.as_dict()["request"]["metadata"])
+    return plugin("ears", intercept_chat_request=hear), heard
 
 
 async def listed(host: Host) -> dict[str, Any]:
@@ -81,14 +79,14 @@ def test_metadata_may_be_so_large_and_so_deep():
 async def test_metadata_lives_as_long_as_its_session(tmp_path):
     """In lists, for plugins of the session, and behind a restart, asleep and woken: it stands in the first record alone."""
     store = f"sqlite:{tmp_path}/a.db"
-    ears, model = Ears(), answering("Hi", "Ho")
-    async with hosting(model, ears, store=store) as host:
+    (hears, heard), model = ears(), answering("Hi", "Ho")
+    async with hosting(model, hears, store=store) as host:
         await host.create(ANN, session_id="made", metadata=SAID)
         request = await asked(host, session_id="asked", metadata={"from": "mail"})
         await request.outcome()
         await host.create(ANN, session_id="plain")
         assert await listed(host) == {"plain": {}, "asked": {"from": "mail"}, "made": SAID}
-    async with hosting(model, ears, store=store) as host:
+    async with hosting(model, hears, store=store) as host:
         assert await listed(host) == {"plain": {}, "asked": {"from": "mail"}, "made": SAID}
         request = await asked(host, "And?", session_id="asked", metadata={"from": "phone"})
         await request.outcome()
@@ -99,7 +97,7 @@ async def test_metadata_lives_as_long_as_its_session(tmp_path):
         assert (await listed(host))["made"] == SAID
         fork, _ = await host.fork_session("made", ANN)
         assert metadata_of_session(fork.facts.user_data) == SAID
-    assert ears.heard == [{"from": "mail"}, {"from": "phone"}]
+    assert heard == [{"from": "mail"}, {"from": "phone"}]
 
 
 @on_virtual_time
@@ -114,12 +112,12 @@ async def test_metadata_is_kept_as_it_was_said_and_what_is_none_makes_no_session
         with pytest.raises(TypeError):
             kept["more"] = 1
 
-    ears = Ears()
-    async with hosting(answering(), ears) as host:
+    hears, heard = ears()
+    async with hosting(answering(), hears) as host:
         for said in ({"a": {1}}, {"a": "x" * 5_000}):
             with pytest.raises((OptionError, TooLarge)):
                 await host.create(ANN, metadata=said)
             with pytest.raises((OptionError, TooLarge)):
                 await asked(host, metadata=said)
         assert await host.list_sessions(ANN) == ()
-    assert ears.heard == []
+    assert heard == []

@@ -29,7 +29,7 @@ class CountingStore(MemoryStore):
 
 @on_virtual_time
 async def test_a_page_costs_the_sessions_of_its_user():
-    """Also where it is sorted or searched, and in a process that has read no journal yet."""
+    """Also where it is sorted or searched, and in a process that has read no journal yet; pages are the same after a restart."""
     store = CountingStore()
     async with hosting(answering(), store=store, limits=Limits(max_sessions_per_principal=MANY)) as host:
         for number in range(MANY):
@@ -54,10 +54,6 @@ async def test_a_page_costs_the_sessions_of_its_user():
         assert len(await host.list_sessions(BOB, limit=MANY)) == MANY
         assert len(await host.list_sessions(ANN, limit=MANY + 9, of_tenant=True)) == MANY + 5
 
-
-@on_virtual_time
-async def test_the_pages_of_a_user_are_the_same_after_a_restart():
-    """By profile and by words, although a page without them reads no journal of what it does not show."""
     store = CountingStore()
     async with hosting(answering(), store=store) as host:
         for number in range(6):

@@ -140,9 +140,6 @@ async def told(receiver, count=1, *, every=2.0):
     await trio.sleep(0.01)
 
 
-# --- what is told
-
-
 @on_virtual_time
 @pytest.mark.host("H-110")
 async def test_each_end_is_told_once_in_order_although_the_receiver_fails_twice_and_is_slow_once():
@@ -220,9 +217,6 @@ async def test_each_kind_of_end_is_told_and_nothing_of_a_message_that_was_not_ac
     assert receiver.told == ["request.failed", "request.dropped", "request.aborted", "request.shutdown"]
 
 
-# --- what is refused
-
-
 @on_virtual_time
 @pytest.mark.host("H-111")
 async def test_an_address_that_may_not_be_is_refused_before_any_hook():
@@ -261,9 +255,6 @@ async def test_who_owes_too_much_to_receivers_that_take_nothing_owes_no_more(mon
         await (await asked(host)).outcome()
         assert host.webhooks.dropped == 1
         await (await asked(host, by=EVE, webhook=HOOK)).outcome()
-
-
-# --- receivers that fail
 
 
 @on_virtual_time
@@ -338,9 +329,6 @@ async def test_a_function_of_secrets_that_fails_is_a_try_that_failed():
         await told(receiver)
         await told(others)
         assert host.webhooks.failed_tries == 2
-
-
-# --- over the end of a process
 
 
 @on_virtual_time
@@ -452,35 +440,24 @@ async def test_a_file_keeps_what_is_owed(tmp_path, monkeypatch):
 
 @on_bounded_time
 async def test_that_an_end_is_to_be_told_is_kept_before_the_session_has_the_message():
-    """So no death of the process comes between."""
+    """So no death of the process comes between. While the store takes no row no message with a webhook is taken; nothing is left of it."""
     store, receiver = FaultyStore(MemoryStore()), Receiver()
-    async with hosting(answering("One.", "Two."), webhooks=hooked(receiver), store=store) as host:
+    model = answering("One.", "Two.", "Three.")
+    async with hosting(model, webhooks=hooked(receiver), store=store) as host:
         await (await asked(host, session_id="main")).outcome()
         await host.quiet()
         store.calls.clear()
         await asked(host, session_id="main", webhook=HOOK)
         assert store.calls[0] == "change_owed"
         await told(receiver, every=0.01)
-
-
-# --- stores that fail
-
-
-@on_bounded_time
-async def test_what_cannot_be_kept_is_not_promised():
-    """A message with a webhook is not taken while the store takes no row; and nothing of it is left."""
-    store, receiver = FaultyStore(MemoryStore()), Receiver()
-    model = answering("One.", "Two.")
-    async with hosting(model, webhooks=hooked(receiver), store=store) as host:
-        await (await asked(host, session_id="main")).outcome()
         store.go_away()
         with pytest.raises(StoreUnavailable):
             await asked(host, session_id="main", webhook=HOOK)
         store.mend()
         request = await asked(host, session_id="main", webhook=HOOK)
         await request.outcome()
-        await told(receiver, every=0.01)
-    assert len(model.requests) == 2
+        await told(receiver, 2, every=0.01)
+    assert len(model.requests) == 3
     assert rows(store.inner) == (0, 0)
 
 
@@ -499,9 +476,6 @@ async def test_rows_are_written_when_the_store_is_back(fault, monkeypatch):
         await trio.sleep(0.05)
         store.mend()
     assert rows(store.inner) == (0, 0)
-
-
-# --- closing
 
 
 @on_virtual_time

@@ -12,7 +12,7 @@ from agentrail.errors import RateLimited, StoreUnavailable
 from agentrail.events import RequestStart
 from agentrail.host import Allow, BeforeToolCall, HostPlugin, HostRequest
 from agentrail.messages import CallId, ToolMessage
-from agentrail.plugins import Action, BeforeRequest, Context, Continue, Hints, HumanApproval, Plugin, on
+from agentrail.plugins import BeforeRequest, Continue, Hints, HumanApproval, plugin as session_plugin
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, OpenAIChat
@@ -20,20 +20,16 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from tests.host.hosting import ANN, asked, hosting, profile
+from tests.host.rig import plugin
 from tests.host.test_host_context import giving, note, texts_of
 from tests.runtime.rig import on_virtual_time
 
 BOOK = calls(("shell", {"city": "Lisbon"}))
 
 
-class Travel(HostPlugin):
-    """Makes Porto of Faro, always."""
-
-    name = "travel"
-
-    async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Rewrite it."""
-        return Allow({"city": "Porto"}) if event.input["city"] == "Faro" else Allow()
+async def to_porto(event: BeforeToolCall) -> Allow:
+    """Make Porto of Faro, always."""
+    return Allow({"city": "Porto"}) if event.input["city"] == "Faro" else Allow()
 
 
 async def shown(request: HostRequest) -> tuple[Any, dict[str, Any]]:
@@ -49,7 +45,8 @@ async def test_what_a_plugin_makes_of_an_edit_is_shown_before_it_runs():
     """A person wrote Faro, so Porto waits for them; approved, exactly that runs. If both never agree, they are given up after three rounds."""
     tool = RecordingTool(name="shell")
     model = ScriptedModel([BOOK, says("Done."), BOOK, says("Done.")])
-    async with hosting(model, Travel(), session_tools=[tool], session_plugins=[HumanApproval]) as host:
+    options = {"session_tools": [tool], "session_plugins": [HumanApproval]}
+    async with hosting(model, plugin("travel", on_before_tool_call=to_porto), **options) as host:
         request = await asked(host, session_id="main")
         first, arguments = await shown(request)
         assert arguments == {"city": "Lisbon"}
@@ -229,18 +226,10 @@ async def test_a_turn_that_is_tried_again_asks_its_providers_once():
     assert provider.asked[1][1] == provider.asked[2][1]
 
 
-class Marks(Plugin[None]):
-    """Ends the cached prefix behind the first message, and behind what stands in front of all."""
-
-    name = "marks"
-
-    def init(self) -> None:
-        """Know nothing."""
-
-    @on(BeforeRequest)
-    def mark(self, event: BeforeRequest, state: None, ctx: Context) -> Action[None]:
-        """Mark."""
-        return Continue(state, hints=Hints(cache_points=("system", 0)))
+@session_plugin(init=lambda: 0, hooks=(BeforeRequest,))
+def marks(event, state, ctx):
+    """End the cached prefix behind the first message, and behind what stands in front of all."""
+    return Continue(state, hints=Hints(cache_points=("system", 0)))
 
 
 def marks_in(request: Any) -> list[str]:
@@ -257,7 +246,7 @@ async def test_cache_points_mark_the_same_messages_with_and_without_a_provider(a
     marked = []
     for providers in ([], [giving("a", "b", at_end=at_end)]):
         model = ScriptedModel([says("One."), says("Two.")])
-        async with hosting(model, context_providers=providers, session_plugins=[Marks()]) as host:
+        async with hosting(model, context_providers=providers, session_plugins=[marks]) as host:
             for said in ("first", "second"):
                 await (await asked(host, said, session_id="main")).outcome()
         marked.append([marks_in(request) for request in model.requests])

@@ -105,20 +105,11 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     """Sixty prompts of eight kinds: none of the plugins fails or is ignored, each does its work, every cycle has its end."""
     ears = []
 
-    class Ears(p.Plugin[int]):
-        """Notes which hooks came, in front of all others."""
-
-        priority = 0
-        hooks = frozenset(HOOKS)
-
-        def init(self):
-            """Begin."""
-            return 0
-
-        def handle(self, event, state, ctx):
-            """Note it."""
-            ears.append(type(event))
-            return p.Continue(state)
+    @p.plugin(init=lambda: 0, priority=0, hooks=tuple(HOOKS))
+    def hears(event, state, ctx):
+        """Note which hooks came, in front of all others."""
+        ears.append(type(event))
+        return p.Continue(state)
 
     tools = [
         RecordingTool(name="shell", answer=lambda _: Ok(text="a  b")),
@@ -138,7 +129,7 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
             session = await supervisor.start_session(
                 model=answering(systems),
                 tools=tools,
-                plugins=[*plugins, Ears],
+                plugins=[*plugins, hears],
                 sandbox=sandbox,
                 user_data={"user_id": "ada"},
             )
@@ -187,11 +178,8 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     owner = MemoryOwner(user="ada")
     assert recall.list(owner, TagFilter(any_of=("episode",)))
     assert topics_of(notes.read(owner, session.session_id))
-    assert {one.name for one in (await sandbox.list_dir(".")).entries} == {
-        "AGENTS.md",
-        "compacted",
-        "tool-results",
-    }
+    names = {one.name for one in (await sandbox.list_dir(".")).entries}
+    assert names == {"AGENTS.md", "compacted", "tool-results"}
     # MemoryLoader and the memory files are in what the model is told.
     assert any("Use tabs." in system for system in systems)
     # Each cycle has its one end, and so has each prompt that was refused.

@@ -404,21 +404,8 @@ def test_a_session_is_not_shown_what_it_knows():
     assert "mine" not in shown(plugin)
 
 
-def test_without_a_user_nothing_is_remembered_where_one_is_required():
-    """`require_user_id`: neither looked up nor kept (5.8); and who works for another session starts empty (12.2)."""
-    plugin = Alone(EpisodicMemory, require_user_id=True)
-    for event in (p.BeforePrompt(text="deploy"), ENDED):
-        plugin.hears(event)
-        assert plugin.wanted == []
-        plugin.hears(event, user_data={"user_id": "ada"})
-        assert len(plugin.wanted) == 1
-        plugin.asked.clear()
-    plugin.hears(p.BeforePrompt(text="deploy"), user_data={"user_id": "ada"}, prompt_mode="task")
-    assert plugin.wanted == []
-
-
 def test_what_cannot_be_done_is_reported():
-    """A failure is published with the step and the reason; so is that only words were compared; the session goes on."""
+    """A failure with the step and the reason; so is that only words were compared. Where a user is required, nothing is looked up or kept without one (5.8, 12.2)."""
     plugin = Alone(EpisodicMemory)
     plugin.hears(p.BeforePrompt(text="deploy"))
     (event,) = plugin.gets(failed("away")).events
@@ -430,6 +417,16 @@ def test_what_cannot_be_done_is_reported():
     assert (event.name, event.payload["reason"]) == ("memory_words_only", "too slow")
     plugin.hears(p.BeforePrompt(text="deploy"))
     assert plugin.gets(p.FileText(path="x", text="of nobody")).events == ()
+
+    plugin = Alone(EpisodicMemory, require_user_id=True)
+    for event in (p.BeforePrompt(text="deploy"), ENDED):
+        plugin.hears(event)
+        assert plugin.wanted == []
+        plugin.hears(event, user_data={"user_id": "ada"})
+        assert len(plugin.wanted) == 1
+        plugin.asked.clear()
+    plugin.hears(p.BeforePrompt(text="deploy"), user_data={"user_id": "ada"}, prompt_mode="task")
+    assert plugin.wanted == []
 
 
 ANYTHING = st.text(st.characters() | st.sampled_from("\u2028\ud800<\n")) | st.sampled_from(

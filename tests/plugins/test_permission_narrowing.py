@@ -163,16 +163,13 @@ class Hiding(p.Plugin[int]):
 
 
 def test_what_hides_tools_hides_only_those_that_there_are():
-    """One that raises, or gives what is no tuple, hides nothing: calls are judged all the same."""
+    """One that raises, or gives what is no tuple, hides nothing. Guards stay with their states, also one that is named again; others are replaced (12.2)."""
     for names, hidden in ((("a", "z"), ("a",)), ("raise", ()), ("a", ()), ((), ())):
         stack, states = load_stack([(Hiding, {"names": names if names == "raise" else list(names)})])
         plugin = stack.members[0].plugin
         plugin.names = names
         assert hidden_tools(stack, states, ("a", "b")) == hidden
 
-
-def test_guards_stay_with_their_states_and_others_are_replaced():
-    """Also a guard that is named again: it is the session's (12.2)."""
     guard = Alone(Permissions, deny=["deploy"])
     stack, states = load_stack([(Permissions, {"deny": ["deploy"]}), (Plain, {"most": 3})])
     change = replace_unsafe(stack, states, [(Permissions, {}), (Plain(name="other"), {"most": 5})])

@@ -58,7 +58,7 @@ BROKEN = [
     ("sh ell", 2, "then nothing"), (" shell", 0, "the name of a tool"), ("shell\x00", 5, "U+0000"), ("shell(a\u200bb)", 7, "U+200B"), ("x" * 4_001, 4_000, "at most 4000"), ("read_file(/etc/x)", 10, "write '//'"),
     ("read_file(a/../b)", 12, "'..'"), ("read_file(a**/b)", 10, "'**' stands alone"), ("read_file(./)", 10, "names nothing"), ("read_file(.)", 10, "names nothing"), ("web_fetch(domain:https://x)", 17, "a host"), ("web_fetch(domain:)", 17, "a host"),
     ("web_fetch(python.org)", 20, "'domain:HOST' or"), ("deploy(x)", 8, "'name=value'"), ("deploy(a b=1)", 7, "the name of an argument"), ("deploy(=1)", 7, "the name of an argument"),
-    ("shell(git * && ls)", 6, "one simple command"), ("shell(git log; ls *)", 6, "one simple command"), ("shell(ls 'a'*)", 6, "has no quotes"),
+    ("shell(git * && ls)", 6, "one simple command"), ("shell(git log; ls *)", 6, "one simple command"), ("shell(ls 'a'*)", 6, "cannot be quoted"),
 ]  # fmt: skip
 
 
@@ -271,18 +271,8 @@ def test_an_argument_is_found_by_name_or_pointer(rule, arguments, matches):
     assert (decision(policy_of("bypass", deny=[rule]), "deploy", **arguments) == "deny") is matches
 
 
-def test_an_argument_that_cannot_be_written_may_be_anything():
-    """Nested beyond what is written, or a number of thousands of digits: no call makes a verdict raise."""
-    deep: list = []
-    for _ in range(100_000):
-        deep = [deep]
-    for value in (deep, {"a": deep}, 10**5_000):
-        assert decision(policy_of("bypass", deny=["deploy(x=1)"]), "deploy", x=value) == "deny"
-        assert decision(policy_of("strict", allow=["deploy(x=*)"]), "deploy", x=value) == "deny"
-
-
 def test_agents_skills_and_servers():
-    """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names."""
+    """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names. An argument that cannot be written may be anything: no call makes a verdict raise."""
     allow = ["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"]
     policy = policy_of("strict", allow=allow)
     assert decision(policy, "task", subagent_type="reviewer", description="x") == "allow"
@@ -295,6 +285,13 @@ def test_agents_skills_and_servers():
         assert decision(policy, name, y=1) == "deny"
     assert is_named("mcp__a", "mcp__a")
     assert not is_named("mcp__a__b", "mcp__a__b__c")
+
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}, 10**5_000):
+        assert decision(policy_of("bypass", deny=["deploy(x=1)"]), "deploy", x=value) == "deny"
+        assert decision(policy_of("strict", allow=["deploy(x=*)"]), "deploy", x=value) == "deny"
 
 
 def test_accept_edits_accepts_files_of_the_workspace_only():

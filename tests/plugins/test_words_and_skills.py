@@ -196,10 +196,8 @@ def spoke(text):
 
 def found_by(details, *, is_error=False):
     """What a tool gave."""
-    given_result = ToolResult(
-        call_id=CallId("c1"), name="kb_search", text="x", details=details, is_error=is_error
-    )
-    return p.AfterToolBatch(results=(given_result,))
+    given = {"call_id": CallId("c1"), "name": "kb_search", "text": "x"}
+    return p.AfterToolBatch(results=(ToolResult(**given, details=details, is_error=is_error),))
 
 
 @pytest.mark.parametrize(
@@ -222,9 +220,8 @@ def test_what_a_cycle_found_may_be_cited_in_it_and_in_no_other():
     asked = heard(stack, states, spoke("I look it up."))
     found = heard(stack, asked.states, found_by({"sources": ["travel.md#L3-L9", 7]}), 1)
     answered = heard(stack, found.states, spoke("[travel.md#L3-L9] [b.md#L1-L2]"), 2)
-    assert [one for one in answered.events if isinstance(one, CitationUnknown)] == [
-        CitationUnknown(citations=("b.md#L1-L2",))
-    ]
+    (unknown,) = [one for one in answered.events if isinstance(one, CitationUnknown)]
+    assert unknown.citations == ("b.md#L1-L2",)
     again = heard(stack, answered.states, spoke("[travel.md#L3-L9]"), 1)
     assert CitationUnknown(citations=("travel.md#L3-L9",)) in again.events
 

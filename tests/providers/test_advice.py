@@ -50,18 +50,7 @@ def plain(status: str, text: str) -> ServedReply:
 
 @frozen
 class Row:
-    """One thing that people do.
-
-    Attributes:
-        did: What.
-        advice: The row of the table.
-        answer: What the server answers.
-        names: What the message must name, between bars; `{url}` stands for the server.
-        never: What it must not say.
-        model: Of the session.
-        path: What stands behind the server's address in `base_url`.
-        key: The key.
-    """
+    """One thing that people do; `names`, and `never`, between bars, is what the message must name, and must not say."""
 
     did: str
     advice: Advice

@@ -2,42 +2,32 @@
 
 import json
 
-import pytest
 import trio
 
 import agentrail
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Completed,
-    EffectId,
-    ModelRequest,
     TextDelta,
     ToolCallStarted,
 )
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
+from agentrail.messages import AssistantMessage, Text, TokenUsage
 from agentrail.providers.http_provider import AnswerChunks, with_answer_tool
 from agentrail.testing.check_provider import ServedReply, open_server
+from tests.providers.transcripts import request_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-def request(*tools, schema=SCHEMA, tool_choice="auto"):
+def request(*names, schema=SCHEMA, tool_choice="auto"):
     """A request whose answer is to have a shape."""
-    specs = [ToolSpec(name=name, description="d", parameters={"type": "object"}) for name in tools]
-    return ModelRequest(
-        attempt=EffectId("r1"),
-        model="x:m",
-        system=None,
-        messages=(UserMessage(content=(Text(text="Hi"),)),),
-        tools=Toolbox(specs),
-        tool_choice=tool_choice,
-        response_format=schema,
-    )
+    specs = [ToolSpec(name=name, description="d", parameters={"type": "object"}) for name in names]
+    return request_of("Hi", tools=Toolbox(specs), tool_choice=tool_choice, response_format=schema)
 
 
 def test_the_tool_is_put_in():
-    """With the schema as its parameters, under a name that no other has; on the last turn it is alone, and can be called."""
+    """With the schema as its parameters, under a name that no other has; on the last turn it is alone. Where no tool could take it the request stays."""
     told, name = with_answer_tool(request("look", "final_answer"))
     assert name == "final_answer_"
     assert told.tools.names == ("final_answer", "final_answer_", "look")
@@ -45,13 +35,9 @@ def test_the_tool_is_put_in():
     assert (told.response_format, told.tool_choice) == (None, "auto")
     told, name = with_answer_tool(request("look", tool_choice="none"))
     assert (told.tools.names, told.tool_choice) == (("final_answer",), "auto")
-
-
-@pytest.mark.parametrize("schema", [None, {"type": "array"}, {}])
-def test_where_no_tool_could_take_it_the_request_stays(schema):
-    """It is the very one."""
-    asked = request("look", schema=schema)
-    assert with_answer_tool(asked) == (asked, None)
+    for schema in (None, {"type": "array"}, {}):
+        asked = request("look", schema=schema)
+        assert with_answer_tool(asked) == (asked, None)
 
 
 async def answered(*chunks):

@@ -1,15 +1,21 @@
-"""What a provider keeps of the last conversation never shows: each body is the one that a new provider would make."""
+"""A wire format is pure, and `HttpProvider` adds nothing to what it says; what a provider keeps of the last conversation never shows (16.4)."""
 
 import json
 import re
-from typing import Final
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import pytest
+import trio
 from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import ProviderError
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -21,12 +27,18 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.http import HttpClients
+from agentrail.providers.anthropic_format import MessagesFormat
+from agentrail.providers.gemini_format import GeminiFormat
+from agentrail.providers.http import HttpClients, LastActivity, Post
+from agentrail.providers.http_provider import HttpProvider
+from agentrail.providers.openai_chat_format import ChatFormat
+from agentrail.providers.openai_responses_format import ResponsesFormat
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from tests.providers.transcripts import request_of
+from agentrail.providers.wire_format import WireFormat
+from tests.providers.transcripts import KEY, WIRE, WIRES, completed, events_of, request_of, transcripts
+from tests.thinned import first
 
-FORMATS: Final = (AnthropicMessages, OpenAIChat, OpenAIResponses, Gemini)
+FORMATS: Final = tuple(WIRES)
 POOL: Final[tuple[Message, ...]] = (
     UserMessage(content=(Text(text="one"),)),
     UserMessage(content=(Text(text="two"),)),
@@ -127,3 +139,131 @@ def test_long_and_short_pieces_stay_in_order(kind, sizes, step):
             json.loads(body)
     pieces = asked._wire._grouping._pieces  # noqa: SLF001
     assert len(pieces) <= 2 * sum(size > 1_000 for size in sizes) + len(sizes) // 12 + 1
+
+
+BY_WIRE: Final[dict[str, type[Any]]] = {
+    "anthropic": MessagesFormat,
+    "openai_chat": ChatFormat,
+    "openai_responses": ResponsesFormat,
+    "gemini": GeminiFormat,
+}
+PROVIDERS: Final = {wire: kind for kind, wire in WIRES.items()}
+OPTIONS: Final = st.fixed_dictionaries(
+    {"api_key": st.just(KEY)},
+    optional={
+        "base_url": st.sampled_from(["http://h:1", "https://h/v1", "http://h/v1beta"]),
+        "headers": st.sampled_from([{"x-more": "1"}, {"accept": None}]),
+        "temperature": st.just(0.5),
+        "extra_body": st.just({"more": 1}),
+        "max_output_tokens": st.just(7),
+    },
+)
+
+
+class _Recorder(HttpClients):
+    """Sends nothing, and answers each request with what was given."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__()
+        self.posts: list[Post] = []
+        self._answer = answer
+
+    @asynccontextmanager
+    async def open_events(
+        self, post: Post, *, deadline: float, activity: LastActivity
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        self.posts.append(post)
+
+        async def events() -> AsyncIterator[str]:
+            for data in events_of(self._answer):
+                yield data
+
+        await trio.lowlevel.checkpoint()
+        yield events()
+
+
+async def _ask(provider: HttpProvider, request: ModelRequest) -> list[object]:
+    async with provider.open_stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def _told(tell: Callable[[], list[Any]]) -> list[Any] | str:
+    """Give what was told, or the error that it ended with."""
+    try:
+        return tell()
+    except ProviderError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("wire", BY_WIRE)
+@given(
+    options=OPTIONS, messages=conversations, model=st.sampled_from(["x:m", "x:models/a b", "registry:p:m"])
+)
+def test_what_is_sent_is_what_the_format_says(wire, options, messages, model):
+    """Address, body and key header are the format's, whoever carries it out; the key stands in one header alone."""
+    make_format, make_provider = BY_WIRE[wire], PROVIDERS[wire]
+    parsed = ProviderOptions.parse(options)
+    wire_format: WireFormat = make_format(parsed)
+    request = request_of(*messages, model=model)
+    posts = []
+    for provider in (
+        lambda http: HttpProvider(make_format(parsed), http),
+        lambda http: make_provider(parsed, http),
+    ):
+        http = _Recorder((WIRE / wire / "text.sse").read_text())
+        trio.run(_ask, provider(http), request)
+        posts += http.posts
+    one, other = posts
+    assert one == other
+    assert (one.url, one.body) == (wire_format.url_of(request.model_name), wire_format.encode(request))
+    endpoint = wire_format.endpoint
+    holders = {name for name, text in one.headers.items() if KEY in text}
+    assert holders == {endpoint.key_header}
+    assert one.headers[endpoint.key_header] == f"{endpoint.key_prefix}{KEY}"
+    assert endpoint.headers.items() <= one.headers.items()
+    assert KEY not in one.url + repr(one) + one.body.decode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for wire in BY_WIRE for path in transcripts(wire, conforming=True)],
+    ids=lambda path: f"{path.parent.name} {path.stem}",
+)
+def test_what_is_heard_is_what_the_reader_says(path):
+    """A transcript gives the same text, calls and end through the provider as by hand, with no network and no clock."""
+    wire = path.relative_to(WIRE).parts[0]
+    make_format, make_provider = BY_WIRE[wire], PROVIDERS[wire]
+    options = ProviderOptions.parse({"api_key": KEY, "price": {"input": 0, "output": 0}})
+    request = request_of("Hi", model="x:m")
+    wire_format: WireFormat = make_format(options)
+    reader = wire_format.make_reader(
+        model=request.model,
+        attempt=request.attempt,
+        vendor=wire_format.endpoint.vendor,
+        request_bytes=len(wire_format.encode(request)),
+    )
+    text = path.read_bytes().decode()
+    by_hand = _told(
+        lambda: [chunk for data in events_of(text) for chunk in reader.feed(data)] + reader.close()
+    )
+    heard = _told(lambda: trio.run(_ask, make_provider(options, _Recorder(text)), request))
+    if isinstance(by_hand, str):
+        assert heard == by_hand
+        return
+    assert not isinstance(heard, str), heard
+    assert [type(chunk) for chunk in heard] == [type(chunk) for chunk in by_hand]
+    assert completed(heard).message == completed(by_hand).message
+    assert completed(heard).stop_reason == completed(by_hand).stop_reason
+    assert (completed(by_hand).usage.cost_usd, completed(heard).usage.cost_usd) == (None, 0.0)
+
+
+@pytest.mark.parametrize("wire", first(list(BY_WIRE)))
+def test_a_format_is_understood_without_the_http_library(wire):
+    """Who imports a format, to read a transcript or to make a body, does not load what talks to servers."""
+    script = (
+        "import importlib, sys\n"
+        f"importlib.import_module('agentrail.providers.{wire}_format')\n"
+        "print(sorted({'httpx', 'httpx_sse', 'httpcore', 'h11', 'genai_prices'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

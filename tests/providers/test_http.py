@@ -48,9 +48,6 @@ HELLO = "Hello, wörld ✓"
 THREE = pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages])
 
 
-# --- keys
-
-
 async def test_a_missing_key_fails_before_any_connection():
     """It names the variable, and `demo:` as a way to try; so does a function that returns none, without showing what came."""
     for kind, variable in (
@@ -89,9 +86,6 @@ async def test_a_key_on_an_open_wire_is_warned_of_once():
                 http._client_for(post)  # noqa: SLF001 - sending would need a network
     assert [log["host"] for log in logs] == ["example.com"]
     assert KEY not in str(logs)
-
-
-# --- answers that are no stream
 
 
 WHOLE = {
@@ -133,9 +127,6 @@ async def test_an_event_without_data_is_no_event_for_a_reader():
     events = b"event: hello\n\nretry: 10\n\n" + transcript(OpenAIChat)
     chunks, *_ = await ask_once(OpenAIChat, stream(events, ends=True))
     assert completed(chunks).message.text == HELLO
-
-
-# --- certificates
 
 
 async def test_a_certificate_that_nobody_knows():
@@ -334,9 +325,6 @@ async def test_a_packed_answer_is_counted_as_it_is_unpacked(kind, monkeypatch):
     assert max(pieces) <= 1 << 16
 
 
-# --- cancellation
-
-
 class CancelAtStep(trio.abc.Instrument):
     """Cancels at the n-th step of any task."""
 
@@ -390,8 +378,6 @@ async def test_closing_works_twice_and_ends_everything():
         with pytest.raises(trio.ClosedResourceError, match="supervisor"):
             await ask(provider_at(server.url, OpenAIChat, http))
 
-
-# --- every cut, every piece
 
 NAMES = {
     OpenAIChat: "text parallel_calls crlf_no_blank reasoning_then_call lone_surrogate heartbeats",

@@ -1,12 +1,14 @@
-"""Numbers of strangers: whatever stands there is a number or none, and nothing raises."""
+"""Numbers and texts of strangers: whatever stands there is a number, a text, or none, and nothing raises."""
 
 import datetime
+import json
 
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import ProviderError
 from agentrail.providers.failures import Answer, Vendor, failure_of, read_date, reported_failure
+from agentrail.providers.json_text import decode_json, encode_json
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 KEY = "0f3b9c2d77a14be18c55d0aa9e6f1234"
@@ -56,3 +58,30 @@ def test_no_member_of_an_error_holds_the_key(name, value):
     """Nor a beginning of it that a cut has left over: whoever logs an error may log all of it."""
     error = _refused({name: value}, value, status=302)
     assert KEY[:6] not in str(error) + repr(vars(error))
+
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(CHARACTERS),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(CHARACTERS), inner),
+    max_leaves=10,
+)
+
+
+@given(value=VALUES)
+def test_encoding_and_decoding_are_the_inverse_of_each_other(value):
+    """For all that JSON can say in proper Unicode."""
+    assert decode_json(encode_json(value)) == value
+    assert json.loads(encode_json(value)) == value
+
+
+@given(value=st.lists(st.text(st.characters(categories=["Cs", "L"]), max_size=4), max_size=3))
+def test_lone_surrogates_become_replacement_characters(value):
+    """In both directions: what comes in can always go out again."""
+    decoded = decode_json(json.dumps(value))
+    assert all(text.encode() is not None for text in decoded)
+    assert json.loads(encode_json({"x": value}))["x"] == decoded

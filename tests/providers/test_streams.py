@@ -214,8 +214,8 @@ def test_the_last_report_of_usage_counts(wire, name, usage, outputs):
     assert outputs in (None, [update.output for update in updates])
 
 
-def test_usage_that_did_not_change_is_not_told_again_and_hidden_thinking_is_a_part_of_the_output():
-    """Some servers repeat it with every chunk, and each update would wake every subscriber."""
+def test_what_says_nothing_new_is_counted_and_not_told():
+    """Usage that did not change would wake every subscriber; unknown events change nothing, and somebody can see that they came. Hidden thinking is a part of the output."""
     reader = reader_of("openai_chat")
     event = json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}})
     assert [len(reader.feed(event)) for _ in range(3)] == [1, 0, 0]
@@ -223,6 +223,14 @@ def test_usage_that_did_not_change_is_not_told_again_and_hidden_thinking_is_a_pa
     event = json.dumps({"type": "message_delta", "delta": {}, "usage": usage})
     (update,) = reader_of("anthropic").feed(event)
     assert (update.usage.output, update.usage.reasoning) == (50, 30)
+
+    reader = reader_of("gemini")
+    for data in events_of((WIRE / "gemini" / "deviations" / "unknown_events.sse").read_text()):
+        reader.feed(data)
+    assert reader.ignored_events == 3
+    assert completed(reader.close()).message.text == HELLO
+    assert reader.feed("{}") == reader.close() == []
+    assert reader.ignored_events == 4
 
 
 def test_errors_say_what_the_vendor_said():
@@ -245,17 +253,6 @@ def test_errors_say_what_the_vendor_said():
     reader.feed(json.dumps({**start, "content_block": {"type": "text"}}))
     with pytest.raises(ProtocolError, match="an empty delta"):
         reader.feed(json.dumps({"type": "content_block_delta", "index": 0}))
-
-
-def test_what_says_nothing_is_counted():
-    """Unknown events change nothing, and somebody can see that they came; so it is with what comes behind the end."""
-    reader = reader_of("gemini")
-    for data in events_of((WIRE / "gemini" / "deviations" / "unknown_events.sse").read_text()):
-        reader.feed(data)
-    assert reader.ignored_events == 3
-    assert completed(reader.close()).message.text == HELLO
-    assert reader.feed("{}") == reader.close() == []
-    assert reader.ignored_events == 4
 
 
 @EVERY_WIRE
