@@ -370,7 +370,6 @@ SHARES: Final = {
             "core/test_host_gates.py::test_a_session_without_a_host_asks_and_tells_nothing",
             "core/test_host_gates.py::test_promise_holds_in_all_of_a_small_world_with_a_host",
             "core/test_host_gates.py::test_the_small_world_with_a_host_is_not_tiny",
-            "core/test_legality.py::test_a_reply_is_waited_for_while_a_cycle_runs",
             "core/test_legality.py::test_the_small_world_meets_every_cell",
             "core/test_machine.py::test_promise_holds_here_and_there_in_a_small_world",
             "core/test_machine.py::test_promise_holds_in_all_of_a_small_world",

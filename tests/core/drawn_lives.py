@@ -29,7 +29,7 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
-from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.messages import ApprovalId, JsonObject, PromptRef, SessionId, SteerRef, Text, TokenUsage
 from agentrail.testing.plugins import PluginShelf, PuppetPlugin, PuppetRule
 from agentrail.testing.scenario_output import GROUPS, encode_effect
 from agentrail.testing.scenario_syntax import scenario_name
@@ -56,12 +56,8 @@ def lives(count: int) -> list[Any]:
     return sampled(first(range(count), FEW), every=4)
 
 
-TASK: Final = ToolSpec(
-    name="task",
-    description="A child.",
-    parameters={"type": "object", "properties": {"description": {"type": "string"}}},
-    answered_by="child",
-)
+_DESCRIBED: Final[JsonObject] = {"type": "object", "properties": {"description": {"type": "string"}}}
+TASK: Final = ToolSpec(name="task", description="A child.", parameters=_DESCRIBED, answered_by="child")
 TOOLS: Final = Toolbox([*worlds.TOOLS, TASK])
 _ACTIONS: Final = (
     *("approve", "block", "abort", "intervene", "intervene", "skip", "args", "result", "response", "model"),
@@ -70,19 +66,16 @@ _ACTIONS: Final = (
 _TEXTS: Final = {"args": '{"path": "z"}', "model": 'scripted:other?{"a": 1}', "messages": "2"}
 _MOST_CALLS: Final = 24
 _LATER: Final = (
-    s.ToolWantsChild,
-    s.ToolAnsweredEarly,
-    s.Recovered,
-    s.ToolSourceReported,
-    s.ReceiptQuery,
-    s.GoOn,
-    s.Decline,
-    s.RevokeRule,
-    s.AgentCommand,
-    s.AnswerCall,
-    s.AgentIdled,
-    s.AgentEnded,
-    s.BudgetLent,
+    *(
+        s.ToolWantsChild,
+        s.ToolAnsweredEarly,
+        s.Recovered,
+        s.ToolSourceReported,
+        s.ReceiptQuery,
+        s.GoOn,
+        s.Decline,
+    ),
+    *(s.RevokeRule, s.AgentCommand, s.AnswerCall, s.AgentIdled, s.AgentEnded, s.BudgetLent),
 )
 """The signals that the recorded lives do not know."""
 _ANYTHING: Final = 0.12
@@ -153,15 +146,9 @@ def _begin(
 ) -> tuple["_Draw", SessionState]:
     draw = _Draw(seed, ask, has_host=has_host, is_new=is_new)
     state = _new_session(draw)
-    if has_host:
-        config = msgspec.structs.replace(
-            state.data.config, host_hooks=frozenset({"before_tool", "after_tool"})
-        )
-        state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, config=config))
-    if gathers_context:
-        config = msgspec.structs.replace(state.data.config, gathers_context=True)
-        state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, config=config))
-    return draw, state
+    hooks = frozenset({"before_tool", "after_tool"}) if has_host else frozenset()
+    config = msgspec.structs.replace(state.data.config, host_hooks=hooks, gathers_context=gathers_context)
+    return draw, worlds.changed(state, config=config)
 
 
 def text_of(effect: fx.Effect) -> str:
@@ -188,12 +175,8 @@ def _new_session(draw: "_Draw") -> SessionState:
     session_id = SessionId("s")
     options: dict[str, Any] = dict(worlds.SMALL)
     if draw.chance(0.7):
-        options = {
-            "max_turns": 6,
-            "max_prompt_queue": 3,
-            "max_parallel_tools": draw.among((1, 2, 8)),
-            "max_retries": 2,
-        }
+        options = {"max_turns": 6, "max_prompt_queue": 3, "max_retries": 2}
+        options["max_parallel_tools"] = draw.among((1, 2, 8))
     if draw.chance(0.3):
         options["budget"] = Budget(max_total_tokens=draw.among((200, 3_000, 100_000)))
     if draw.chance(0.15):
@@ -256,23 +239,15 @@ class _Draw:
             left_out += _LATER
         if is_young:  # not to be lost to an early end
             left_out += (s.StopSession, s.Parked)
-        every = [
-            one
-            for one in (*worlds.everything(state, self._numbers), *self._more(state))
-            if not isinstance(one, left_out)
-        ]
+        drawn = (*worlds.everything(state, self._numbers), *self._more(state))
+        every = [one for one in drawn if not isinstance(one, left_out)]
         outcomes = [one for one in every if isinstance(one, s.EffectOutcome) and not _is_late(one)]
         people = [one for one in every if isinstance(one, _OF_PEOPLE)]
         if not state.data.interactions:
             people = [one for one in people if isinstance(one, (s.Prompt, s.Steer))]
         kind_of_day = self._random.random()
-        pool = (
-            every
-            if kind_of_day < _ANYTHING
-            else people
-            if kind_of_day < _PEOPLE or not outcomes
-            else outcomes
-        )
+        pool = people if kind_of_day < _PEOPLE or not outcomes else outcomes
+        pool = every if kind_of_day < _ANYTHING else pool
         kind = self.among(sorted({_name_of(type(one)) for one in pool}, key=_place_of))
         chosen: s.Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
         if isinstance(chosen, s.PluginRequestFinished):
@@ -313,9 +288,8 @@ class _Draw:
         data = state.data
         text = self.among(("go", "word " * 60, "<title>T</title>"))
         name = self.among(("web-1", "web-2"))
-        yield s.Prompt(
-            **self._by(), ref=PromptRef(f"p{next(self._numbers)}"), content=(Text(text=text),), client_id=name
-        )
+        said = (Text(text=text),)
+        yield s.Prompt(**self._by(), ref=PromptRef(f"p{next(self._numbers)}"), content=said, client_id=name)
         yield s.Steer(**self._by(), ref=SteerRef(f"p{next(self._numbers)}"), text=text, client_id=name)
         yield self._change("attach", lambda: self._puppet(f"later-{next(self._numbers)}"))
         yield self._change("reload", lambda: self._puppet("plugin-0"))
@@ -341,25 +315,16 @@ class _Draw:
         )
         for call in (*data.batch, *data.survivors):
             if call.effect_id is not None and call.stage not in {"checking", "reporting"}:
-                yield s.ToolFinished(
-                    at_ms=0,
-                    effect_id=call.effect_id,
-                    text="x " * 30,
-                    started_at_ms=0,
-                    changes=(self.among(changes),),
-                    late=self.chance(0.2),
-                    ran_ms=3 if self._has_host else None,
-                )
+                told: dict[str, Any] = {"at_ms": 0, "effect_id": call.effect_id, "started_at_ms": 0}
+                told |= {"changes": (self.among(changes),), "late": self.chance(0.2)}
+                yield s.ToolFinished(**told, text="x " * 30, ran_ms=3 if self._has_host else None)
 
     def _responses(self, effect_id: EffectId) -> Iterator[s.Signal]:
         names = ("read", "watch", "deploy", "ask", "task", "task", "raed", "read")
         for most in (3, _MOST_CALLS):
+            given = ("{}", '{"path": "a"}', '{"path": ')
             calls = tuple(
-                read_call(
-                    f"c{self.among('0123456789')}",
-                    self.among(names),
-                    self.among(("{}", '{"path": "a"}', '{"path": ')),
-                )
+                read_call(f"c{self.among('0123456789')}", self.among(names), self.among(given))
                 for _ in range(1 + int(self._random.random() * most))
             )
             yield worlds.completed(effect_id, Text(text="word " * 20), *calls)

@@ -36,7 +36,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import Approval, PluginEvent, Question, Todo, TodoChange
 from agentrail.testing.plugins import PUPPET_ORIGIN, PuppetPlugin
 from tests.core.drawn_lives import steps
-from tests.core.golden_values import GOLDEN, as_stored
+from tests.core.golden_values import ASKED, GOLDEN, USAGE, as_stored
 
 FOLDER: Final = GOLDEN / "states"
 
@@ -55,14 +55,6 @@ LIVES: Final[Mapping[str, tuple[int, int]]] = {
 _CALL = m.CallId("call_1")
 _P = m.PromptRef("p1")
 _ERROR = ErrorInfo(code="rate_limited", message="slow down", retryable=True, retry_after_seconds=7.5)
-_USAGE = m.TokenUsage(
-    input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
-)
-_ASKED = (
-    m.Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
-    m.Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
-    m.FileRef(path="src/a.py"),
-)
 _SAID = m.AssistantMessage(
     content=(
         m.Thinking(text="I should look.", signature="c2lnbmVk", provider="anthropic"),
@@ -164,7 +156,7 @@ def everything() -> parts.SessionState:
         wake_on_background_end=True,
         agent_limits=agents.AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
-    history = History.of((m.UserMessage(content=_ASKED, ref=_P), _SAID))
+    history = History.of((m.UserMessage(content=ASKED, ref=_P), _SAID))
     shown: m.JsonObject = {"command": "ls", "again": 1}
     asked = CallState(
         call=_SAID.calls[0],
@@ -298,7 +290,7 @@ def everything() -> parts.SessionState:
             earlier=(m.ToolMessage(results=(_RESULT,)),),
             started_at_ms=3,
             turn=2,
-            usage=_USAGE,
+            usage=USAGE,
             attempts=Attempts(
                 number=2, retries=1, model=1, compacted=True, failed=(("scripted:model", "overloaded"),)
             ),
@@ -341,7 +333,7 @@ def everything() -> parts.SessionState:
             clock=StallClock(heard_at_ms=4, pinged_at_ms=5, begun=True, reports=1),
             thinking=True,
             last_turn=True,
-            usage=_USAGE,
+            usage=USAGE,
         ),
         compaction=parts.Compaction(
             effect_id=EffectId("r7"),
@@ -392,7 +384,7 @@ def everything() -> parts.SessionState:
                 receipt=SteerReceipt(ref=m.SteerRef("p3"), status="queued", seq=5, request_id="req-3"),
             ),
         ),
-        usage=_USAGE,
+        usage=USAGE,
         ledger=Ledger(
             budget=budget,
             spent_tokens=5,
@@ -443,7 +435,7 @@ def everything() -> parts.SessionState:
                     outcome="failed",
                     answer="It broke",
                     turns=2,
-                    spent=Spent(usage=_USAGE, tokens=3, nano_usd=4, is_cost_known=False),
+                    spent=Spent(usage=USAGE, tokens=3, nano_usd=4, is_cost_known=False),
                     loan=EffectId("g8"),
                     inputs=("And here.",),
                     seen=9,

@@ -32,10 +32,10 @@ _P = m.PromptRef("p-1")
 _ERROR = ErrorInfo(
     code="rate_limited", message="slow down: 20 requests a minute", retryable=True, retry_after_seconds=7.5
 )
-_USAGE = m.TokenUsage(
+USAGE = m.TokenUsage(
     input=1200, output=34, cache_read=1000, cache_write=100, reasoning=7, cost_usd=0.0125, estimated=True
 )
-_ASKED = (
+ASKED = (
     m.Text(text='Was ist das? Ünïcode, "quotes"\nand lines'),
     m.Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),
     m.FileRef(path="src/a.py"),
@@ -60,7 +60,7 @@ _CUT = m.AssistantMessage(
     content=(m.Text(text="It is"),), model="anthropic:claude", stop_reason="end", cut=True
 )
 _CYCLE = (
-    m.UserMessage(content=_ASKED, ref=_P),
+    m.UserMessage(content=ASKED, ref=_P),
     _SAID,
     m.ToolMessage(
         results=(
@@ -127,13 +127,13 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     ),
     e.SessionEnd(reason="stopped"),
     e.SessionParked(reason="ValueError: bad city"),
-    e.PromptReceived(ref=_P, content=_ASKED),
-    e.PromptQueued(ref=_P, content=_ASKED, position=3),
-    e.PromptDropped(ref=_P, content=_ASKED),
+    e.PromptReceived(ref=_P, content=ASKED),
+    e.PromptQueued(ref=_P, content=ASKED, position=3),
+    e.PromptDropped(ref=_P, content=ASKED),
     e.PromptRejected(ref=_P, reason="no brand names"),
     e.PromptTaken(ref=_P, approval_id=m.ApprovalId("s-1/a4"), by="HumanApproval"),
     e.AgentStart(ref=_P),
-    e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns"),
+    e.AgentEnd(messages=_CYCLE, usage=USAGE, stop_reason="max_turns"),
     e.AgentAbort(reason="changed my mind"),
     e.AbortSettled(receipt=_RECEIPT),
     e.AgentError(error=_ERROR),
@@ -156,7 +156,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.ThinkingDelta(delta="Hm", attempt=2),
     e.StatusUpdate(text="reading the code"),
     e.TitleGenerated(title="A bug in the parser"),
-    e.ResponseComplete(message=_SAID, usage=_USAGE, stop_reason="tool_use", attempt=2),
+    e.ResponseComplete(message=_SAID, usage=USAGE, stop_reason="tool_use", attempt=2),
     e.StreamError(error=_ERROR, attempt=1, discarded=True),
     e.StreamStalled(elapsed_seconds=10.5),
     e.Retry(attempt=2, delay_ms=1_250, error=_ERROR),
@@ -230,11 +230,11 @@ EVENTS: Final[Mapping[str, e.Event]] = {
 _ASKED_BY = s.SignalId("sig-1")
 _EFFECT = wire.EffectId("r1")
 _AT = 1_700_000_000_000
-_SPENT = Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000)
+_SPENT = Spent(usage=USAGE, tokens=412, nano_usd=1_500_000)
 _BY: Final[dict[str, Any]] = {"at_ms": _AT, "signal_id": _ASKED_BY}
 
 _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
-    s.Prompt(**_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
+    s.Prompt(**_BY, ref=_P, content=ASKED, reply="text", client_id="web-7"),
     s.GoOn(**_BY, ref=_P, client_id="web-7", via="http", request_id="req-1", digest="9f86d081884c7d65" * 4),
     s.AbortCycle(**_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
     s.StopSession(**_BY, reason="enough"),
@@ -252,7 +252,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.Reject(**_BY, approval_id=m.ApprovalId("a-1"), reason="not today", auto_resume=True),
     s.Respond(**_BY, ref=m.QuestionRef("q-1"), response=1),
     s.AnswerCall(
-        **_BY, ref=m.ClientCallRef("s-root/a7"), text="shown", is_error=True, details={"tiles": 4}, images=(_ASKED[1],)
+        **_BY, ref=m.ClientCallRef("s-root/a7"), text="shown", is_error=True, details={"tiles": 4}, images=(ASKED[1],)
     ),
     s.Decline(**_BY, ref=m.QuestionRef("q-1"), reason="not your business"),
     s.RevokeRule(**_BY, tool="shell", command_family="git status"),
@@ -307,11 +307,11 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         effect_id=_EFFECT,
         chunks=(
             wire.TextDelta("It"), wire.ReasoningDelta("Hm", "c2ln"), wire.ToolCallStarted(0, "call_1", "grep"), wire.ArgumentsDelta(0, '{"pat'),
-            wire.UsageUpdate(_USAGE), wire.Completed("end", _CUT, _USAGE),
+            wire.UsageUpdate(USAGE), wire.Completed("end", _CUT, USAGE),
         ),
     ),
-    s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=_USAGE, stop_reason="tool_use", jitter=0.25),
-    s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=_USAGE, jitter=0.5),
+    s.ResponseCompleted(at_ms=_AT, effect_id=_EFFECT, message=_SAID, usage=USAGE, stop_reason="tool_use", jitter=0.25),
+    s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=USAGE, jitter=0.5),
     s.ToolProgressed(at_ms=_AT, effect_id=wire.EffectId("t1"), text="12 of 40"),
     s.ToolEmitted(at_ms=_AT, effect_id=wire.EffectId("t1"), name="ticket", payload={"id": 7}),
     s.ToolAnsweredEarly(
@@ -389,11 +389,11 @@ _FIELDS: Final[Mapping[str, e.Event]] = {
     ),
     "ask_user_call": e.AskUser(ref=_SIDE, question="Which one?", call_id=_CALL),
     "user_responded_form": e.UserResponded(ref=_SIDE, response={"name": "Ada", "age": 36}),
-    "prompt_received_via": e.PromptReceived(ref=_P, content=_ASKED, **_VIA),
-    "prompt_queued_via": e.PromptQueued(ref=_P, content=_ASKED, position=3, **_VIA),
+    "prompt_received_via": e.PromptReceived(ref=_P, content=ASKED, **_VIA),
+    "prompt_queued_via": e.PromptQueued(ref=_P, content=ASKED, position=3, **_VIA),
     "agent_start_request": e.AgentStart(ref=_P, request_id="req-1"),
     "agent_start_goes_on": e.AgentStart(ref=_P, goes_on=True, **_VIA),
-    "agent_end_ref": e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns", ref=_P),
+    "agent_end_ref": e.AgentEnd(messages=_CYCLE, usage=USAGE, stop_reason="max_turns", ref=_P),
     "agent_abort_ref": e.AgentAbort(reason="changed my mind", ref=_P),
     "agent_error_ref": e.AgentError(error=_ERROR, ref=_P),
 }
@@ -444,15 +444,13 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
         "e5", hooks.Found(entries=("tea",), words_only="too slow")
     ),
     "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
-    "prompt_via": s.Prompt(**_BY, ref=_P, content=_ASKED, **_VIA),
-    "prompt_settings": s.Prompt(**_BY, ref=_P, content=_ASKED, settings=_SETTINGS),
+    "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
+    "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
     "go_on_settings": s.GoOn(**_BY, ref=_P, settings=PromptSettings(reasoning="low")),
-    "prompt_digest": s.Prompt(
-        **_BY, ref=_P, content=_ASKED, client_id="web-7", digest="9f86d081884c7d65" * 4
-    ),
+    "prompt_digest": s.Prompt(**_BY, ref=_P, content=ASKED, client_id="web-7", digest="9f86d081884c7d65" * 4),
     "steer_via": s.Steer(**_BY, ref=m.SteerRef("st-1"), text="Only the tests", **_VIA),
     "change_plugins_entry": s.ChangePlugins(**_BY, change="reload", name="CostGuard", entry=_CHANGED),
-    "tool_finished_images": s.ToolFinished(**_OF_TOOL, text="a picture", images=(_ASKED[1],)),
+    "tool_finished_images": s.ToolFinished(**_OF_TOOL, text="a picture", images=(ASKED[1],)),
     "tool_finished_ran_ms": s.ToolFinished(**_OF_TOOL, text="done", ran_ms=9),
     "tool_finished_value": s.ToolFinished(
         **_OF_TOOL,

@@ -85,6 +85,13 @@ def life(**options):
 LOOK = {"agent": "scout", "task": "Look."}
 
 
+def with_agent():
+    """One with an agent that looks."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    return there
+
+
 def all_spent(there):
     """Let everything be spent."""
     there.state = changed(
@@ -141,8 +148,7 @@ def test_names_are_given_once_and_outlive_their_agents():
 
 def test_what_agents_are_told_and_tell_has_bounds():
     """What waits for one; and what ends while nothing waits is told in short, as the rest is what a wait gives."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     team = there.state.data.agents
     agent = there.agent()
     full = msgspec.structs.replace(agent, inputs=("x",) * MAX_INPUTS)
@@ -159,8 +165,7 @@ def test_what_agents_are_told_and_tell_has_bounds():
 
 def test_an_agent_is_closed_once_however_many_wait_for_that():
     """One that is to end behind its cycle ends now when that is wanted; whoever wants it now is what ends it, once."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     there.calls(call(2, "close_agent", name="agent-1"))
     assert there.agent().status == "closing"
     there.hear(s.Steer(at_ms=4, signal_id=s.SignalId("s"), ref=SteerRef("s"), text="Be quick."))
@@ -170,8 +175,7 @@ def test_an_agent_is_closed_once_however_many_wait_for_that():
     there.end()
     assert there.agent().status == "ended"
 
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     there.calls(
         call(2, "close_agent", name="agent-1"),
         call(3, "close_agent", name="agent-1", now=True, reason="no time"),
@@ -214,7 +218,7 @@ def test_a_wait_is_answered_with_what_the_agents_have_read():
 
 
 def test_a_crash_of_the_session_ends_what_was_to_end():
-    """Those that were told to stop are told again, by the next incarnation."""
+    """Those that were told to stop are told again, by the next incarnation; a word of an agent that has not begun is no event."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK), call(2, "spawn_agent", agent="waker", task="Wait."))
     there.calls(call(3, "close_agent", name="agent-1"))
@@ -222,6 +226,10 @@ def test_a_crash_of_the_session_ends_what_was_to_end():
     assert [one.name for one in there.asked(StartAgent)] == ["agent-1", "agent-2"]
     (closed,) = there.asked(CloseAgent)
     assert closed.effect_id == there.agent().effect_id
+
+    there = with_agent()
+    there.hear(s.ChildPublished(at_ms=5, effect_id=there.agent().effect_id, event=StatusUpdate(text="…")))
+    assert not there.seen[-1].events
 
 
 def test_the_end_of_a_session_is_that_of_its_agents_and_waits():
@@ -242,8 +250,7 @@ def test_the_end_of_a_session_is_that_of_its_agents_and_waits():
 
 def test_aborts_of_all_kinds_end_what_is_there_once():
     """It withdraws one wait, and a second abort finds agents stopping; one that spared them is followed by one that does not."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     there.calls(call(2, "wait_agents"), call(3, "wait_agents", names=["agent-1"]))
     there.hear(
         s.AbortCycle(at_ms=8, signal_id=s.SignalId("a")), s.AbortCycle(at_ms=8, signal_id=s.SignalId("b"))
@@ -252,8 +259,7 @@ def test_aborts_of_all_kinds_end_what_is_there_once():
     assert not there.state.data.agents.waits
     assert len(there.state.data.agents.alive) == 1
 
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     there.calls(read_call("c9", "read", "{}"))
     there.hear(s.AbortCycle(at_ms=8, signal_id=s.SignalId("a"), children=False))
     assert there.state.data.teardown is not None
@@ -263,8 +269,7 @@ def test_aborts_of_all_kinds_end_what_is_there_once():
 
 def test_agents_and_waits_come_back_in_another_process():
     """Each is asked for once more behind its last event, the wait keeps its time, and it is said."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
+    there = with_agent()
     there.calls(call(2, "wait_agents", timeout_seconds=60))
     (wait,) = there.state.data.agents.waits
     there.hear(s.Recovered(at_ms=20, cause="start", open=(), attempt=1))
@@ -279,14 +284,6 @@ def test_agents_and_waits_come_back_in_another_process():
     assert (again.expires_at_ms, again.timer != wait.timer) == (wait.expires_at_ms, True)
     there.idle()
     assert there.answers()[0].startswith("[agent-1 (scout) is idle")
-
-
-def test_a_word_of_an_agent_that_has_not_begun_is_no_event():
-    """It has no name under which it could be published."""
-    there = life()
-    there.calls(call(1, "spawn_agent", **LOOK))
-    there.hear(s.ChildPublished(at_ms=5, effect_id=there.agent().effect_id, event=StatusUpdate(text="…")))
-    assert not there.seen[-1].events
 
 
 def test_what_starts_no_agent_says_so():

@@ -8,7 +8,6 @@ from jsonschema import Draft202012Validator
 
 from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
-from tests.thinned import each
 
 TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -71,9 +70,9 @@ def test_a_list_in_which_all_is_wrong_says_ten_things():
     assert all(len(fault) < 600 for fault in faults)
 
 
-@each(
-    ("items", "differ"),
-    [
+def test_items_that_are_equal_in_json_are_found():
+    """As jsonschema finds them, without comparing each with each."""
+    for items, differ in (
         ([], True),
         (["a", "b"], True),
         (["a", "a"], False),
@@ -86,18 +85,15 @@ def test_a_list_in_which_all_is_wrong_says_ten_things():
         ([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}], False),
         ([{"a": 1}, {"a": True}], True),
         (["1", 1], True),
-    ],
-)
-def test_items_that_are_equal_in_json_are_found(items, differ):
-    """As jsonschema finds them, without comparing each with each."""
-    schema = {"uniqueItems": True}
-    assert (CompiledSchema(schema).faults(items) == ()) is differ
-    assert Draft202012Validator(schema).is_valid(items) is differ
+    ):
+        schema = {"uniqueItems": True}
+        assert (CompiledSchema(schema).faults(items) == ()) is differ
+        assert Draft202012Validator(schema).is_valid(items) is differ
 
 
-@each(
-    ("schema", "value"),
-    [
+def test_judgements_stay_what_they_were():
+    """Whoever can pay is judged as by jsonschema."""
+    for schema, value in (
         ({"uniqueItems": False}, [1, 1]),
         ({"uniqueItems": True}, "aa"),
         ({"format": "date"}, "no date"),
@@ -117,13 +113,10 @@ def test_items_that_are_equal_in_json_are_found(items, differ):
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", "type": "integer"}}}, 1),
         ({"enum": [[1], [2]]}, [2]),
         ({"$schema": DRAFT, "properties": {"a": {"$ref": "#"}}}, {"a": {}}),
-    ],
-)
-def test_judgements_stay_what_they_were(schema, value):
-    """Whoever can pay is judged as by jsonschema."""
-    assert fault_of_schema(schema) is None
-    assert CompiledSchema(schema).faults(value) == ()
-    assert Draft202012Validator(schema).is_valid(value)
+    ):
+        assert fault_of_schema(schema) is None
+        assert CompiledSchema(schema).faults(value) == ()
+        assert Draft202012Validator(schema).is_valid(value)
 
 
 def test_what_is_wrong_is_said_as_before():

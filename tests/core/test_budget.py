@@ -85,8 +85,8 @@ def test_what_nobody_knows_is_refused_unless_allowed():
         assert len(opened(allowing, R1, unknown).open) == 1
 
 
-def test_a_cost_without_a_price_is_booked_as_it_was_reserved():
-    """And when that was not known either, the sum is no longer known."""
+def test_a_cost_is_booked_as_it_was_reserved_or_as_it_came():
+    """Without a price as it was reserved, and when that was not known the sum is not known; a vendor that uses more than it may leaves nothing."""
     unpriced = TokenUsage(input=100, output=1, cost_usd=None)
     ledger = opened(b.Ledger(budget=b.Budget(max_cost_usd=1)), R1, b.bound_of(100, 10, PRICE))
     settled = b.settle(ledger, R1, unpriced)
@@ -97,9 +97,16 @@ def test_a_cost_without_a_price_is_booked_as_it_was_reserved():
     again = b.settle(opened(settled, R2, b.bound_of(1, 1, PRICE)), R2, TokenUsage())
     assert not again.is_cost_known
 
+    ledger = opened(
+        b.Ledger(budget=b.Budget(max_cost_usd=0.001, max_total_tokens=20)), R1, b.bound_of(10, 10, PRICE)
+    )
+    settled = b.settle(ledger, R1, TokenUsage(input=50, output=10, cost_usd=0.002))
+    assert b.budget_left(settled) == b.BudgetLeft(cost_usd=0.0, tokens=0)
+    assert isinstance(b.reserve(settled, R2, b.bound_of(1, 0, b.Price(input=0, output=0))), b.BudgetRefusal)
+
 
 def test_a_reservation_counts_once_and_is_given_back_whole():
-    """A child that was restarted may not know whether its question arrived; a request that never went out costs nothing."""
+    """A child may not know whether its question arrived; what never went out costs nothing; the cost of several children is known when each is."""
     ledger = opened(b.Ledger(budget=b.Budget(max_total_tokens=10)), R1, b.bound_of(5, 5, None))
     assert b.reserve(ledger, R1, b.bound_of(5, 5, None)) is ledger
 
@@ -107,15 +114,11 @@ def test_a_reservation_counts_once_and_is_given_back_whole():
     assert b.release(opened(ledger, R1, b.bound_of(5, 5, None)), R1) == ledger
     assert b.release(ledger, R1) == ledger
 
-
-def test_a_vendor_that_uses_more_than_it_may_leaves_nothing():
-    """The estimate of an input is no promise of the vendor's; then everything after is refused."""
-    ledger = opened(
-        b.Ledger(budget=b.Budget(max_cost_usd=0.001, max_total_tokens=20)), R1, b.bound_of(10, 10, PRICE)
-    )
-    settled = b.settle(ledger, R1, TokenUsage(input=50, output=10, cost_usd=0.002))
-    assert b.budget_left(settled) == b.BudgetLeft(cost_usd=0.0, tokens=0)
-    assert isinstance(b.reserve(settled, R2, b.bound_of(1, 0, b.Price(input=0, output=0))), b.BudgetRefusal)
+    known, unknown = TokenUsage(input=1, output=2, cost_usd=0.5), TokenUsage(input=4, output=0, cost_usd=None)
+    one = b.Spent(usage=known, tokens=3, nano_usd=5)
+    other = b.Spent(usage=unknown, tokens=4, nano_usd=7, is_cost_known=False)
+    both = TokenUsage(input=5, output=2, cost_usd=None)
+    assert one + other == b.Spent(usage=both, tokens=7, nano_usd=12, is_cost_known=False)
 
 
 def test_children_get_equal_shares_of_what_is_left():
@@ -142,12 +145,3 @@ def test_children_get_equal_shares_of_what_is_left():
         assert isinstance(refusal, b.BudgetRefusal)
         said = f"nothing of {what} is left to lend to a sub-agent: raise the budget, or do without one"
         assert refusal.message == said
-
-
-def test_what_several_children_have_used_is_a_sum():
-    """Its cost is known when that of all of them is."""
-    known, unknown = TokenUsage(input=1, output=2, cost_usd=0.5), TokenUsage(input=4, output=0, cost_usd=None)
-    one = b.Spent(usage=known, tokens=3, nano_usd=5)
-    other = b.Spent(usage=unknown, tokens=4, nano_usd=7, is_cost_known=False)
-    both = TokenUsage(input=5, output=2, cost_usd=None)
-    assert one + other == b.Spent(usage=both, tokens=7, nano_usd=12, is_cost_known=False)

@@ -6,7 +6,6 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.values.question_forms import MAX_FIELDS, fault_of_form, fault_of_url, read_form
 from agentrail.testing.strategies import FORM
-from tests.thinned import each
 
 TEXT = {"type": "string"}
 
@@ -16,9 +15,9 @@ def form(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields}
 
 
-@each(
-    ("schema", "words"),
-    [
+def test_a_flat_form_is_taken_and_what_no_client_could_draw_is_refused():
+    """Texts, numbers, flags and choices, as MCP and AG-UI send them; else with what is wrong, where, and what was expected."""
+    for schema, words in (
         (FORM, None),
         (form(a={"oneOf": [{"const": "l", "title": "Left"}, {"const": "r"}]}), None),
         (form(a={"enum": ["l", "r"], "enumNames": ["Left", "Right"], "description": "Which"}), None),
@@ -54,17 +53,14 @@ def form(**fields: Any) -> dict[str, Any]:
         (form(a={"enum": ["x"], "enumNames": ["x", "y"]}), "has enumNames that are not one text for each"),
         (form(a={"type": "boolean", "default": "yes"}), "has the default 'yes': expected true or false"),
         (form(a={**TEXT, "description": "x" * 60_000}), "has more than 50,000 characters: ask for less"),
-    ],
-)
-def test_a_flat_form_is_taken_and_what_no_client_could_draw_is_refused(schema, words):
-    """Texts, numbers, flags and choices, as MCP and AG-UI send them; else with what is wrong, where, and what was expected."""
-    fault = fault_of_form(schema)
-    assert fault is None if words is None else words in (fault or "")
+    ):
+        fault = fault_of_form(schema)
+        assert fault is None if words is None else words in (fault or "")
 
 
-@each(
-    ("field", "good", "bad"),
-    [
+def test_a_field_takes_what_fits_it_and_nothing_else():
+    """A sentence for the field says what was expected, and what came."""
+    for field, good, bad in (
         ({"type": "string", "minLength": 2, "maxLength": 3}, "abc", "a"),
         ({"type": "string", "format": "email"}, "ada@example.org", "ada"),
         ({"type": "string", "format": "uri"}, "https://example.org", "example"),
@@ -82,17 +78,14 @@ def test_a_flat_form_is_taken_and_what_no_client_could_draw_is_refused(schema, w
         ({"oneOf": [{"const": "l", "title": "Left"}]}, "l", "Left"),
         ({"type": "string"}, "", ["x"]),
         ({"type": "string"}, "x", {"x": 1}),
-    ],
-)
-def test_a_field_takes_what_fits_it_and_nothing_else(field, good, bad):
-    """A sentence for the field says what was expected, and what came."""
-    schema = form(a=field)
-    assert fault_of_form(schema) is None
-    assert read_form(schema, {"a": good}) == {"a": good}
-    refused = read_form(schema, {"a": bad})
-    assert isinstance(refused, str)
-    assert refused.startswith("'a' is ")
-    assert ": expected " in refused
+    ):
+        schema = form(a=field)
+        assert fault_of_form(schema) is None
+        assert read_form(schema, {"a": good}) == {"a": good}
+        refused = read_form(schema, {"a": bad})
+        assert isinstance(refused, str)
+        assert refused.startswith("'a' is ")
+        assert ": expected " in refused
 
 
 def test_each_fault_of_an_answer_has_its_sentence():

@@ -38,17 +38,14 @@ def test_nothing_else_is_in_the_table_and_no_one_changes_a_cell():
         LEGALITY[Prompt][Phase.IDLE] = Verdict.DROP
 
 
-def test_a_reply_is_waited_for_while_a_cycle_runs():
-    """`collect_reply` waits for the cycle that runs, and is answered at once when none does (3.3)."""
+def test_the_small_world_meets_every_cell():
+    """So each promise was held there; `collect_reply` waits for the cycle that runs, and is answered at once when none does (3.3)."""
+    met = {(type(seen.signal), seen.before.phase) for seen in small_world() if not seen.before.ended}
+    assert met == set(PAIRS)
+
     asked = [seen for seen in small_world() if isinstance(seen.signal, ReplyQuery) and not seen.before.ended]
     for seen in asked:
         answers = [effect for effect in seen.effects if isinstance(effect, ReplyToCaller | Refuse)]
         waits = seen.before.data.cycle is not None
         assert [effect.to for effect in answers] == ([] if waits else [seen.signal.signal_id])
     assert {seen.before.phase for seen in asked if seen.before.data.cycle is not None} == set(Phase)
-
-
-def test_the_small_world_meets_every_cell():
-    """Each cell of the table is read somewhere in the small world, so each promise was held there."""
-    met = {(type(seen.signal), seen.before.phase) for seen in small_world() if not seen.before.ended}
-    assert met == set(PAIRS)

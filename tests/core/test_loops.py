@@ -40,16 +40,13 @@ def test_first_a_warning_later_a_stop():
     assert [loop.aborts for loop in loops_of([call("other", is_error=True)] * 6)] == [False, True]
 
 
-def test_a_return_is_told_once():
-    """What comes after the warning is new again, and the count stays where it is."""
+def test_a_return_is_told_once_and_a_watch_is_bounded():
+    """What comes after the warning is new again; however long a cycle is, what was seen lately is what counts."""
     calls = [edit("A", "B"), edit("B", "A"), edit("A", "B"), edit("B", "C"), edit("C", "D")]
     assert [loop.count for loop in loops_of(calls)] == [2]
     watch, _ = policy.watched(policy.LoopHistory(), calls)
     assert watch.files["a.py"] == policy.FileSeen(contents=("A", "B", "C", "D"), returns=2)
 
-
-def test_a_watch_is_bounded_and_forgets_the_oldest():
-    """However long a cycle is: what was seen lately is what counts."""
     calls = [call("read", arguments_hash=f"{n}", is_pure=True) for n in range(policy.MAX_KEYS + 9)]
     watch, _ = policy.watched(policy.LoopHistory(), calls)
     assert len(watch.repeats) == policy.MAX_KEYS

@@ -73,9 +73,6 @@ def test_another_conversation_is_looked_at_anew(lengths):
         assert list(sent) == list(rc.outgoing(rc.Outgoing(), messages)[1])
 
 
-# --- refused cycles
-
-
 def said(text, *, refused=False):
     """A response."""
     stop_reason = "refused" if refused else "end"

@@ -100,7 +100,7 @@ def test_the_matrix_is_the_table_of_the_specification():
 
 @pytest.mark.at(110)
 def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
-    """Later plugins see the replaced arguments; those of the last one count (5.3)."""
+    """Of arguments, and of a result, which may be text alone and answers the call that was made (5.3)."""
     one = Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": "a"}, s), priority=200)
     two = Says("two", appends("b"), priority=300)
     outcome = ask([two, one], p.BeforeTool)
@@ -109,9 +109,6 @@ def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     with pytest.raises(TypeError, match="cannot be changed"):
         outcome.arguments["command"] = "written to"
 
-
-def test_a_replaced_result_keeps_its_call_and_may_be_text_alone():
-    """Whatever a plugin puts in a result, it answers the call that was made (5.3)."""
     foreign = ToolResult(call_id=CallId("other"), name="other", text="short", is_error=True)
     one = Says("one", lambda e, s, c: p.ReplaceToolResult(foreign, s), priority=200)
     two = Says("two", lambda e, s, c: p.ReplaceToolResult(e.result.text + "er", s), priority=300)
@@ -300,38 +297,24 @@ def rewrites(command):
 
 @pytest.mark.at(105)
 @pytest.mark.at(115)
+@pytest.mark.at(76)
+@pytest.mark.at(106)
 def test_a_rewrite_after_a_guard_brings_the_guard_back():
-    """The guard judges the arguments that will run, whatever the order of registration (5.5)."""
+    """It judges what will run, whatever the order of registration, and a person is asked about what will run (5.5, AT-076)."""
     for order in (1, -1):
         guard = Says("guard", refuses("rm"), priority=10)
         outcome = ask([guard, Says("rewriter", rewrites("rm"))][::order], p.BeforeTool)
         assert outcome.decision == Decision(action=p.BlockTool("no rm", 2), by="guard")
         assert [event.arguments["command"] for event in guard.shown] == ["ls", "rm"]
-
-
-@pytest.mark.at(76)
-@pytest.mark.at(106)
-def test_an_approval_is_asked_for_the_rewritten_arguments():
-    """When one plugin rewrites a call and another asks a person, the person sees what will run (AT-076)."""
-    for order in (1, -1):
         asks = Says("asks", refuses("rm", p.RequireApproval), priority=50)
         outcome = ask([asks, Says("rewriter", rewrites("rm"))][::order], p.BeforeTool)
         assert isinstance(outcome.decision.action, p.RequireApproval)
         assert outcome.arguments == {"command": "rm"}
 
 
-def test_rewrites_that_never_settle_end_the_call():
-    """After three rounds of rewriting the call is given up as `arguments_unstable` (6.5)."""
-    entries = [Says("one", appends("1"), priority=10), Says("two", appends("2"), priority=20)]
-    decision = ask(entries, p.BeforeTool).decision
-    by = f"(the arguments were rewritten by {decision.by!r})"
-    said = f"its arguments were rewritten in each of 3 rounds {by}"
-    assert decision.action == Unfit(code="arguments_unstable", text=said)
-
-
 @pytest.mark.at(111)
 def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
-    """What a plugin put in is validated again; the refusal names the plugin (6.5, gate 5)."""
+    """The refusal names the plugin (6.5, gate 5); guards see defaults too; after three rounds the call is given up as `arguments_unstable`."""
     guard = Says("guard", priority=10)
     outcome = ask(
         [guard, Says("rewriter", rewrites("x"))], p.BeforeTool, fit=lambda arguments: "$.path is required"
@@ -340,15 +323,18 @@ def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
     assert outcome.decision == Decision(action=Unfit(code="invalid_arguments", text=text), by="rewriter")
     assert len(guard.shown) == 1
 
-
-def test_defaults_that_the_schema_fills_in_are_judged_too():
-    """Guards see the arguments as they will run, defaults included."""
     judge = lambda e, s, c: p.BlockTool("forced", s) if e.arguments.get("force") else p.Continue(s)  # noqa: E731
     entries = [Says("guard", judge, priority=10), Says("rewriter", rewrites("pwd"), priority=20)]
     forced = ask(entries, p.BeforeTool, fit=lambda arguments: {**arguments, "force": True})
     assert forced.decision.by == "guard"
     fits = ask(entries, p.BeforeTool, fit=lambda arguments: arguments)
     assert (fits.decision, fits.arguments) == (None, {"command": "pwd"})
+
+    entries = [Says("one", appends("1"), priority=10), Says("two", appends("2"), priority=20)]
+    decision = ask(entries, p.BeforeTool).decision
+    by = f"(the arguments were rewritten by {decision.by!r})"
+    said = f"its arguments were rewritten in each of 3 rounds {by}"
+    assert decision.action == Unfit(code="arguments_unstable", text=said)
 
 
 # --- failures
@@ -403,7 +389,7 @@ def test_whatever_a_plugin_does_wrong_is_its_failure(wrong, policy):
 
 @pytest.mark.at(114)
 def test_a_plugin_that_would_wait_fails():
-    """A coroutine is no action; a session plugin cannot wait (5.6)."""
+    """A coroutine is no action, a session plugin cannot wait (5.6); and only an outcome that waits can be resumed."""
 
     async def later():
         """Never awaited."""
@@ -411,9 +397,6 @@ def test_a_plugin_that_would_wait_fails():
     failed = ask([Says("waits", lambda e, s, c: later())], p.BeforeTool).events[0]
     assert "expected an action" in failed.error.message
 
-
-def test_resuming_what_does_not_wait_is_a_bug():
-    """Only an outcome that waits can be resumed."""
     stack, states = load_stack([Says("quiet")])
     quiet, read = (
         run_hook(stack, EVENTS[p.AfterTurn], states, CTX),

@@ -134,9 +134,9 @@ def other_guard(**members):
     return type("Guard", (Guard,), {"__doc__": "Other code.", **members})
 
 
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
+def test_a_reload_that_would_go_wrong_changes_nothing():
+    """Nothing is swapped unless the new code loads, migrates, and answers what this session met lately (5.7)."""
+    for entry, why in (
         (other_guard(version="3"), "'Guard' 3 does not take the state of version 0"),
         (
             other_guard(version="3", migrate=lambda self, old_version, state: "used"),
@@ -146,10 +146,7 @@ def other_guard(**members):
         ((Newer, {"volume": 1}), r"init\(volume=1\) raised TypeError"),
         (Says("elsewhere"), "no plugin is named 'elsewhere'"),
         (3, "no plugin is named '3'"),
-    ],
-)
-def test_a_reload_that_would_go_wrong_changes_nothing(entry, why):
-    """Nothing is swapped unless the new code loads, migrates, and answers what this session met lately (5.7)."""
-    stack, states = loaded()
-    with pytest.raises(PluginError, match=why):
-        reload_plugin(stack, states, entry, rehearsal=[(EVENTS[p.AfterTurn], CTX)])
+    ):
+        stack, states = loaded()
+        with pytest.raises(PluginError, match=why):
+            reload_plugin(stack, states, entry, rehearsal=[(EVENTS[p.AfterTurn], CTX)])

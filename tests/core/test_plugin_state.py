@@ -44,27 +44,12 @@ class Plan:
     derived: int = attrs.field(init=False, default=7)
 
 
-@attrs.frozen
-class Dangling:
-    """Has an annotation that leads nowhere."""
-
-    step: "Nowhere" = None  # type: ignore[name-defined]  # noqa: F821
+def of_one(name: str, kind: Any, default: Any = None) -> Any:
+    """Make a frozen class of one field."""
+    return attrs.frozen(type("Odd", (), {"__annotations__": {name: kind}, name: default}))
 
 
-@attrs.frozen
-class Private:
-    """Hides something, even from the codec."""
-
-    _hidden: int = 0
-
-
-@attrs.frozen
-class Untyped:
-    """Says too little of what it holds."""
-
-    step: Any = None
-
-
+Dangling, Private, Untyped = of_one("step", "Nowhere"), of_one("_hidden", int, 0), of_one("step", Any)
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 steps = st.builds(Step, text=texts, done=st.booleans())
 plans = st.builds(
@@ -131,7 +116,7 @@ def test_fields_must_say_what_they_hold():
     fault = loses(Untyped(step=Step("x")), Untyped)
     assert "comes back from the codec as" in fault
     assert "cannot be read back as int" in loses("x", int)
-    assert "cannot be read back as Dangling: name 'Nowhere' is not defined" in loses(Dangling(), Dangling)
+    assert "cannot be read back as Odd: name 'Nowhere' is not defined" in loses(Dangling(), Dangling)
     assert "cannot be read back as tuple[int, ...]" in loses(("x",), tuple[int, ...])
 
 

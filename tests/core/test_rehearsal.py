@@ -112,9 +112,9 @@ def test_code_that_passes_its_rehearsal_takes_over():
 
 
 @pytest.mark.at(116)
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
+def test_code_that_fails_in_its_rehearsal_is_refused():
+    """With a typed error that says on which hook; the old stack and its states stay as they were."""
+    for entry, why in (
         (Counts(raises_on_prompts), "on BeforePrompt it LookupError: no such thing as BeforePrompt"),
         (Counts(lambda event, state: state + 1), "on BeforePrompt it returned 2, expected an action"),
         (
@@ -122,12 +122,9 @@ def test_code_that_passes_its_rehearsal_takes_over():
             "was not reloaded: on BeforePrompt it answered Continue with a state of type str",
         ),
         (Counts(version="3"), "'Counts' 3 does not take the state of version 0"),
-    ],
-)
-def test_code_that_fails_in_its_rehearsal_is_refused(entry, why):
-    """With a typed error that says on which hook; the old stack and its states stay as they were."""
-    before, after, (refusal,) = reloaded(entry)
-    assert isinstance(refusal, Refuse)
-    assert isinstance(refusal.error, PluginError)
-    assert why in str(refusal.error)
-    assert after.data == before.data
+    ):
+        before, after, (refusal,) = reloaded(entry)
+        assert isinstance(refusal, Refuse)
+        assert isinstance(refusal.error, PluginError)
+        assert why in str(refusal.error)
+        assert after.data == before.data

@@ -15,7 +15,6 @@ from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.persistent_maps import Index, Table
-from tests.thinned import each
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -73,9 +72,9 @@ def test_a_type_that_nobody_has_spoken_of_is_named():
         SHAPES.of(Left | Told)
 
 
-@each(
-    ("hint", "value"),
-    [
+def test_values_come_back():
+    """As what they were."""
+    for hint, value in (
         (Left | Right, Right(a=1, b=MappingProxyType({"x": Left(a=2)}))),
         (Left | None, Left(a=1)),
         (Left | None, None),
@@ -91,17 +90,14 @@ def test_a_type_that_nobody_has_spoken_of_is_named():
         (float, 2),
         (JsonValue, {"a": MappingProxyType({"b": 1})}),
         (int, -(2**200)),
-    ],
-)
-def test_values_come_back(hint, value):
-    """As what they were."""
-    shape = SHAPES.of(hint)
-    assert shape.decode(read_json(written(shape.encode(value, Writing()))), Reading()) == value
+    ):
+        shape = SHAPES.of(hint)
+        assert shape.decode(read_json(written(shape.encode(value, Writing()))), Reading()) == value
 
 
-@each(
-    ("hint", "plain", "words"),
-    [
+def test_what_does_not_fit_is_refused():
+    """In a sentence."""
+    for hint, plain, words in (
         (Table[int], [[1, 1], [1, 2]], "the key 1 appears twice"),
         (Table[int], [[-1, 1]], "or is not from 0 to 2"),
         (Table[int], [[2**63, 1]], "or is not from 0 to 2"),
@@ -110,17 +106,14 @@ def test_values_come_back(hint, value):
         (Colour, "red", "expected one of 1, got 'red'"),
         (tuple[int, str], [1, "a", 2], "expected 2 values, got 3"),
         (int | None, 1.5, "expected a whole number or null, got 1.5"),
-    ],
-)
-def test_what_does_not_fit_is_refused(hint, plain, words):
+    ):
+        with pytest.raises(Misfit, match=words):
+            SHAPES.of(hint).decode(plain, Reading())
+
+
+def test_what_is_of_another_type_is_not_written():
     """In a sentence."""
-    with pytest.raises(Misfit, match=words):
-        SHAPES.of(hint).decode(plain, Reading())
-
-
-@each(
-    ("hint", "value", "words"),
-    [
+    for hint, value, words in (
         (Colour, 1, "expected one of Colour.RED, got 1"),
         (tuple[int, str], [1, "a"], "expected a tuple, got an array"),
         (Mapping[str, int], [], "expected a mapping, got an array"),
@@ -130,12 +123,9 @@ def test_what_does_not_fit_is_refused(hint, plain, words):
         (float, 10**400, "expected a finite number, got a number of many digits"),
         (JsonValue, {1, 2}, "it is a set, which is no JSON"),
         (Mapping[str, JsonValue], [1], "expected an object, got an array"),
-    ],
-)
-def test_what_is_of_another_type_is_not_written(hint, value, words):
-    """In a sentence."""
-    with pytest.raises(Misfit, match=words):
-        SHAPES.of(hint).encode(value, Writing())
+    ):
+        with pytest.raises(Misfit, match=words):
+            SHAPES.of(hint).encode(value, Writing())
 
 
 def test_shapes_of_ones_own_come_first():

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, strategies as st
 
 from agentrail.core.policy.budget import Budget, Ledger, Price, spent_of
 from agentrail.core.protocol import signals as s
@@ -23,6 +23,7 @@ from agentrail.plugins import BeforePrompt, CallModel, Emit, Request
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
 from tests.core.plugin_rig import Says
+from tests.core.test_children_of_tools import at_work
 from tests.core.worlds import TOOLS, changed, completed, config, new_session, prompt, run, walk
 
 PROMPT = prompt(text="Hello")
@@ -31,15 +32,6 @@ SMALL: dict[str, Any] = {
     "max_output_tokens": 40,
     "max_prompt_queue": 3,
 }
-
-
-@pytest.mark.check
-@given(script=strategies.scripts(new_session(**SMALL)))
-def test_a_budget_holds_in_long_scripts(script):
-    """Whatever happens to requests, each is reserved while it is out, none could pass the limit, and all other promises hold."""
-    for seen in walk(script, new_session(**SMALL)):
-        for promise in PROMISES:
-            promise(seen)
 
 
 def asks(**options: Any) -> Says:
@@ -59,15 +51,6 @@ def asking(**options: Any) -> SessionState:
     """A session with a plugin that asks a model."""
     stack, states = load_stack([asks(max_output_tokens=30)])
     return make_session(config(max_output_tokens=40, **options), Toolbox(), stack, states)
-
-
-@pytest.mark.check
-@given(script=strategies.scripts(asking(budget=Budget(max_total_tokens=300))))
-def test_a_budget_holds_with_plugin_requests_in_long_scripts(script):
-    """What plugins ask models is reserved like all requests, and settled however it ends."""
-    for seen in walk(script, asking(budget=Budget(max_total_tokens=300))):
-        for promise in PROMISES:
-            promise(seen)
 
 
 def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
@@ -115,11 +98,22 @@ def spawned(state: SessionState) -> list[EffectId]:
     return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
 
 
+TIGHT = {"budget": Budget(max_total_tokens=400)}
+STARTS: dict[str, tuple[SessionState, tuple[str, ...]]] = {
+    "requests": (new_session(**SMALL), strategies.TOOL_NAMES),
+    "requests of plugins": (asking(budget=Budget(max_total_tokens=300)), strategies.TOOL_NAMES),
+    "children": (with_tasks("c1", "c2", **TIGHT), ("task",)),
+    "sessions of tools": (at_work("read", "watch", "task"), ("read", "watch", "task")),
+}
+
+
 @pytest.mark.check
-@given(script=strategies.scripts(with_tasks("c1", "c2", budget=Budget(max_total_tokens=400)), ("task",)))
-def test_a_budget_holds_with_children_in_long_scripts(script):
-    """What children were lent and have not given back is promised, whatever becomes of their calls."""
-    for seen in walk(script, with_tasks("c1", "c2", budget=Budget(max_total_tokens=400))):
+@pytest.mark.parametrize("what", STARTS)
+@given(data=st.data())
+def test_a_budget_holds_in_long_scripts(what, data):
+    """Whatever becomes of them: each is reserved while it is out, what was lent and is not back is promised, none could pass the limit."""
+    start, names = STARTS[what]
+    for seen in walk(data.draw(strategies.scripts(start, names)), start):
         for promise in PROMISES:
             promise(seen)
 

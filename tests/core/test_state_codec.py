@@ -30,7 +30,7 @@ from agentrail.testing.plugins import PuppetPlugin
 from tests.core import worlds
 from tests.core.golden_states import FOLDER, LIVES, NAMES, everything, golden_states, state_of
 from tests.core.stored_lives import differs, live_in_bytes, plugins_of
-from tests.thinned import each, first
+from tests.thinned import first
 
 FRESH = worlds.new_session()
 CONFIG = everything().data.config
@@ -62,13 +62,17 @@ def test_golden_states_are_read_and_written_as_the_states_they_were():
     assert states["running_compacting"].data.compaction is not None
 
 
-def test_one_document_is_not_read_as_another():
-    """Each says what it is; nor is what may have begun read of anything else."""
+def test_one_document_is_not_read_as_another_and_an_older_one_is_read():
+    """Each says what it is; a field that came later has its default."""
     with pytest.raises(CodecError, match=r"no toolbox: at \$.kind: expected 'toolbox', got 'config'"):
         codec.decode_toolbox(codec.encode_config(CONFIG))
     for text in ("[", '{"begun": 3}', "[" * 100_000):
         with pytest.raises(CodecError, match="no session_state: "):
             codec.begun_in(text)
+
+    state = everything()
+    back = codec.decode_session(_spoilt(".dropped", _GONE), plugins_of(state))
+    assert back == worlds.changed(state, dropped=0)
 
 
 def test_a_spec_is_written_once():
@@ -158,80 +162,72 @@ def test_work_grows_as_the_state_does():
 # --- plugins
 
 
-class Remembers(p.Plugin["Memory"]):
-    """Remembers how many it has seen."""
-
-    version = "1"
-
-    def init(self, limit: int = 1) -> "Memory":
-        """Begin with a number."""
-        return Memory(seen=limit)
-
-
-@attrs.frozen(kw_only=True)
-class Memory:
-    """What it remembers."""
-
-    seen: int
-    names: frozenset[str] = frozenset({"b", "a"})
-    more: tuple["Part", ...] = ()
-
-
 @attrs.frozen(kw_only=True)
 class Part:
-    """Of that."""
+    """A part of what a plugin remembers."""
 
     name: str
 
 
-Remembers.state_type = Memory
+@attrs.frozen(kw_only=True)
+class Memory:
+    """What a plugin remembers."""
+
+    seen: int
+    names: frozenset[str] = frozenset({"b", "a"})
+    more: tuple[Part, ...] = ()
 
 
-class Version2(Remembers):
-    """Takes the states of version 1, which are given to it as they were stored."""
+class Remembers(p.Plugin[Memory]):
+    """Remembers how many it has seen."""
 
-    name = "Remembers"
-    version = "2"
+    version = "1"
 
-    def migrate(self, old_version: str, state: Any) -> Any:
-        """Take most of them."""
-        if state["seen"] == 0:
-            return state["seen"]
-        if state["seen"] < 0:
-            message = "never"
-            raise ValueError(message)
-        return Memory(seen=state["seen"] + 100, names=frozenset({old_version}))
+    def init(self, limit: int = 1) -> Memory:
+        """Begin with a number."""
+        return Memory(seen=limit)
 
 
-class Version3(Remembers):
-    """Takes no states of others."""
-
-    name = "Remembers"
-    version = "3"
+def other(**members: Any) -> Any:
+    """Make other code of the same plugin."""
+    return type("Remembers", (Remembers,), {"__doc__": "Other code.", **members})
 
 
-class Unmakeable(Remembers):
-    """Cannot be made without arguments."""
+def migrate(self: Any, old_version: str, state: Any) -> Any:
+    """Take most states of version 1, which are given as they were stored."""
+    if state["seen"] == 0:
+        return state["seen"]
+    if state["seen"] < 0:
+        message = "never"
+        raise ValueError(message)
+    return Memory(seen=state["seen"] + 100, names=frozenset({old_version}))
 
-    name = "Remembers"
 
-    def __init__(self, needed: int) -> None:
-        super().__init__()
+Version2, Version3 = other(version="2", migrate=migrate), other(version="3")
+Unmakeable = other(__init__=lambda self, needed: None)
 
 
 def _stored(limit: int = 3) -> bytes:
     return codec.encode_stack(*load_stack(((Remembers, {"limit": limit}),)))
 
 
-def test_a_state_of_another_version_is_migrated():
-    """`migrate` is given the version and the state as JSON, because the class that it had may be gone."""
+def test_a_state_of_another_version_is_migrated_and_one_that_cannot_be_is_not_written():
+    """`migrate` is given the version and the state as JSON, because the class that it had may be gone; the place of a fault is told."""
     _, states = codec.decode_stack(_stored(), {"Remembers": Version2})
     assert states["Remembers"] == Memory(seen=103, names=frozenset({"1"}))
 
+    stack, _ = load_stack((Remembers,))
+    said = r"at \$.states.Remembers: it.seen is nan, which JSON cannot say"
+    with pytest.raises(CodecError, match=said) as raised:
+        codec.encode_stack(stack, {"Remembers": Memory(seen=float("nan"))})
+    assert raised.value.path == "$.states.Remembers"
+    with pytest.raises(CodecError, match="half of a character"):
+        codec.encode_stack(stack, {"Remembers": Memory(seen=1, names=frozenset({"\ud800"}))})
 
-@pytest.mark.parametrize(
-    ("plugins", "limit", "words"),
-    [
+
+def test_code_that_does_not_fit_is_refused():
+    """A plugin that is gone must not be missed, nor one that cannot take over: the error names it and the way out."""
+    for plugins, limit, words in (
         ({}, 3, r"'Remembers' \(version '1', from tests.*:Remembers\) is missing: let resolve return it"),
         (lambda _: None, 3, "is missing"),
         ({"Remembers": PuppetPlugin((), name="other")}, 3, "resolve gave one that is named 'other'"),
@@ -240,17 +236,14 @@ def test_a_state_of_another_version_is_migrated():
         ({"Remembers": Version2}, -1, "version '2' and its state of '1', and migrate gave none: .*never"),
         ({"Remembers": Version2}, 0, "state of type int, expected Memory.*; read this with version '1'"),
         ({"Remembers": object()}, 3, "resolve gave one that is named None"),
-    ],
-)
-def test_code_that_does_not_fit_is_refused(plugins, limit, words):
-    """A plugin that is gone must not be missed, nor one that cannot take over: the error names it and the way out."""
-    with pytest.raises(PluginError, match=words):
-        codec.decode_stack(_stored(limit), plugins)
+    ):
+        with pytest.raises(PluginError, match=words):
+            codec.decode_stack(_stored(limit), plugins)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
+def test_stored_plugins_are_read_strictly():
+    """A state that is not of its type any more, or would lose something, is refused, and so is one of nobody."""
+    for before, after, words in (
         (
             b'"seen":3',
             b'"seen":"x"',
@@ -278,25 +271,11 @@ def test_code_that_does_not_fit_is_refused(plugins, limit, words):
             b'"plugins":[{"name":"Remembers","version":"","origin":"","options":{}},{',
             "two plugins have",
         ),
-    ],
-)
-def test_stored_plugins_are_read_strictly(before, after, words):
-    """A state that is not of its type any more, or would lose something, is refused, and so is one of nobody."""
-    text = _stored()
-    assert before in text
-    with pytest.raises(CodecError, match=words):
-        codec.decode_stack(text.replace(before, after), {"Remembers": Remembers})
-
-
-def test_what_a_plugin_may_not_remember_is_not_written():
-    """With its place."""
-    stack, _ = load_stack((Remembers,))
-    said = r"at \$.states.Remembers: it.seen is nan, which JSON cannot say"
-    with pytest.raises(CodecError, match=said) as raised:
-        codec.encode_stack(stack, {"Remembers": Memory(seen=float("nan"))})
-    assert raised.value.path == "$.states.Remembers"
-    with pytest.raises(CodecError, match="half of a character"):
-        codec.encode_stack(stack, {"Remembers": Memory(seen=1, names=frozenset({"\ud800"}))})
+    ):
+        text = _stored()
+        assert before in text
+        with pytest.raises(CodecError, match=words):
+            codec.decode_stack(text.replace(before, after), {"Remembers": Remembers})
 
 
 # --- what cannot be written
@@ -305,9 +284,9 @@ def test_what_a_plugin_may_not_remember_is_not_written():
 MODES = "expected one of 'full', 'task', 'minimal', 'none', got 'loud'"
 
 
-@each(
-    ("name", "value", "path", "words"),
-    [
+def test_what_json_does_not_hold_is_not_written():
+    """The error says where it is, what was expected, and what came; nothing is written in its place."""
+    for name, value, path, words in (
         ("user_data", FrozenDict({"a": [float("nan")]}), "$.user_data", "it.a[0] is nan"),
         ("user_data", FrozenDict({"a": object()}), "$.user_data", "it.a is a object, which is no JSON"),
         ("system_prompt", "\ud800", "$.system_prompt", "half of a character"),
@@ -328,17 +307,14 @@ MODES = "expected one of 'full', 'task', 'minimal', 'none', got 'loud'"
             "$.fallbacks[0].price",
             "expected Price or null",
         ),
-    ],
-)
-def test_what_json_does_not_hold_is_not_written(name, value, path, words):
-    """The error says where it is, what was expected, and what came; nothing is written in its place."""
-    config = replace(CONFIG)
-    msgspec.structs.force_setattr(config, name, value)
-    with pytest.raises(CodecError) as raised:
-        codec.encode_config(config)
-    assert raised.value.path == path
-    assert words in str(raised.value)
-    assert "no config that can be stored: at " in str(raised.value)
+    ):
+        config = replace(CONFIG)
+        msgspec.structs.force_setattr(config, name, value)
+        with pytest.raises(CodecError) as raised:
+            codec.encode_config(config)
+        assert raised.value.path == path
+        assert words in str(raised.value)
+        assert "no config that can be stored: at " in str(raised.value)
 
 
 def test_what_would_change_is_not_written():
@@ -392,9 +368,9 @@ PHASES = "expected one of 'idle', 'running', 'streaming', 'executing_tools', got
 AT = "at $.session_state."
 
 
-@each(
-    ("path", "value", "words"),
-    [
+def test_what_was_not_written_is_not_read():
+    """The error says where, what was expected, what came, and what to do; nothing is half read."""
+    for path, value, words in (
         (
             "codec",
             codec.CODEC_VERSION + 1,
@@ -452,19 +428,16 @@ AT = "at $.session_state."
             "[1]: no signal: at $.entry: Object contains unknown field `mood`",
         ),
         ("session_state", [], f"at $.session_state: {OBJECT}"),
-    ],
-)
-def test_what_was_not_written_is_not_read(path, value, words):
-    """The error says where, what was expected, what came, and what to do; nothing is half read."""
-    with pytest.raises(CodecError) as raised:
-        codec.decode_session(_spoilt(path, value), plugins_of(everything()))
-    assert words in str(raised.value)
-    assert str(raised.value).startswith("no session_state: at $")
+    ):
+        with pytest.raises(CodecError) as raised:
+            codec.decode_session(_spoilt(path, value), plugins_of(everything()))
+        assert words in str(raised.value)
+        assert str(raised.value).startswith("no session_state: at $")
 
 
-@each(
-    ("text", "words"),
-    [
+def test_text_that_is_no_such_json_is_refused():
+    """Cut off, doubled, too large, too deep, no UTF-8, or another document: one error, at once."""
+    for text, words in (
         (b"", "no JSON: Input data was truncated"),
         (b"[]", "expected an object, got an array"),
         (b'{"codec":1,', "no JSON: "),
@@ -481,20 +454,10 @@ def test_what_was_not_written_is_not_read(path, value, words):
         (b"[" * 100_000, "no JSON: "),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "no JSON: "),
         (b'{"codec":1}{"codec":1}', "no JSON: "),
-    ],
-)
-def test_text_that_is_no_such_json_is_refused(text, words):
-    """Cut off, doubled, too large, too deep, no UTF-8, or another document: one error, at once."""
-    with pytest.raises(CodecError) as raised:
-        codec.decode_session(text)
-    assert words in str(raised.value)
-
-
-def test_a_field_that_came_later_has_its_default():
-    """An older text lacks it, and is read all the same."""
-    state = everything()
-    back = codec.decode_session(_spoilt(".dropped", _GONE), plugins_of(state))
-    assert back == worlds.changed(state, dropped=0)
+    ):
+        with pytest.raises(CodecError) as raised:
+            codec.decode_session(text)
+        assert words in str(raised.value)
 
 
 def _mutated(text: bytes, random: Random) -> bytes:

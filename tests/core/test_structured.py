@@ -41,15 +41,8 @@ def test_a_format_that_is_no_schema_is_refused_at_the_start():
         assert fault_of_format(schema).startswith(fault)
 
 
-def test_what_the_caller_cannot_read_is_said_where_the_schema_has_nothing_against_it():
-    """The 30th of February is a text of the right shape; the model hears why it is no date."""
-    verdict = CITY.check('{"city": "Lisbon"}', repaired=False, misfit="there is no such city")
-    assert isinstance(verdict, RepairTurn)
-    assert "there is no such city" in verdict.note
-
-
-def test_a_bare_value_is_taken_for_the_one_in_its_object():
-    """Only where the schema is that object and nothing more."""
+def test_formats_are_values_and_a_bare_value_is_that_in_its_object():
+    """Only where the schema is that object and nothing more; what the caller cannot read is said though the schema has nothing against it."""
     bare = ResponseFormat(enclosed({"type": "integer"}))
     assert bare.check("42", repaired=False) == Accepted({"value": 42})
     assert document_in("42", enclosed({"type": "integer"})) == '{"value": 42}'
@@ -57,9 +50,10 @@ def test_a_bare_value_is_taken_for_the_one_in_its_object():
     assert isinstance(ResponseFormat(other).check("42", repaired=False), RepairTurn)
     assert document_in("42", other) == "42"
 
+    verdict = CITY.check('{"city": "Lisbon"}', repaired=False, misfit="there is no such city")
+    assert isinstance(verdict, RepairTurn)
+    assert "there is no such city" in verdict.note
 
-def test_formats_are_values():
-    """Equal schemas make equal formats, so a state that holds one can be compared."""
     assert ResponseFormat({"type": "array"}) == ResponseFormat({"type": "array"})
     assert hash(ResponseFormat({"type": "array"})) == hash(ResponseFormat({"type": "array"}))
     assert ResponseFormat({"type": "array"}) != CITY

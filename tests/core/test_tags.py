@@ -7,7 +7,6 @@ from collections import Counter
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader
-from tests.thinned import each
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(
@@ -60,9 +59,9 @@ def test_every_character_comes_out_once(pieces):
         assert len(reader.held) < len("<status></status>") + MAX_CONTENT
 
 
-@each(
-    ("text", "visible", "tags"),
-    [
+def test_what_is_a_tag_and_what_is_text():
+    """Unclosed, unknown, nested and overlong ones are text, and nothing of a text is lost."""
+    for text, visible, tags in (
         ("Hello.", "Hello.", []),
         ("<status>Reading</status>Hello.", "Hello.", [Tag("status", "Reading")]),
         ("a<title>T</title>b<status>S</status>c", "abc", [Tag("title", "T"), Tag("status", "S")]),
@@ -91,27 +90,21 @@ def test_every_character_comes_out_once(pieces):
         ("<stat", "<stat", []),
         ("</status>", "</status>", []),
         ("<status>" + LONG * 2, "<status>" + LONG * 2, []),
-    ],
-)
-def test_what_is_a_tag_and_what_is_text(text, visible, tags):
-    """Unclosed, unknown, nested and overlong ones are text, and nothing of a text is lost."""
-    assert read([text]) == read(list(text)) == (visible, tags)
+    ):
+        assert read([text]) == read(list(text)) == (visible, tags)
 
 
-@each(
-    ("text", "visible", "names"),
-    [
+def test_what_cannot_be_a_tag_is_passed_over():
+    """A million of them in one step; and those that can be are found, however the text comes."""
+    for text, visible, names in (
         ("<" * 5_000 + "<status>a</status>", "<" * 5_000, ["status"]),
         ("<status>" * 500 + "x</status>", None, ["status"]),
         ("<title>" * 500 + "`<status>a</status>`", None, []),
         ("<status>" + "`" * 3 + "x" * 600 + "</status>", "<status>```" + "x" * 600 + "</status>", []),
         ("<status>" * 500 + "`" + "x" * 600 + "\n<title>t</title>", None, ["title"]),
         ("<status>" * 500, "<status>" * 500, []),
-    ],
-)
-def test_what_cannot_be_a_tag_is_passed_over(text, visible, names):
-    """A million of them in one step; and those that can be are found, however the text comes."""
-    for size in (len(text), 7, 1):
-        said, tags = read([text[begin : begin + size] for begin in range(0, len(text), size)])
-        assert [tag.name for tag in tags] == names
-        assert visible is None or said == visible
+    ):
+        for size in (len(text), 7, 1):
+            said, tags = read([text[begin : begin + size] for begin in range(0, len(text), size)])
+            assert [tag.name for tag in tags] == names
+            assert visible is None or said == visible

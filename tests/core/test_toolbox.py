@@ -11,7 +11,6 @@ from agentrail.core.values.json_schema import decode_strictly, json_kind_of
 from agentrail.core.values.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import MAX_LEVELS
-from tests.thinned import each
 
 
 def _spec(name: str = "x", **schema: Any) -> ToolSpec:
@@ -44,9 +43,9 @@ def test_a_sound_schema_is_taken():
     assert spec.faults({"a": 1, "b": 1}) == ("$.b: 1 is not of type 'string'",)
 
 
-@each(
-    ("tool", "words"),
-    [
+def test_what_no_model_can_be_told_of_is_refused():
+    """When the tool is attached: a schema of no object, a name that vendors refuse, no description, a time that never ends."""
+    for tool, words in (
         ({"parameters": {}}, "the schema of tool 'x' has type None, expected 'object'"),
         ({"parameters": {"type": "string"}}, "the schema of tool 'x' has type 'string', expected 'object'"),
         ({"properties": {"a": {"type": "whole"}}}, "tool 'x' is not draft 2020-12 at $.properties.a.type"),
@@ -64,15 +63,12 @@ def test_a_sound_schema_is_taken():
             ({"timeout_seconds": one}, "expected a finite number above 0, or None")
             for one in (0, -1.0, math.inf, math.nan)
         ),
-    ],
-)
-def test_what_no_model_can_be_told_of_is_refused(tool, words):
-    """When the tool is attached: a schema of no object, a name that vendors refuse, no description, a time that never ends."""
-    fields = {"name": "x", "description": "A tool.", "parameters": {"type": "object", **tool}}
-    own = {name: value for name, value in tool.items() if name in ToolSpec.__struct_fields__}
-    with pytest.raises(ToolDefinitionError) as caught:
-        ToolSpec(**fields | own).check()
-    assert words in str(caught.value)
+    ):
+        fields = {"name": "x", "description": "A tool.", "parameters": {"type": "object", **tool}}
+        own = {name: value for name, value in tool.items() if name in ToolSpec.__struct_fields__}
+        with pytest.raises(ToolDefinitionError) as caught:
+            ToolSpec(**fields | own).check()
+        assert words in str(caught.value)
 
 
 def test_names_are_unique():
@@ -101,9 +97,9 @@ def test_a_box_whose_tools_say_the_same_is_the_same():
 DEEP = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
 
 
-@each(
-    ("text", "parsed"),
-    [
+def test_arguments_are_an_object_or_a_sentence():
+    """The empty string counts as no arguments; whatever else is no object is said to be none, with the place."""
+    for text, parsed in (
         ("", {}),
         ("{}", {}),
         ('{"a": [1, 2.5, null, true, "é"]}', {"a": [1, 2.5, None, True, "é"]}),
@@ -123,15 +119,12 @@ DEEP = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
         ('{"a":' + "1" * 5000 + "}", "Exceeds the limit"),
         ("[" * 100_000, "100000 objects and arrays, at most 50000 are allowed."),
         (DEEP, f"nested more deeply than {MAX_LEVELS} levels. Send simpler values."),
-    ],
-)
-def test_arguments_are_an_object_or_a_sentence(text, parsed):
-    """The empty string counts as no arguments; whatever else is no object is said to be none, with the place."""
-    got = parse_arguments(text)
-    if isinstance(parsed, str):
-        assert str(got).startswith(f"Malformed arguments: {parsed}")
-    else:
-        assert got == parsed
+    ):
+        got = parse_arguments(text)
+        if isinstance(parsed, str):
+            assert str(got).startswith(f"Malformed arguments: {parsed}")
+        else:
+            assert got == parsed
 
 
 def test_length_has_a_bound_and_what_never_ends_is_looked_at_once():

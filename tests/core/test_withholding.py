@@ -22,7 +22,6 @@ from agentrail.events import Envelope, MessageDelta
 from agentrail.frozen import FrozenDict, FrozenList, frozen_json
 from agentrail.messages import AssistantMessage, CallId, Image, SessionId, Text, Thinking, ToolCall
 from tests.core.worlds import completed, prompt
-from tests.thinned import each
 
 KEY = "sk-canary-4711"
 KNOWN = KnownSecrets([KEY, "killable", "canary-2-0815"])
@@ -36,9 +35,9 @@ def said(value):
     return withheld(value, KNOWN)
 
 
-@pytest.mark.parametrize(
-    "signal",
-    [
+def test_no_text_of_a_signal_holds_one():
+    """What is left is a signal of the same kind, which can be written and read."""
+    for signal in (
         prompt("p", f"use {KEY}"),
         replace(prompt("p"), content=(Text(text=KEY), Image(media_type="image/png", data="AAAA", name=KEY))),
         s.ToolFinished(at_ms=1, effect_id=E, text=f"a {KEY}.", started_at_ms=0, details={KEY: [{"k": KEY}]}),
@@ -50,19 +49,15 @@ def said(value):
         completed("e1", Text(text="my sk-can"), read_call("c", "x", "{}"), Text(text="ary-4711!")),
         s.ChildPublished(at_ms=1, effect_id=E, event=MessageDelta(delta=KEY, attempt=1)),
         s.AbortCycle(at_ms=1, signal_id=S, reason=KEY),
-    ],
-    ids=lambda signal: type(signal).__name__,
-)
-def test_no_text_of_a_signal_holds_one(signal):
-    """What is left is a signal of the same kind, which can be written and read."""
-    clean = said(signal)
-    written = encode_signal(clean).decode()
-    assert KEY not in written
-    blocks = clean.message.content if isinstance(clean, s.ResponseCompleted) else ()
-    assert KEY not in "".join(block.text for block in blocks if isinstance(block, Text))
-    assert type(clean) is type(signal)
-    assert decode_signal(written) == clean
-    assert said(clean) is clean
+    ):
+        clean = said(signal)
+        written = encode_signal(clean).decode()
+        assert KEY not in written
+        blocks = clean.message.content if isinstance(clean, s.ResponseCompleted) else ()
+        assert KEY not in "".join(block.text for block in blocks if isinstance(block, Text))
+        assert type(clean) is type(signal)
+        assert decode_signal(written) == clean
+        assert said(clean) is clean
 
 
 def test_what_holds_none_is_given_back_as_it_is():
@@ -125,9 +120,9 @@ Pair = namedtuple("Pair", ("one", "other"))  # noqa: PYI024 - a plugin author's
 Colour = enum.Enum("Colour", {"RED": "killable"})
 
 
-@each(
-    ("state", "clean"),
-    [
+def test_an_answer_of_a_plugin_is_cleaned_in_its_own_classes():
+    """Whatever its state is made of; a state without secrets is the very one."""
+    for state, clean in (
         (Remembered((KEY, "b"), 2), Remembered((REPLACEMENT, "b"), 2)),
         (Noted(KEY), Noted(REPLACEMENT)),
         (Pair(KEY, 1), Pair(REPLACEMENT, 1)),
@@ -136,15 +131,14 @@ Colour = enum.Enum("Colour", {"RED": "killable"})
         (MappingProxyType({KEY: 1}), MappingProxyType({REPLACEMENT: 1})),
         (frozenset({KEY, "b"}), frozenset({REPLACEMENT, "b"})),
         (FrozenList([KEY]), FrozenList([REPLACEMENT])),
-    ],
-)
-def test_an_answer_of_a_plugin_is_cleaned_in_its_own_classes(state, clean):
-    """Whatever its state is made of; a state without secrets is the very one."""
-    answer = said(p.Continue(state, emits=((KEY, {"k": KEY}),), context={"a": KEY}))
-    assert answer == p.Continue(clean, emits=((REPLACEMENT, {"k": REPLACEMENT}),), context={"a": REPLACEMENT})
-    assert type(answer.state) is type(state)
-    assert said(answer) is answer
-    assert type(said(frozen_json({"a": KEY}))) is FrozenDict
+    ):
+        answer = said(p.Continue(state, emits=((KEY, {"k": KEY}),), context={"a": KEY}))
+        assert answer == p.Continue(
+            clean, emits=((REPLACEMENT, {"k": REPLACEMENT}),), context={"a": REPLACEMENT}
+        )
+        assert type(answer.state) is type(state)
+        assert said(answer) is answer
+        assert type(said(frozen_json({"a": KEY}))) is FrozenDict
 
 
 def test_what_is_of_another_kind_is_not_looked_into():

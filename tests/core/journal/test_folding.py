@@ -44,9 +44,6 @@ def test_drawn_lives_fold_to_what_they_were(seed):
     folds_to_what_was_lived(life)
 
 
-# --- damage
-
-
 @pytest.mark.at(142)
 def test_a_record_that_is_missing_is_named():
     """By the number that should stand there; also in front of a removed one, whose hash says nothing of what stood before it."""
@@ -91,8 +88,8 @@ def test_a_record_that_is_damaged_is_named():
             assert rec.first_broken(spoilt) == number
 
 
-def test_a_journal_begins_with_opened_and_is_opened_once():
-    """Anything else in its place is damage, although its hash fits."""
+def test_what_no_session_would_have_written_is_damage():
+    """Anything else than `opened` at the beginning, or that once more; a rewind to nowhere, or one that cannot be read."""
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
     with pytest.raises(JournalCorrupt, match="it is 'closed', and a journal begins with 'opened'"):
         fold_journal(headless)
@@ -100,8 +97,14 @@ def test_a_journal_begins_with_opened_and_is_opened_once():
     with pytest.raises(JournalCorrupt, match="a journal is opened once"):
         fold_journal(again)
 
-
-# --- large values
+    for number in (0, -1, len(RECORDS) + 1, 99):
+        records = behind(RECORDS, own("rewound", rec.RewoundBody(number=number)))
+        said = f"it goes back to {number}, and there is 1 to {len(RECORDS)}"
+        with pytest.raises(JournalCorrupt, match=said):
+            fold_journal(records)
+    records = behind(RECORDS, rec.Draft(at_ms=1, kind="rewound", body=b"{}"))
+    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
+        fold_journal(records)
 
 
 def test_large_values_are_put_in_their_places():
@@ -126,9 +129,6 @@ def test_of_ten_thousand_effects_only_those_that_are_open_are_kept():
     named = "\n".join(f"run_tool t{number} read" for number in range(1_500))
     records = resealed(RECORDS, {3: {"does": named}})
     assert fold_journal(records).begun == fold_journal(RECORDS).begun != ()
-
-
-# --- code that changed
 
 
 @pytest.mark.journal(16)
@@ -170,9 +170,6 @@ def test_a_signal_that_crashes_newer_code_is_stepped_over_and_told():
     assert folded.state == start
 
 
-# --- rewinds and the end
-
-
 @pytest.mark.journal(22)
 def test_a_rewind_and_a_rewind_of_it_are_what_the_session_was_then():
     """Back to 10, on to 14, back to 5: the conversation of each; numbers of events and ids of effects only rise."""
@@ -207,18 +204,6 @@ def test_what_was_spent_is_spent_also_behind_a_rewind():
     assert back.data.ledger.open == start.data.ledger.open
     plain = rewound_state(LIFE.state, LIFE.states[3], 9)
     assert plain.data.ledger is None
-
-
-def test_a_rewind_to_nowhere_is_damage():
-    """No session would have written that; one that cannot be read is named as any other record."""
-    for number in (0, -1, len(RECORDS) + 1, 99):
-        records = behind(RECORDS, own("rewound", rec.RewoundBody(number=number)))
-        said = f"it goes back to {number}, and there is 1 to {len(RECORDS)}"
-        with pytest.raises(JournalCorrupt, match=said):
-            fold_journal(records)
-    records = behind(RECORDS, rec.Draft(at_ms=1, kind="rewound", body=b"{}"))
-    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
-        fold_journal(records)
 
 
 def test_a_rewind_in_front_of_what_is_folded_asks_for_the_state():

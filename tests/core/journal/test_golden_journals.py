@@ -47,8 +47,8 @@ def test_a_stored_journal_is_sound_and_folds_without_drift(file):
         assert rest.state.data.seq == folded.state.data.seq
 
 
-def test_a_journal_of_version_1_says_the_same():
-    """Its bodies are longer and its hashes others: a record for a record it comes to what that of version 2 comes to."""
+def test_a_journal_of_version_1_says_the_same_and_goes_on_in_version_2():
+    """Its bodies are longer and its hashes others, and record for record it comes to the same; one journal may have both, in one chain of hashes."""
     for name in ("plain", "guarded", "taken_over"):
         old, new = (
             read_journal((folder / f"{name}.jsonl").read_bytes()).records
@@ -58,9 +58,6 @@ def test_a_journal_of_version_1_says_the_same():
         short, long = (sum(len(one.body) for one in some if one.kind != "drifted") for some in (new, old))
         assert short < long
 
-
-def test_a_session_of_version_1_goes_on_in_version_2():
-    """One journal may have both, and one chain of hashes over both."""
     old = read_journal((FOLDER / "v1" / "plain.jsonl").read_bytes()).records
     life = Life.again(old, SOURCES)
     life.live(Recovered(at_ms=200, cause="gone", attempt=1))

@@ -94,9 +94,6 @@ def test_it_is_told_who_caused_what():
     assert "  asked guard on BeforeTool: BlockTool" in guards
 
 
-# --- two journals
-
-
 @pytest.mark.at(162)
 def test_two_runs_that_differ_in_times_and_ids_alone_do_not_part():
     """Nor by who owned them; a timer and an operation hold what differs from run to run."""
