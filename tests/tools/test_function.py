@@ -13,7 +13,6 @@ from agentrail.core.protocol.tool_changes import UpdateContext
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import tool
-from tests.thinned import each
 from tests.tools.rig import CTX
 
 
@@ -61,9 +60,9 @@ def _undocumented() -> None:
     pass
 
 
-@each(
-    ("options", "words"),
-    [
+def test_what_cannot_be_a_tool_is_refused_at_once():
+    """The decorator says what is wrong with an option, and what to do; nothing waits for the first call."""
+    for options, words in (
         ({"description": " "}, "'_nothing' has no description"),
         ({"name": "read file"}, "'_nothing' has the name 'read file', expected 1 to 64 of A-Z"),
         ({"name": "x" * 65}, "give another with name="),
@@ -77,13 +76,10 @@ def _undocumented() -> None:
         ({"max_retries": -1}, "has max_retries=-1, expected a whole number from 0, or None"),
         ({"max_retries": 1.5}, "has max_retries=1.5"),
         ({"abandonable": True, "thread": False}, "in no thread: only a worker thread can be abandoned"),
-    ],
-)
-def test_what_cannot_be_a_tool_is_refused_at_once(options, words):
-    """The decorator says what is wrong with an option, and what to do; nothing waits for the first call."""
-    with pytest.raises(ToolDefinitionError) as caught:
-        tool(**options)(_nothing)
-    assert words in str(caught.value)
+    ):
+        with pytest.raises(ToolDefinitionError) as caught:
+            tool(**options)(_nothing)
+        assert words in str(caught.value)
 
 
 def test_what_is_no_function_with_a_description_is_refused_at_once():
@@ -112,9 +108,6 @@ async def test_an_effect_is_a_result():
 
     outcome = await remember.execute({}, CTX)
     assert outcome == ToolUpdate(UpdateContext(key="memory", value=1), text="[no output]")
-
-
-# --- types that msgspec does not know, and what docstrings say
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ FILES = {"src/a.py": "", "src/deep/b.py": "", "c.txt": ""}
 
 
 async def test_paths_are_relative_and_sorted():
-    """Directories end with a slash; where nothing fits the words say so; what the sandbox refuses is an error."""
+    """Directories end with a slash; names cannot break a line; where nothing fits the words say so; what the sandbox refuses is an error."""
     sandbox = StubSandbox(FILES)
     assert await glob.execute({"pattern": "**/*.py"}, context(sandbox)) == Ok(text="src/a.py\nsrc/deep/b.py")
     assert await glob.execute({"pattern": "*", "path": "src"}, context(sandbox)) == Ok(
@@ -21,8 +21,5 @@ async def test_paths_are_relative_and_sorted():
     found = await glob.execute({"pattern": "*", "path": "nowhere"}, context(sandbox))
     assert isinstance(found, Error)
 
-
-def test_more_than_are_shown():
-    """There is a note, and names cannot break a line."""
     text = render_paths(GlobResult(paths=("a\nb", "c"), truncated=True), pattern="*", path=".")
     assert text == "a\\nb\nc\n[2 paths shown, there are more. Narrow the pattern or the path.]"

@@ -41,31 +41,31 @@ def png(data: Any = "QUFB", **more: Any) -> Any:
     return (Image(**{"media_type": "image/png", "data": data} | more),)
 
 
-FAULTS: dict[str, tuple[Any, str]] = {
-    "eleven": (
+FAULTS: tuple[tuple[Any, str], ...] = (
+    (
         (PICTURE,) * 11,
         "a result has 11 images, at most 10 are allowed: write the others to files, and give their paths in the text",
     ),
-    "too large": (
+    (
         (PICTURE, picture_of(MAX_IMAGE_BYTES + 1)),
         "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are allowed: make it smaller, or write it to a file",
     ),
-    "one alone": (PICTURE, "expected a tuple of Image, such as (Image(…),)"),
-    "a text": ("iVBORw0KGgo=", NO_IMAGES.format("'iVBORw0KGgo='")),
-    "none": (None, NO_IMAGES.format("None")),
-    "a path": (("a.png",), "image 0 of a result is 'a.png': expected Image(media_type=…, data=…)"),
-    "no picture": (png(media_type="text/html"), "type 'text/html': expected one such as image/png"),
-    "a line break in the type": (png(media_type="image/png\n"), "expected one such as image/png"),
-    "bytes": (png(b"QUFB"), f"has the data b'QUFB': {BASE64}"),
-    "nothing in it": (png(""), f"has the data '': {BASE64}"),
-    "a number for a name": (png(name=7), "has the name 7: expected text"),
-    "no base64": (png("not base64!"), "give base64.b64encode(raw).decode()"),
-    "line breaks": (png("QUFB\nQUFB"), "is no base64 without line breaks"),
-    "half of a character": (png("QUF\ud800"), "is no base64"),
-}
+    (PICTURE, "expected a tuple of Image, such as (Image(…),)"),
+    ("iVBORw0KGgo=", NO_IMAGES.format("'iVBORw0KGgo='")),
+    (None, NO_IMAGES.format("None")),
+    (("a.png",), "image 0 of a result is 'a.png': expected Image(media_type=…, data=…)"),
+    (png(media_type="text/html"), "type 'text/html': expected one such as image/png"),
+    (png(media_type="image/png\n"), "expected one such as image/png"),
+    (png(b"QUFB"), f"has the data b'QUFB': {BASE64}"),
+    (png(""), f"has the data '': {BASE64}"),
+    (png(name=7), "has the name 7: expected text"),
+    (png("not base64!"), "give base64.b64encode(raw).decode()"),
+    (png("QUFB\nQUFB"), "is no base64 without line breaks"),
+    (png("QUF\ud800"), "is no base64"),
+)
 
 
-@each(("images", "words"), FAULTS.values())
+@each(("images", "words"), FAULTS)
 def test_each_fault_is_named_where_the_result_is_made(images, words):
     """In the tool author's own line, before anything of it gets into a conversation."""
     with pytest.raises(ToolContractError) as raised:

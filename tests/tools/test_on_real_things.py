@@ -34,9 +34,6 @@ async def workspace(tmp_path):
     await sandbox.aclose()
 
 
-# --- this repository
-
-
 @only_in_a_checkout
 async def test_a_reader_finds_its_way(repository):
     """From the root to a file, to a name in it, to the files that use it."""
@@ -60,9 +57,6 @@ async def test_a_reader_finds_its_way(repository):
     )
 
 
-# --- work on files
-
-
 async def test_a_file_is_made_edited_and_made_again(workspace, tmp_path):
     """The whole way of a small change, with the words that a model reads."""
     written = await use(workspace, "write_file", path="src/deep/a.py", content="one\ntwo\nthree\n")
@@ -84,9 +78,6 @@ async def test_line_ends_and_marks_stay(workspace, tmp_path):
     assert (await use(workspace, "read_file", path="w.txt")).text == "1\tone\n2\ttwo"
     await use(workspace, "edit_file", path="w.txt", old_string="one\ntwo", new_string="1\n2\n3")
     assert (tmp_path / "w.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\n3\r\n"
-
-
-# --- what is no text
 
 
 async def test_bytes_that_are_no_text(workspace, tmp_path):
@@ -114,9 +105,6 @@ async def test_names_that_break_lines(workspace, tmp_path):
     assert listing.text == "[file] a\\nb\\x1b[2J.txt (7 bytes)"
     found = await use(workspace, "glob", pattern="*.txt")
     assert found.text == "a\\nb\\x1b[2J.txt"
-
-
-# --- much
 
 
 async def test_a_file_of_two_hundred_megabytes(workspace, tmp_path):

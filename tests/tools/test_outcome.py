@@ -20,7 +20,6 @@ from hypothesis import given, strategies as st
 from agentrail.abc import Error, Ok
 from agentrail.errors import ToolContractError
 from agentrail.tools.function import to_outcome
-from tests.thinned import each
 
 
 class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
@@ -42,9 +41,9 @@ class OwnMapping(UserDict[str, int]):
     """A mapping of a kind that no encoder knows."""
 
 
-@each(
-    ("value", "text"),
-    [
+def test_values_become_text_for_the_model():
+    """Text stays, nothing is said to be nothing, and data becomes its JSON."""
+    for value, text in (
         ("words", "words"),
         ("", "[no output]"),
         (None, "[no output]"),
@@ -77,13 +76,10 @@ class OwnMapping(UserDict[str, int]):
         ({"path": PurePosixPath("a"), "at": datetime.date(2026, 11, 20)}, '{"path":"a","at":"2026-11-20"}'),
         ({"b", "a"}, '["a","b"]'),
         (frozenset({3, 1}), "[1,3]"),
-    ],
-)
-def test_values_become_text_for_the_model(value, text):
-    """Text stays, nothing is said to be nothing, and data becomes its JSON."""
-    outcome = to_outcome("x", value)
-    assert outcome == Ok(text=text)
-    assert type(outcome.text) is str
+    ):
+        outcome = to_outcome("x", value)
+        assert outcome == Ok(text=text)
+        assert type(outcome.text) is str
 
 
 class Awaitable:
@@ -107,9 +103,9 @@ made: Any = Ok  # also what a type checker refuses
 wrong: Any = Error
 
 
-@each(
-    ("make", "words"),
-    [
+def test_what_is_no_result_breaks_the_contract():
+    """Anything else is the author's mistake, which no second attempt would mend; the message says what to write."""
+    for make, words in (
         (object, f"tool 'x' returned a value of type object, {EXPECTED}: wrap it, Ok(text=str("),
         (lambda: {1, "a", object}, "returned a value of type set that is not JSON"),
         (lambda: Order, "returned a value of type type, expected text, JSON"),
@@ -129,13 +125,10 @@ wrong: Any = Error
         (lambda: wrong(text=None), "returned a result whose text is a value of type NoneType"),
         (lambda: made(text="t", details=object()), "returned a value of type object that is not JSON"),
         (lambda: Ok(text="t", details=[float("inf")]), "returned a value of type list that is not JSON"),
-    ],
-)
-def test_what_is_no_result_breaks_the_contract(make, words):
-    """Anything else is the author's mistake, which no second attempt would mend; the message says what to write."""
-    with pytest.raises(ToolContractError) as caught:
-        to_outcome("x", make())
-    assert words in str(caught.value)
+    ):
+        with pytest.raises(ToolContractError) as caught:
+            to_outcome("x", make())
+        assert words in str(caught.value)
 
 
 _scalars = st.one_of(

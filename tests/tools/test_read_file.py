@@ -14,15 +14,8 @@ def _page(text: str, *, offset: int = 1, limit: int = MAX_LINES) -> str:
     return render_page(read, offset=offset).text
 
 
-async def test_a_refusal_is_an_error():
-    """The sandbox's sentence is fit for the model."""
-    sandbox = StubSandbox({"logo.png": b"\0" * 12_345})
-    outcome = await read_file.execute({"path": "logo.png"}, context(sandbox))
-    assert outcome == Error(text='"logo.png" is not text (image/png, 12,345 bytes).')
-
-
-def test_lines_end_where_other_tools_end_them():
-    """At line feeds, also those after a carriage return, and nowhere else."""
+async def test_lines_end_where_other_tools_end_them():
+    """At line feeds, also those after a carriage return, and nowhere else; a refusal of the sandbox is an error."""
     for text, page in (
         ("", "[The file is empty.]"),
         ("a", "1\ta"),
@@ -33,6 +26,10 @@ def test_lines_end_where_other_tools_end_them():
         ("a\fb\u2028c", "1\ta\fb\u2028c"),
     ):
         assert _page(text) == page
+
+    sandbox = StubSandbox({"logo.png": b"\0" * 12_345})
+    outcome = await read_file.execute({"path": "logo.png"}, context(sandbox))
+    assert outcome == Error(text='"logo.png" is not text (image/png, 12,345 bytes).')
 
 
 def test_a_page_has_fifty_kilobytes_at_most_and_a_line_two_thousand_characters():

@@ -22,22 +22,24 @@ import pytest
 from agentrail.abc import Error, Ok, ToolOutcome, ToolUpdate
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import check_returned, tool
-from tests.thinned import each
 
 T = TypeVar("T")
 
 
-class Colour(enum.Enum):
-    """An enum."""
-
-    RED = "red"
+Colour: Any = enum.Enum("Colour", {"RED": "red"})
+Point: Any = msgspec.defstruct("Point", [("x", int), ("raw", bytes, b"")])  # its bytes are written as base64
 
 
-class Point(msgspec.Struct):
-    """A struct with bytes, which are written as base64 there."""
+class Movie(TypedDict):
+    """A dictionary."""
 
-    x: int
-    raw: bytes = b""
+    title: str
+
+
+class Place(NamedTuple):
+    """A tuple."""
+
+    city: str
 
 
 @attrs.frozen
@@ -53,18 +55,6 @@ class Row:
 
     at: datetime.datetime
     where: "NoSuchName"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
-
-
-class Movie(TypedDict):
-    """A dictionary."""
-
-    title: str
-
-
-class Place(NamedTuple):
-    """A tuple."""
-
-    city: str
 
 
 class Plain:
@@ -115,9 +105,9 @@ def _returning(hint):
     return find
 
 
-@each(
-    "hint",
-    [
+def test_what_can_be_written_or_does_not_say_is_let_through():
+    """Data at any depth; and what may be anything, because nothing is guessed."""
+    for hint in (
         *(str, int, float, bool, None, list, dict, tuple, set, Any, object, T, NoReturn),
         *(Ok, Error, ToolUpdate, ToolOutcome, Ok | None, str | Error, Ok | list[int]),
         *(Colour, Point, Tree, Row, Movie, Place, Circle, Shape, Port, Closes),
@@ -131,20 +121,17 @@ def _returning(hint):
         ),
         *(list[bytes], Annotated[str, "words"], NewType("Name", str), Literal["a"], type(None)),
         *("NoSuchName", "1 +", "1/0", "list[NoSuchName]", "str", "Row"),
-    ],
-)
-def test_what_can_be_written_or_does_not_say_is_let_through(hint):
-    """Data at any depth; and what may be anything, because nothing is guessed."""
-    check_returned(_returning(hint))
+    ):
+        check_returned(_returning(hint))
 
 
 COLLECT = "collect it first, as in list(…)"
 WRAP = "return text, data, an object of a dataclass, or Ok(text=str(value))"
 
 
-@each(
-    ("hint", "shown", "way_out"),
-    [
+def test_what_cannot_be_written_is_refused():
+    """By function, annotation, and what to return instead; also where it is a text."""
+    for hint, shown, way_out in (
         (socket.socket, "`socket`", WRAP),
         (Plain, "`Plain`", WRAP),
         (complex, "`complex`", WRAP),
@@ -168,15 +155,12 @@ WRAP = "return text, data, an object of a dataclass, or Ok(text=str(value))"
         (NewType("Wire", Plain), "`Plain` is in it", WRAP),
         (tuple[int, Wrong], "`tuple[int, Wrong]` by its annotation, and `socket` is in it", WRAP),
         ("socket.socket", "`socket`", WRAP),
-    ],
-)
-def test_what_cannot_be_written_is_refused(hint, shown, way_out):
-    """By function, annotation, and what to return instead; also where it is a text."""
-    with pytest.raises(ToolDefinitionError) as caught:
-        check_returned(_returning(hint))
-    assert str(caught.value).startswith("tool function '_returning.<locals>.find' returns `")
-    assert shown in str(caught.value)
-    assert f"which no model can read: {way_out}" in str(caught.value)
+    ):
+        with pytest.raises(ToolDefinitionError) as caught:
+            check_returned(_returning(hint))
+        assert str(caught.value).startswith("tool function '_returning.<locals>.find' returns `")
+        assert shown in str(caught.value)
+        assert f"which no model can read: {way_out}" in str(caught.value)
 
 
 def test_the_decorator_refuses_it_unless_it_never_calls():

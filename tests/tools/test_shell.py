@@ -1,7 +1,5 @@
 """`shell`: how an end of a command reads."""
 
-import pytest
-
 from agentrail.abc import Error, ExecuteResult, Ok, Refusal
 from agentrail.tools.shell import shell
 from tests.tools.rig import StubSandbox, context
@@ -11,9 +9,9 @@ TIMED_OUT = "Timed out after 2.5 s. It may have taken effect; check before repea
 INVALID = Refusal(code="invalid_path", message="Invalid path.")
 
 
-@pytest.mark.parametrize(
-    ("result", "outcome"),
-    [
+async def test_every_end_has_its_words():
+    """A command that ended by itself is information, whatever its exit code; one that was stopped is an error."""
+    for result, outcome in (
         ({"output": "no\n\n", "exit_code": 1}, Ok(text="no\n[exit code 1 · 0.0 s]")),
         ({"output": "", "duration_ms": 99}, Ok(text="[exit code 0 · 0.1 s]")),
         ({"output": "", "exit_code": None, "signal": 9}, Ok(text="[ended by SIGKILL · 0.0 s]")),
@@ -26,9 +24,6 @@ INVALID = Refusal(code="invalid_path", message="Invalid path.")
         ({"exit_code": None, "timed_out": True}, Error(text=f"a\n{TIMED_OUT}")),
         ({"exit_code": None, "duration_ms": 3100}, Error(text="a\n[stopped · 3.1 s]")),
         ({"error": INVALID}, Error(text="Invalid path.")),
-    ],
-)
-async def test_every_end_has_its_words(result, outcome):
-    """A command that ended by itself is information, whatever its exit code; one that was stopped is an error."""
-    sandbox = StubSandbox(result=ExecuteResult(**result if "error" in result else DONE | result))
-    assert await shell.execute({"command": "x", "timeout_seconds": 2.5}, context(sandbox)) == outcome
+    ):
+        sandbox = StubSandbox(result=ExecuteResult(**result if "error" in result else DONE | result))
+        assert await shell.execute({"command": "x", "timeout_seconds": 2.5}, context(sandbox)) == outcome

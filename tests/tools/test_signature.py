@@ -15,7 +15,6 @@ from agentrail.abc import Ok
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import read_signature, tool
-from tests.thinned import each
 from tests.tools.rig import CTX
 
 
@@ -76,9 +75,6 @@ def test_text_in_annotated_is_a_description_at_any_depth():
     assert properties["d"] == {"enum": ["x", "y"], "default": "x"}
 
 
-# --- what is refused
-
-
 def _two_of_one_name():
     def first():
         class Twin(msgspec.Struct):
@@ -118,9 +114,9 @@ NO_SCHEMA = "has a type that no JSON Schema describes ("
 HELD = f"type <class 'tests.tools.test_signature.Plain'> {SUPPORTED}: make `Plain` a dataclass"
 
 
-@each(
-    ("function", "words"),
-    [
+def test_what_no_model_can_call_is_refused():
+    """The message names the function, the parameter and the way out."""
+    for function, words in (
         (
             _args,
             "parameter '*names' of tool function '_args' collects arguments that have no names: take one list",
@@ -155,16 +151,11 @@ HELD = f"type <class 'tests.tools.test_signature.Plain'> {SUPPORTED}: make `Plai
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
         (_twins, "tool function '_twins' uses two types of one name"),
         (_twins_in_one, NO_SCHEMA),
-    ],
-)
-def test_what_no_model_can_call_is_refused(function, words):
-    """The message names the function, the parameter and the way out."""
-    with pytest.raises(ToolDefinitionError) as caught:
-        read_signature(function)
-    assert words in str(caught.value)
+    ):
+        with pytest.raises(ToolDefinitionError) as caught:
+            read_signature(function)
+        assert words in str(caught.value)
 
-
-# --- both sides agree
 
 _integers = st.integers(-(2**70), 2**70)
 _whole_floats = st.integers(-(2**40), 2**40).map(float)

@@ -32,9 +32,6 @@ def tool_for(site, **rules):
     return web_fetch_tool(WebClient(WebRules(inside=inside, **rules), resolve=Names(HERE), tls=NO_ROOTS))
 
 
-# --- web_fetch
-
-
 @on_bounded_time
 async def test_a_page_is_shown_as_markdown_in_a_fence():
     """With its address and its title; a second look within fifteen minutes asks nobody, but another session's does."""
@@ -176,9 +173,6 @@ def test_nothing_in_a_page_ends_its_fence(url, title, text):
     for shown, end in ((fenced_page(url, title, text, 0), "\n</page>"), (fenced_hits(hits), "\n</hit>")):
         assert [len(found) for found in (OPENS.findall(shown), ENDS.findall(shown))] == [1, 1]
         assert shown.endswith(end)
-
-
-# --- web_search
 
 
 @on_bounded_time
