@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -31,11 +32,8 @@ def base_of(web: Web) -> str:
 async def run_program(argv: Sequence[str | Path], *, seconds: float, **env: str) -> Ran:
     """Run a program to its end; one that takes longer is killed, and its test fails."""
     with trio.fail_after(seconds):
-        done = await trio.run_process(
-            [os.fspath(one) for one in argv],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env={**os.environ, "NO_PROXY": "*", "no_proxy": "*", **env},
+        run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
+        done = await run(
+            [os.fspath(one) for one in argv], env={**os.environ, "NO_PROXY": "*", "no_proxy": "*", **env}
         )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -247,11 +247,8 @@ def test_what_contradicts_the_token_is_refused(principal, header, body):
 @pytest.mark.parametrize("where", ["header", "body"])
 def test_a_user_that_is_no_id_is_refused(user, where):
     """422, and it is not repeated."""
-    answer = (
-        name_user(OF_TENANT, {"x-agentrail-user": user})
-        if where == "header"
-        else name_user(OF_TENANT, user_id=user)
-    )
+    named = ({"x-agentrail-user": user}, None) if where == "header" else ({}, user)
+    answer = name_user(OF_TENANT, named[0], user_id=named[1])
     assert verdict(answer) == (422, "id_invalid")
     assert len(user) < 3 or user not in f"{answer.message} {answer.hint}"
 

@@ -43,23 +43,16 @@ async def test_a_command_is_run_by_its_name(place):
     model = ScriptedModel([says("hi"), says("done")])
     async with serving(model, commands=commands_at(place)) as web:
         await web.chat(session_id="main")
-        done = await web.post("/commands/Git:Commit", {"text": "it", "session_id": "main", "client_id": "c1"})
+        said, named = {"text": "it", "session_id": "main"}, {"Idempotency-Key": "c1"}
+        done = await web.post("/commands/Git:Commit", {**said, "client_id": "c1"})
         assert (done.status_code, done.json()["session_id"], done.json()["lines"]) == (202, "main", [])
-        again = await web.post(
-            "/commands/git:commit", {"text": "it", "session_id": "main", "client_id": "c1"}
-        )
+        again = await web.post("/commands/git:commit", {**said, "client_id": "c1"})
         assert again.json()["request_id"] == done.json()["request_id"]
-        by_header = await web.client.post(
-            "/commands/git:commit",
-            json={"text": "it", "session_id": "main"},
-            headers={"Idempotency-Key": "c1"},
-        )
+        by_header = await web.post("/commands/git:commit", said, headers=named)
         assert by_header.json()["request_id"] == done.json()["request_id"]
         strange = await web.client.post("/commands/help", json={}, headers={"Idempotency-Key": ")p"})
         error_of(strange, 422, "id_invalid")
-        asked = await web.client.get(
-            f"/sessions/main/requests/{done.json()['request_id']}", params={"wait": "5"}
-        )
+        asked = await web.client.get(f"/sessions/main/requests/{done.json()['request_id']}?wait=5")
         assert asked.json()["text"] == "done"
         assert model.requests[1].messages[-1].content[0].text == "Commit it."
         error_of(await web.post("/commands/git:commit", {"text": "it"}), 422, "command_error")

@@ -70,13 +70,8 @@ async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
     assert ran.status == 0, ran.err
     told = json.loads(ran.out)
     assert told.pop("seq") > 5
-    assert told == {
-        "text": "Hello.",
-        "window": 128_000,
-        "sessions": ["main"],
-        "roles": ["user", "assistant"],
-        "refused": "profile_mismatch",
-    }
+    assert (told["text"], told["window"], told["sessions"]) == ("Hello.", 128_000, ["main"])
+    assert (told["roles"], told["refused"]) == (["user", "assistant"], "profile_mismatch")
 
 
 class Pages:

@@ -35,11 +35,8 @@ def answer(request: Any) -> Turn:
 @asynccontextmanager
 async def life(path: Any, **options: Any) -> AsyncIterator[Web]:
     """One life of a process over a file."""
-    desk = profile(
-        FunctionModel(answer),
-        tools=[RecordingTool(name="shell"), *builtin("ask_user")],
-        plugins=[HumanApproval],
-    )
+    tools = [RecordingTool(name="shell"), *builtin("ask_user")]
+    desk = profile(FunctionModel(answer), tools=tools, plugins=[HumanApproval])
     options.setdefault("store", f"sqlite:{path}/a.db")
     options.setdefault("limits", Limits(messages_burst=100))
     async with serving(None, profiles=[desk], auth=auth, headers=by("ann"), **options) as web:

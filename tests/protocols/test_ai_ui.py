@@ -34,6 +34,9 @@ from tests.protocols.ui_client import UiClient
 MINE, OTHER = PromptRef("p1"), PromptRef("p2")
 SESSION = SessionId("s")
 CALL = CallId("c1")
+
+
+SHOWN = ["tool-input-start", "tool-input-available"]
 USAGE = TokenUsage(input=10, output=5)
 BROKE = ErrorInfo(code="overloaded", message="busy")
 START = events.AgentStart(ref=MINE)
@@ -146,13 +149,7 @@ def test_what_belongs_to_another_cycle_is_not_shown():
 def test_words_that_join_a_cycle_have_a_message_of_their_own(taken):
     """It begins with them, and the calls that it shows are opened in it."""
     parts = whole(events.AgentStart(ref=OTHER), ASK, taken, RUNS, result(), ended())
-    assert types(parts) == [
-        "start",
-        "tool-input-start",
-        "tool-input-available",
-        "tool-output-available",
-        "finish",
-    ]
+    assert types(parts) == ["start", *SHOWN, "tool-output-available", "finish"]
     assert parts[0]["messageId"] == "m7"
 
 
@@ -191,12 +188,8 @@ def test_a_response_is_whole_whatever_of_it_was_heard(complete):
 def test_an_attempt_that_is_discarded_is_taken_back_and_one_that_is_kept_is_not():
     """New ids for the next one, in a step of its own."""
     begun = (*BEGIN, delta("Half"))
-    again = (
-        events.RequestStart(model="m", messages=1, attempt=2),
-        events.MessageStart(),
-        delta("All"),
-        said("All"),
-    )
+    second = events.RequestStart(model="m", messages=1, attempt=2)
+    again = (second, events.MessageStart(), delta("All"), said("All"))
     parts = whole(*begun, events.StreamError(error=BROKE, discarded=True), *again, ended())
     assert told(parts) == [("text", "All")]
     assert types(parts).count("start-step") == 2
@@ -227,12 +220,7 @@ def test_a_call_is_opened_once_however_often_it_is_shown():
     yes = events.ApprovalResolved(approval=approval(), status="approved", by="user")
     edited = events.ToolExecutionStart(name="shell", call_id=CALL, arguments={"command": "pwd"})
     parts = whole(START, ASK, asked, yes, edited, result(), ended())
-    assert types(parts)[2:6] == [
-        "tool-input-start",
-        "tool-input-available",
-        "tool-approval-request",
-        "tool-input-available",
-    ]
+    assert types(parts)[2:6] == [*SHOWN, "tool-approval-request", "tool-input-available"]
     assert parts[5]["input"] == {"command": "pwd"}
     UiClient().read(parts)
 
@@ -252,35 +240,21 @@ def test_a_second_approval_of_the_same_call_is_asked_for_again():
     assert "tool-output-denied" not in types(parts)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        ("rejected", "tool-output-denied"),
-        ("timeout", "tool-output-error"),
-        ("superseded", "tool-output-error"),
-    ],
-)
-def test_a_call_that_a_person_refused_is_denied_and_no_other(status, kind):
+def test_a_call_that_a_person_refused_is_denied_and_no_other():
     """One that nobody decided has failed."""
-    resolved = events.ApprovalResolved(approval=approval(), status=status, by="user")
-    parts = whole(
-        START,
-        ASK,
-        events.ApprovalRequired(approval=approval()),
-        resolved,
-        RUNS,
-        result(is_error=True),
-        ended(),
-    )
-    assert kind in types(parts)
-    assert {"tool-output-denied", "tool-output-error"} & {*types(parts)} == {kind}
+    denied, failed = "tool-output-denied", "tool-output-error"
+    for status, kind in (("rejected", denied), ("timeout", failed), ("superseded", failed)):
+        asked = events.ApprovalRequired(approval=approval())
+        resolved = events.ApprovalResolved(approval=approval(), status=status, by="user")
+        parts = whole(START, ASK, asked, resolved, RUNS, result(is_error=True), ended())
+        assert {denied, failed} & {*types(parts)} == {kind}, status
 
 
 def test_a_result_shows_its_call_and_has_details_beside_its_words():
     """A client breaks on a result of a call that it does not know. What the model read is the output."""
     for shown in ((RUNS,), ()):
         parts = whole(START, ASK, *shown, result("12 files", details={"count": 12}), ended())
-        assert types(parts)[2:4] == ["tool-input-start", "tool-input-available"]
+        assert types(parts)[2:4] == SHOWN
         (output,) = [part for part in parts if part["type"] == "tool-output-available"]
         assert (output["output"], output["toolMetadata"]) == ("12 files", {"details": {"count": 12}})
 
@@ -311,30 +285,20 @@ def test_a_question_becomes_the_clients_call_where_its_cycle_waits():
 # --- ends
 
 
-@pytest.mark.parametrize(
-    ("reason", "finish"),
-    [
-        ("end", "stop"),
-        ("stop_sequence", "stop"),
-        ("max_tokens", "length"),
-        ("context_window", "length"),
-        ("refused", "content-filter"),
-        ("tool_use", "tool-calls"),
-        ("max_turns", "other"),
-        ("not_resumed", "other"),
-        ("pause", "other"),
-        ("other", "other"),
-    ],
-)
-def test_a_finished_cycle_says_why_and_what_it_used(reason, finish):
+def test_a_finished_cycle_says_why_and_what_it_used():
     """In the vendor's words and in ours."""
-    last = whole(START, ASK, ended(reason))[-1]
-    assert (last["type"], last["finishReason"], last["messageMetadata"]["stopReason"]) == (
-        "finish",
-        finish,
-        reason,
-    )
-    assert last["messageMetadata"]["usage"]["totalTokens"] == 15
+    for finish, reasons in {
+        "stop": ("end", "stop_sequence"),
+        "length": ("max_tokens", "context_window"),
+        "content-filter": ("refused",),
+        "tool-calls": ("tool_use",),
+        "other": ("max_turns", "not_resumed", "pause", "other"),
+    }.items():
+        for reason in reasons:
+            last = whole(START, ASK, ended(reason))[-1]
+            assert (last["type"], last["finishReason"]) == ("finish", finish), reason
+            assert last["messageMetadata"]["stopReason"] == reason
+            assert last["messageMetadata"]["usage"]["totalTokens"] == 15
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,8 @@ def look(path):
     store = SqliteStore(path, vfs=disk.name)
     there = store.get("", "s")
     records = store.read("", "s", 0, 100_000) if there is not None else ()
-    found = {
-        "tail": there.tail.seq if there is not None else 0,
-        "broken": first_broken(records),
-        "salvaged": str(store.salvaged or ""),
-    }
+    tail = there.tail.seq if there is not None else 0
+    found = {"tail": tail, "broken": first_broken(records), "salvaged": str(store.salvaged or "")}
     assert len(records) == found["tail"]
     store.close()
     return found

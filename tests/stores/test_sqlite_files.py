@@ -155,11 +155,8 @@ def test_a_file_system_without_shared_memory_or_that_is_not_known_is_refused(pat
     assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
 
 
-NEXT = StoreSchema(
-    version=3,
-    tables=SCHEMA.tables,
-    steps={2: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
-)
+STEP = "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"
+NEXT = StoreSchema(version=3, tables=SCHEMA.tables, steps={2: STEP})
 
 
 def test_an_older_store_is_brought_up_after_a_copy(path):

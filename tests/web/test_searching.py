@@ -106,11 +106,9 @@ async def test_an_engine_is_asked_as_it_documents_and_its_answer_is_read(name):
     method, path, asked, header = ASKED[name]
     ((got, target),) = site.asked
     parts = urlsplit(target)
-    said = (
-        json.loads(site.bodies[0])
-        if method == "POST"
-        else {key: one for key, (one,) in parse_qs(parts.query).items()}
-    )
+    said = {key: one for key, (one,) in parse_qs(parts.query).items()}
+    if method == "POST":
+        said = json.loads(site.bodies[0])
     assert (got, parts.path, said) == (method, path, asked)
     assert site.headers[0][header] in ("k-123", "Bearer k-123")
     assert site.headers[0]["accept"] == "application/json"

@@ -98,11 +98,8 @@ async def test_no_header_is_in_any_answer_or_log(caplog):
             async def check(row):
                 name, line = names[int(row.split()[0])], row.partition(" ")[2].encode()
                 who = HOST if name == b"Authorization" else ANN
-                kind = (
-                    b""
-                    if name in (b"Content-Type", b"Content-Length", b"Transfer-Encoding")
-                    else b"Content-Length: 2\r\n" + JSON
-                )
+                is_framing = name in (b"Content-Type", b"Content-Length", b"Transfer-Encoding")
+                kind = b"" if is_framing else b"Content-Length: 2\r\n" + JSON
                 upgrade = UPGRADE if line.endswith(b"/ws") else kind
                 answer, _ = await tell(
                     web, head(line, who, upgrade, name + b": " + planted + b"\r\n") + b"{}", seconds=0.3

@@ -20,14 +20,8 @@ UPGRADE = (
     b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
     b"Sec-WebSocket-Protocol: agentrail.v1\r\nSec-WebSocket-Version: 13\r\n"
 )
-FREE = Limits(
-    messages_per_minute=1_000_000,
-    messages_burst=1_000_000,
-    calls_per_minute=1_000_000,
-    calls_burst=1_000_000,
-    commands_per_second=1_000_000,
-    failed_authentications_per_minute=1_000_000,
-)
+_RATES = ("messages_per_minute", "messages_burst", "calls_per_minute", "calls_burst", "commands_per_second")
+FREE = Limits(**dict.fromkeys((*_RATES, "failed_authentications_per_minute"), 1_000_000))
 """No attack is stopped by having been tried too often."""
 
 
