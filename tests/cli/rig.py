@@ -2,13 +2,14 @@
 
 import os
 import re
+import shlex
 import signal
 import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil  # type: ignore[import-untyped]
 import trio
@@ -27,21 +28,12 @@ WARM: Final = Warm(
     imports=(
         *(f"agentrail.{command}" for command in COMMANDS),
         *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
-        *(
-            "agentrail.cli.chat_session",
-            "agentrail.cli.chat_command",
-            "certifi",
-            "genai_prices",
-            "h2.connection",
-            "httpcore",
-            "prompt_toolkit",
-            "structlog",
-        ),
+        *("agentrail.cli.chat_session", "agentrail.cli.chat_command", "certifi", "genai_prices"),
+        *("h2.connection", "httpcore", "prompt_toolkit", "structlog"),
     ),
 )
-_BESIDE: Final = Warm(
-    module="agentrail", imports=WARM.imports[1:]
-)  # others, so that it is another interpreter
+# Other imports, so that it is another interpreter.
+_BESIDE: Final = Warm(module="agentrail", imports=WARM.imports[1:])
 
 _ESCAPES: Final = re.compile(rb"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])|\r")
 
@@ -56,6 +48,11 @@ async def run_agentrail(
 ) -> Ran:
     """Run the command to its end, in a process that is forked off an interpreter which has imported it already."""
     return await run_forked(WARM, *arguments, stdin=stdin, variables=variables, cwd=cwd)
+
+
+async def run_line(line: str, **given: Any) -> Ran:
+    """Run the command with the words of a line, as a shell splits them."""
+    return await run_agentrail(*shlex.split(line), **given)
 
 
 async def run_beside(*arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Ran:
@@ -103,13 +100,7 @@ def _name_of(process: psutil.Process) -> str:
 
 @define
 class Typist:
-    """Somebody at a terminal.
-
-    Attributes:
-        process: The command.
-        master: The other end of the terminal.
-        seen: What the terminal showed since the last time that somebody waited, without escape sequences.
-    """
+    """The user at a terminal, and what it showed since they waited last, without escape sequences."""
 
     process: Forked
     master: int
@@ -134,6 +125,11 @@ class Typist:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self.master, text.encode())
+
+    async def press(self, text: str, wanted: str) -> str:
+        """Press keys, and wait for what they bring."""
+        self.type(text)
+        return await self.wait_for(wanted)
 
     def interrupt(self) -> None:
         """Send what a terminal sends for Ctrl-C, when nobody edits lines."""

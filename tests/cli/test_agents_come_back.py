@@ -25,7 +25,7 @@ from agentrail.cli.storage_options import KeepingOptions
 from agentrail.runtime.session_rows import names_for_commands
 from agentrail.stores.store_names import open_store
 from agentrail.tools import builtin_names
-from tests.cli.rig import run_agentrail
+from tests.cli.rig import run_agentrail, run_line
 
 TRUSTED = ConfigFiles(trust_project=True)
 
@@ -140,9 +140,8 @@ async def started_and_resumed(options, setup, counting, place):
             back = (await come_back(supervisor, store, found)).session
             status = await back.status()
             assert names_for_commands(back)[0] == tools
-            assert [(one.name, one.options) for one in status.plugins] == [
-                (one.name, one.options) for one in began.plugins
-            ]
+            was, now = ([(one.name, one.options) for one in each.plugins] for each in (began, status))
+            assert now == was
             await back.ask("hello again")
     finally:
         store.close()
@@ -186,14 +185,9 @@ async def chat(project, *arguments, lines=("/tools",), place=None):
     """Type lines into a chat."""
     directory, variables = project
     typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
-    return await run_agentrail(
-        "chat",
-        *(() if "--model" in arguments else ("--model", "demo:fast")),
-        *arguments,
-        stdin=typed,
-        variables=variables,
-        cwd=place or directory,
-    )
+    model = () if "--model" in arguments else ("--model", "demo:fast")
+    place = place or directory
+    return await run_agentrail("chat", *model, *arguments, stdin=typed, variables=variables, cwd=place)
 
 
 async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that_agent(project):
@@ -203,20 +197,17 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     (tools,) = [line for line in began.err.splitlines() if line.startswith("tools: ")]
     assert all(f" {name}" in tools for name in ("recall", "kb_search", "sleep", "find_ticket"))
     for place in (directory, directory.parent / "elsewhere"):
-        back = await chat(
-            project, "--resume", LATEST, "--trust-project", lines=("/tools", "/agents"), place=place
-        )
+        lines = ("/tools", "/agents")
+        back = await chat(project, "--resume", LATEST, "--trust-project", lines=lines, place=place)
         assert back.code == 0, back.err
         assert tools in back.err.splitlines()
         assert "may work for it: dev" in back.err
     refused = await chat(project, "--resume", LATEST)
-    assert refused.code == 2
-    assert "cannot be resumed without tool 'find_ticket'" in refused.err
+    assert (refused.code, "cannot be resumed without tool 'find_ticket'" in refused.err) == (2, True)
     assert f"{directory} is not trusted, so nothing counts that its files add" in refused.err
     (directory / "agentrail.toml").unlink()
     gone = await chat(project, "--resume", LATEST, "--trust-project")
-    assert gone.code == 2
-    assert f"no configuration file holds in {directory}" in gone.err
+    assert (gone.code, f"no configuration file holds in {directory}" in gone.err) == (2, True)
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     less = await chat(project, "--resume", LATEST, "--trust-project")
     assert "agent 'desk' of the files that hold in" in less.err
@@ -225,9 +216,7 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     assert "have the agent 'desk' no more, which it began as; put it back, or name" in other.err
     advised = less.err.split("name an agent that has them: agentrail chat ")[1].split(" --agent NAME")[0]
     (directory / "agentrail.toml").write_text(DESK.replace("[agents.desk]", "[agents.counter]"))
-    renamed = await chat(
-        project, *advised.split(), "--agent", "counter", "--trust-project", lines=("/tools", "/agents")
-    )
+    renamed = await chat(project, *advised.split(), "--agent", "counter", "--trust-project", lines=lines)
     assert tools in renamed.err.splitlines()
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
@@ -236,7 +225,7 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
 
 
 async def test_a_session_of_the_coding_agent_is_resumed_with_what_defaults_say_of_plugins(project):
-    """Plugins of the project's own code come from its files, as those of an agent of files do; without them it says what is missing."""
+    """Plugins of the project's own code come from its files; without them, or without the directory that it works in, it says what is missing and what to do, and no option of the API."""
     directory, _ = project
     (directory / "agentrail.toml").write_text('version = 1\n[defaults]\nplugins = ["notes:Notes"]\n')
     (directory / "notes.py").write_text(
@@ -249,6 +238,12 @@ async def test_a_session_of_the_coding_agent_is_resumed_with_what_defaults_say_o
     assert "notes" in back.err.lower()
     refused = await chat(project, "--resume", LATEST)
     assert (refused.code, "is not trusted" in refused.err) == (2, True)
+
+    began = await chat(project, lines=("hello",), place=directory.parent / "elsewhere")
+    (directory.parent / "elsewhere").rmdir()
+    gone = await chat(project, "--resume", LATEST)
+    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which is not there: make that directory again"
+    assert (gone.code, words in gone.err) == (2, True)
 
 
 AS_ONE = """version = 1
@@ -292,11 +287,8 @@ async def test_a_plan_of_files_is_over_once_it_is_approved(project):
     )
     lines = ('note "a"', "/permissions", 'exit_plan "go"', "/approve", "/permissions", 'note "b"')
     seen = await chat(project, "--trust-project", lines=lines)
-    assert [line for line in seen.err.splitlines() if line.startswith("mode: ")] == [
-        "mode: plan",
-        "mode: accept_edits (project)",
-        "mode: accept_edits (project)",
-    ]
+    modes = [line for line in seen.err.splitlines() if line.startswith("mode: ")]
+    assert modes == ["mode: plan", *["mode: accept_edits (project)"] * 2]
     assert "finish the plan, and call exit_plan" in seen.err
     assert "noted b" in seen.out
     assert "noted a" not in seen.out
@@ -314,34 +306,6 @@ async def test_words_for_a_prompt_count_in_a_project_that_is_not_trusted(project
     assert "user_data of user_id (agentrail.toml:4)" in checked.err + checked.out
 
 
-async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project):
-    """And the command of knowledge bases puts there what a chat looks up; a chat that keeps nothing remembers nothing behind its end."""
-    directory, variables = project
-    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
-    added = await run_agentrail(
-        "kb", "add", "desk", "handbook.md", "--reader", "*", variables=variables, cwd=directory
-    )
-    assert added.code == 0, added.err
-    as_desk = ("--trust-project", "--agent", "desk")
-    forgetful = await chat(project, *as_desk, "--store", "memory:", lines=('remember "Bob takes milk."',))
-    assert "Noted under" in forgetful.out
-    assert not (Path(variables["AGENTRAIL_DATA_DIR"]) / "memories").exists()
-    noted = await chat(project, *as_desk, lines=('remember "Ada takes tea."', 'kb_search "money back"'))
-    assert "Noted under" in noted.out
-    assert "handbook.md#L1-L3" in noted.out
-    assert list((Path(variables["AGENTRAIL_DATA_DIR"]) / "memories" / "notes").rglob("NOTES.md"))
-    once = await run_agentrail(
-        "run",
-        "--model",
-        "demo:fast",
-        *as_desk,
-        'kb_search "money back"',
-        variables=variables,
-        cwd=directory,
-    )
-    assert "handbook.md#L1-L3" in once.out + once.err
-
-
 async def leave_a_prompt(data_dir, session, prompt):
     """Let a process leave a session that has work to do."""
     store = open_store("sqlite:", data_dir)
@@ -354,37 +318,41 @@ async def leave_a_prompt(data_dir, session, prompt):
         store.close()
 
 
-async def test_a_session_is_recovered_with_the_knowledge_and_memories_that_its_files_name(project):
-    """Where it works, wherever the command was called; not with those of the data directory."""
+async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project):
+    """The command of knowledge bases puts there what a chat looks up; a chat that keeps nothing remembers nothing. A session is recovered with those that its files name, wherever it is called."""
     directory, variables = project
+    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
+    added = await run_line("kb add desk handbook.md --reader '*'", variables=variables, cwd=directory)
+    assert added.code == 0, added.err
+    as_desk = ("--trust-project", "--agent", "desk")
+    forgetful = await chat(project, *as_desk, "--store", "memory:", lines=('remember "Bob takes milk."',))
+    assert "Noted under" in forgetful.out
+    assert not (Path(variables["AGENTRAIL_DATA_DIR"]) / "memories").exists()
+    noted = await chat(project, *as_desk, lines=('remember "Ada takes tea."', 'kb_search "money back"'))
+    assert "Noted under" in noted.out
+    assert "handbook.md#L1-L3" in noted.out
+    assert list((Path(variables["AGENTRAIL_DATA_DIR"]) / "memories" / "notes").rglob("NOTES.md"))
+    line = ("run", "--model", "demo:fast", *as_desk, 'kb_search "money back"')
+    once = await run_agentrail(*line, variables=variables, cwd=directory)
+    assert "handbook.md#L1-L3" in once.out + once.err
+
     (directory / "agentrail.toml").write_text(DESK + '[host]\nmemories = "sqlite:mine"\n')
     began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello",))
     session = began.err.split()[-1]
     await run_agentrail("trust", variables=variables, cwd=directory)
     await leave_a_prompt(Path(variables["AGENTRAIL_DATA_DIR"]), session, 'remember "Ada takes tea."')
     assert not (directory / "mine").exists()
-    ran = await run_agentrail(
-        "sessions", "recover", session, variables=variables, cwd=directory.parent / "elsewhere"
-    )
+    elsewhere = directory.parent / "elsewhere"
+    ran = await run_line(f"sessions recover {session}", variables=variables, cwd=elsewhere)
     assert "1 of 1 sessions came back" in ran.out, ran.err
     assert list((directory / "mine" / "notes").rglob("NOTES.md"))
-
-
-async def test_a_session_whose_directory_is_gone_says_that_and_no_option_of_the_api(project):
-    """And what to do about it."""
-    directory, _ = project
-    began = await chat(project, lines=("hello",), place=directory.parent / "elsewhere")
-    (directory.parent / "elsewhere").rmdir()
-    gone = await chat(project, "--resume", LATEST)
-    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which is not there: make that directory again"
-    assert (gone.code, words in gone.err) == (2, True)
 
 
 # --- what stands behind it
 
 
 def test_stores_are_those_of_the_commands_unless_the_host_of_the_files_names_others(tmp_path, monkeypatch):
-    """Paths begin at the file; who keeps nothing remembers nothing; without a data directory there are none."""
+    """Paths begin at the file; who keeps nothing remembers nothing; the data directory of the host counts behind the flag and the variable, as for the server; without one there are none."""
     monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
     usual = {"memories": "sqlite:", "knowledge": "sqlite:", "data_dir": tmp_path / "data"}
     assert shared_stores(None, None) == usual
@@ -400,9 +368,19 @@ def test_stores_are_those_of_the_commands_unless_the_host_of_the_files_names_oth
         monkeypatch.delenv(name, raising=False)
     assert shared_stores(None, None) == {}
 
+    (tmp_path / "agentrail.toml").write_text('version = 1\n[host]\ndata_dir = "here"\n')
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTRAIL_CONFIG", str(tmp_path / "agentrail.toml"))
+    setup = read_setup(TRUSTED, None, tmp_path)
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "here"
+    assert shared_stores(KeepingOptions(data_dir=tmp_path), setup)["data_dir"] == tmp_path
+    assert decide_place("memories", None, tmp_path, os.environ) == ("sqlite:", tmp_path)
+    assert decide_place("memories", "sqlite:x", None, os.environ) == ("sqlite:x", None)
+    monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "data"
 
-@pytest.mark.parametrize(("flag", "wanted"), [(None, "memory"), ("local", "local")])
-async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
+
+async def test_a_session_comes_back_into_its_sandbox(tmp_path):
     """What the command line named when it began, unless it names another one now: a session that worked apart is not let out."""
     choices = Choices(cwd=tmp_path, sandbox="memory")
     options = begun(choices)
@@ -411,26 +389,11 @@ async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
         async with open_equipped(KeepingOptions(data_dir=tmp_path), store=store) as supervisor:
             await (await supervisor.start_session(options)).ask("hello")
         found = await find_resumable(store, LATEST)
-        assert code_of(found.opening, found.setup, Choices(sandbox=flag))["sandbox"] == wanted
+        for flag, wanted in ((None, "memory"), ("local", "local")):
+            assert code_of(found.opening, found.setup, Choices(sandbox=flag))["sandbox"] == wanted
         assert setup_of(found.opening, ConfigFiles()) is None
     finally:
         store.close()
-
-
-def test_the_data_directory_of_the_host_counts_behind_the_flag_and_the_variable(tmp_path, monkeypatch):
-    """For what is remembered and looked up, as for the server."""
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "agentrail.toml").write_text('version = 1\n[host]\ndata_dir = "here"\n')
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("AGENTRAIL_CONFIG", str(tmp_path / "agentrail.toml"))
-    monkeypatch.delenv("AGENTRAIL_DATA_DIR", raising=False)
-    setup = read_setup(TRUSTED, None, tmp_path)
-    assert shared_stores(None, setup)["data_dir"] == tmp_path / "here"
-    assert shared_stores(KeepingOptions(data_dir=tmp_path), setup)["data_dir"] == tmp_path
-    assert decide_place("memories", None, tmp_path, os.environ) == ("sqlite:", tmp_path)
-    assert decide_place("memories", "sqlite:x", None, os.environ) == ("sqlite:x", None)
-    monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
-    assert shared_stores(None, setup)["data_dir"] == tmp_path / "data"
 
 
 OF_FILES = """version = 1

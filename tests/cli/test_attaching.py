@@ -10,17 +10,14 @@ from agentrail.errors import CommandError
 from agentrail.messages import Image, SessionId, Text
 
 
-def test_a_picture_is_sent_behind_the_words(tmp_path):
-    """As it is, in base64, with the type of its name."""
+def test_a_picture_is_sent_behind_the_words_or_it_is_said_why_not(tmp_path):
+    """As it is, in base64, with the type of its name; of one that is not there, or too large, nothing is sent."""
     (tmp_path / "a.png").write_bytes(b"png")
     sent = with_pictures("see @a.png", reader_below(tmp_path))
     picture = Image(media_type="image/png", data=base64.b64encode(b"png").decode(), name="a.png")
     assert sent == (Text(text="see @a.png"), picture)
     assert with_pictures("see @a.py", reader_below(tmp_path)) == "see @a.py"
 
-
-def test_a_picture_that_cannot_be_sent_says_why(tmp_path):
-    """One that is not there, and one that is too large: nothing is sent."""
     with pytest.raises(
         CommandError, match=r"gone\.png cannot be read: No such file or directory; nothing was sent"
     ):

@@ -2,78 +2,52 @@
 
 import json
 
-import pytest
+from tests.cli.rig import run_agentrail, run_line
 
-from tests.cli.rig import run_agentrail
-
-USAGE = 2
-AT_ONCE = ("--max-retries", "0")  # what fails here fails again, and nobody wants to wait for that
 REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which no one listens
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentences"),
-    [
-        (
-            ("run", "x", "--model", "demo:fast", "--keep-days", "3"),
-            ("--keep-days and --keep-bytes are about kept sessions", "give --keep, or --store"),
-        ),
-        (
-            ("run", "x", "--model", "demo:fast", "--store", "memory:", "--keep-days", "0"),
-            ("keep_days is 0.0: expected days from 1 to 36500",),
-        ),
-        (
-            ("run", "x", "--model", "anthropc:y"),
-            ("there is no provider 'anthropc'", "Did you mean 'anthropic:y'?"),
-        ),
-        (
-            ("run", "x", "--model", "scripted:y"),
-            ("there is no script 'y'; given are: none", "open_supervisor(scripts="),
-        ),
-        (
-            ("run", "x", "--model", "mistral:y"),
-            (
-                "there is no provider 'mistral'",
-                "Did you mean 'openai-chat:mistral:y'?",
-                "Providers are anthropic, demo, google, openai, openai-chat, as in",
-            ),
-        ),
-        (("run", "x", "--model", "demo"), ("'demo' is not a model string", "Did you mean 'demo:'?")),
-        (("run", "x", "--model", "anthropic:"), ("names no model", "anthropic:claude")),
-        (("run", "x", "--model", "anthropic:y"), ("set ANTHROPIC_API_KEY", "demo: which needs none")),
-        (("run", "x", "--model", "openai-chat:y"), ("set OPENAI_API_KEY", "demo: which needs none")),
-        (("run", "x", "--cwd", "/no/such/place"), ("--cwd", "/no/such/place", "does not exist")),
-        (("run", ""), ("the prompt is empty",)),
-        (("run", "x", "--max-turns", "0"), ("--max-turns", ">= 1")),
-        (("run", "x", "--max-retries", "-1"), ("--max-retries", ">= 0")),
-        (
-            ("run", "x", "--tools", "shel"),
-            ("Did you mean 'shell'?", "list_dir, python, read_file, recall, remember, shell"),
-        ),
-        (("run", "x", "--modle", "y"), ("--modle", "Did you mean ", "--model")),
-        (("run", "list", "the", "files"), ("put it in quotes",)),
-        (("rum", "x"), ("rum", "run")),
-        (("run", "x", "--base-url", "localhost:1"), ("base_url", "http://")),
-        (("run", "x", "--base-url", REFUSED), ("could not be listed", "--model openai-chat:NAME")),
-        (("chat", "--model", "nope:x"), ("there is no provider 'nope'",)),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
-)
-async def test_wrong_usage_is_said_in_a_sentence(arguments, sentences):
+WRONG = (
+    ("run x --model demo:fast --keep-days 3", "--keep-days and --keep-bytes are about kept sessions", "give --keep, or --store"),
+    ("run x --model demo:fast --store memory: --keep-days 0", "keep_days is 0.0: expected days from 1 to 36500"),
+    ("run x --model anthropc:y", "there is no provider 'anthropc'", "Did you mean 'anthropic:y'?"),
+    ("run x --model scripted:y", "there is no script 'y'; given are: none", "open_supervisor(scripts="),
+    (
+        "run x --model mistral:y", "there is no provider 'mistral'", "Did you mean 'openai-chat:mistral:y'?",
+        "Providers are anthropic, demo, google, openai, openai-chat, as in",
+    ),
+    ("run x --model demo", "'demo' is not a model string", "Did you mean 'demo:'?"),
+    ("run x --model anthropic:", "names no model", "anthropic:claude"),
+    ("run x --model anthropic:y", "set ANTHROPIC_API_KEY", "demo: which needs none"),
+    ("run x --model openai-chat:y", "set OPENAI_API_KEY", "demo: which needs none"),
+    ("run x --cwd /no/such/place", "--cwd", "/no/such/place", "does not exist"),
+    ("run ''", "the prompt is empty"),
+    ("run", "the prompt is empty"),  # without a terminal nothing hangs
+    ("run x --max-turns 0", "--max-turns", ">= 1"),
+    ("run x --max-retries -1", "--max-retries", ">= 0"),
+    ("run x --tools shel", "Did you mean 'shell'?", "list_dir, python, read_file, recall, remember, shell"),
+    ("run x --modle y", "--modle", "Did you mean ", "--model"),
+    ("run list the files", "put it in quotes"),
+    ("rum x", "rum", "run"),
+    ("run x --base-url localhost:1", "base_url", "http://"),
+    (f"run x --base-url {REFUSED}", "could not be listed", "--model openai-chat:NAME"),
+    ("chat --model nope:x", "there is no provider 'nope'"),
+)  # fmt: skip
+
+
+async def test_wrong_usage_is_said_in_a_sentence():
     """Exit code 2; stderr says what was expected, what came, and what to do now."""
-    ran = await run_agentrail(*arguments)
-    assert ran.code == USAGE
-    assert ran.out == ""
-    assert "Traceback" not in ran.err
-    for sentence in sentences:
-        assert sentence in ran.err
+    for line, *sentences in WRONG:
+        ran = await run_line(line)
+        assert (ran.code, ran.out) == (2, ""), line
+        assert "Traceback" not in ran.err
+        assert all(sentence in ran.err for sentence in sentences), (line, ran.err)
 
 
 async def test_a_refused_connection_is_said_in_a_sentence():
     """Nobody listens: the cycle fails, and the sentence asks for the address and the server."""
-    ran = await run_agentrail("run", "hello", "--model", "openai-chat:x", "--base-url", REFUSED, *AT_ONCE)
-    assert ran.code == 1
-    assert "cannot be reached" in ran.err
+    ran = await run_line(f"run hello --model openai-chat:x --base-url {REFUSED} --max-retries 0")
+    assert (ran.code, "cannot be reached" in ran.err) == (1, True)
     assert "look at the network and at --base-url" in ran.err
     assert "Traceback" not in ran.err
 
@@ -88,10 +62,3 @@ async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():
     (result,) = [event["result"]["text"] for event in events if event["kind"] == "tool_execution_end"]
     assert ran.code == 0
     assert result.startswith("a\ufffdb")
-
-
-async def test_without_a_terminal_and_without_a_prompt_nothing_hangs():
-    """An empty stdin is an empty prompt."""
-    ran = await run_agentrail("run")
-    assert ran.code == USAGE
-    assert "the prompt is empty" in ran.err

@@ -7,13 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.cli.chat_session import ChatLedger
-from agentrail.events import (
-    AgentEnd,
-    AgentResumed,
-    AgentStart,
-    ApprovalRequired,
-    AskUser,
-)
+from agentrail.events import AgentEnd, AgentResumed, AgentStart, ApprovalRequired, AskUser
 from agentrail.messages import PromptRef, QuestionRef, TokenUsage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -29,8 +23,8 @@ QUESTION = AskUser(ref=QuestionRef("q"), question="Really?")
 END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
 
 
-async def test_lines_of_a_pipe_are_worked_off_in_order():
-    """Each line gets its answer before the next one begins; at the end of the pipe the chat is over, with code 0."""
+async def test_lines_of_a_pipe_are_worked_off_in_order_and_commands_are_known():
+    """Each line gets its answer before the next one begins, and at the end the code is 0; /status and /tree tell, /abort has nothing to stop, an unknown command gets the nearest."""
     ran = await run_agentrail(*TALK, stdin=b"first\n\nsecond\nlast without a line break")
     assert ran.code == 0
     answers = [line for line in ran.out.splitlines() if "You said: " in line]
@@ -41,12 +35,8 @@ async def test_lines_of_a_pipe_are_worked_off_in_order():
     ]
     assert ">" not in ran.out
 
-
-async def test_a_chat_knows_its_commands():
-    """/status and /tree tell, /abort in idle has nothing to stop, an unknown command gets the nearest, /quit leaves."""
     ran = await run_agentrail(*TALK, stdin=b"/status\n/tree\n/abort\n/halp\n/help\n/quit\nnever said\n")
-    assert ran.code == 0
-    assert "idle · model demo:fast · 0 messages · 0 tokens" in ran.err
+    assert (ran.code, "idle · model demo:fast · 0 messages · 0 tokens" in ran.err) == (0, True)
     assert "'sessions' supervisor running #1 restarts=0" in ran.err
     assert re.search(r"└── 's-[0-9a-f]+' worker running idle #1 restarts=0 up=0:00:\d\d mailbox=0", ran.err)
     assert "nothing runs" in ran.err
@@ -55,63 +45,34 @@ async def test_a_chat_knows_its_commands():
     assert "never said" not in ran.out
 
 
-async def test_a_person_decides_before_tools_run():
-    """With --approve a call waits; /approve runs it, /reject tells the model why not, through a pipe as well."""
+async def test_the_user_decides_before_tools_run():
+    """With --approve a call waits; /approve runs it, /reject tells the model why not, through a pipe as well; it needs names."""
     lines = b'shell "echo one"\n/approve\nshell "echo two"\n/reject too many\nshell "echo three"\n/approve #2\n/approve\n'
     ran = await run_agentrail(*WORK, "--approve", "shell", stdin=lines)
-    assert ran.code == 0
-    assert "may shell run with {'command': 'echo one'" in ran.err
+    assert (ran.code, "may shell run with {'command': 'echo one'" in ran.err) == (0, True)
     assert "shell says: one" in ran.out
     assert "shell failed: Rejected by the user: too many" in ran.out
     assert "nothing waits at #2" in ran.err
     assert "shell says: three" in ran.out
     assert "aborted" not in ran.err
 
-
-async def test_approvals_of_no_tool_are_refused():
-    """--approve needs names."""
     ran = await run_agentrail(*TALK, "--approve", "shell,", stdin=b"")
-    assert ran.code == 2
-    assert "--approve is 'shell,': expected names of tools" in ran.err
-
-
-async def test_a_question_that_comes_again_is_heard():
-    """Whoever waits for the next line hears of it, although the end of the question before was read late."""
-    ledger = ChatLedger()
-    ledger.accept(A)
-    ledger.note(QUESTION)
-    ledger.decided()
-    with trio.fail_after(1):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ledger.wait_for_line)
-            await trio.testing.wait_all_tasks_blocked()
-            ledger.note(AgentResumed(trigger="tool_approved"))
-            ledger.note(QUESTION)
+    assert (ran.code, "--approve is 'shell,': expected names of tools" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
-async def test_one_can_type_while_the_agent_works(term):
-    """A line that is typed during a cycle is queued, with its position; /abort ends the cycle and the line is next."""
+async def test_one_can_type_while_the_agent_works_and_control_c_stops_the_cycle_and_then_leaves(term):
+    """A typed line is queued, with its position; /abort ends the cycle and the line is next. Ctrl-C stops what runs; in idle it leaves (on a screen twice), with code 130."""
     async with open_terminal(*UNASKED, term=term) as typist:
         await typist.wait_for(">")
-        typist.type(f"{SLEEPER}\n" if term == "dumb" else f"{SLEEPER}\r")
+        typist.type(f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)
-        typist.type("hello\r")
-        await typist.wait_for("queued at position 0; 0 is next")
-        typist.type("/status\r")
-        await typist.wait_for("executing_tools, turn 1")
-        typist.type("/abort\r")
-        await typist.wait_for("aborted: by the user")
+        await typist.press("hello\r", "queued at position 0; 0 is next")
+        await typist.press("/status\r", "executing_tools, turn 1")
+        await typist.press("/abort\r", "aborted: by the user")
         await typist.wait_for("You said: hello")
         assert alive(below) == []
-        typist.type("\x04")
-        assert await typist.wait_end() == 0
 
-
-@pytest.mark.parametrize("term", ["dumb", "xterm"])
-async def test_control_c_stops_the_cycle_and_then_leaves(term):
-    """The first Ctrl-C stops what runs and the chat goes on; in idle it leaves (on a screen twice), with code 130 and no traceback."""
-    async with open_terminal(*UNASKED, term=term) as typist:
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)
@@ -120,13 +81,10 @@ async def test_control_c_stops_the_cycle_and_then_leaves(term):
         await typist.wait_for("aborted: interrupted")
         await typist.wait_for("1 task was stopped")
         assert alive(below) == []
-        typist.type("still there?\r")
-        await typist.wait_for("You said: still there?")
+        await typist.press("still there?\r", "You said: still there?")
         await typist.wait_for(">")
         press()
-        if (
-            term == "xterm"
-        ):  # there a second one is needed, because the first may have been meant for the line
+        if term == "xterm":  # the first one may have been meant for the line
             await typist.wait_for("Ctrl-C again leaves")
             press()
         assert await typist.wait_end() == 130
@@ -140,8 +98,7 @@ async def test_control_d_stops_the_cycle_and_leaves(term):
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)
-        typist.type("\x04")
-        await typist.wait_for("aborted: leaving")
+        await typist.press("\x04", "aborted: leaving")
         assert await typist.wait_end() == 0
         assert alive(below) == []
 
@@ -156,13 +113,24 @@ async def test_the_editor_gives_the_terminal_back_when_it_is_told_to_leave():
         assert typist.echoes()
 
 
-def test_a_prompt_may_end_before_its_receipt_is_here():
-    """The events of a fast cycle can be read before the answer to `prompt`."""
+async def test_the_ledger_knows_what_is_outstanding():
+    """A prompt may end before its receipt is here; a question that comes again is heard by a reader of the next line, although the end of the first was read late."""
     ledger = ChatLedger()
     ledger.note(AgentStart(ref=A))
     ledger.note(END)
     ledger.accept(A)
     assert ledger.is_idle
+
+    ledger = ChatLedger()
+    ledger.accept(A)
+    ledger.note(QUESTION)
+    ledger.decided()
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ledger.wait_for_line)
+            await trio.testing.wait_all_tasks_blocked()
+            ledger.note(AgentResumed(trigger="tool_approved"))
+            ledger.note(QUESTION)
 
 
 async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():

@@ -10,7 +10,7 @@ from agentrail.cli import check_plugins_command
 from agentrail.cli.check_plugins_command import NotThere, describe_progress, describe_tally, load_machine
 from agentrail.cli.exit_codes import Exit
 from agentrail.testing import stacks
-from tests.cli.rig import open_process, read_all, run_agentrail, wait_until
+from tests.cli.rig import open_process, read_all, run_line, wait_until
 
 PLANTED = "tests.testing.planted"
 
@@ -42,11 +42,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
-    """The stack may stand in the current directory; what was tried is said."""
-    ran = await run_agentrail("check-plugins", "mine:GOOD", "--examples", "3", "--seed", "1", cwd=folder)
+async def test_what_a_check_finds_decides_its_exit_code(folder):
+    """Nothing breaks: 0, and what was tried is said. A plugin that looks at a clock, an invariant that raises: 1, with the line, or with what it raised and no word against the stack."""
+    ran = await run_line("check-plugins mine:GOOD --examples 3 --seed 1", cwd=folder)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Nothing broke: ")
+
+    ran = await run_line("check-plugins mine:IMPURE --examples 20", cwd=folder)
+    assert (ran.code, "plugins_are_pure: clock, on BeforePrompt" in ran.out) == (1, True)
+    assert "time.time at mine.py:11" in ran.out
+    assert "plugin mine:IMPURE[1]" in ran.out
+
+    (folder / "mine.py").write_text(f"{STACK}{INVARIANT}", encoding="utf-8")
+    ran = await run_line("check-plugins mine:Wrong --examples 5 --seed 1", cwd=folder)
+    assert (ran.code, ran.err) == (1, "")
+    assert "spent_nothing: raised AttributeError: 'SessionView' object has no attribute 'cost'" in ran.out
+    assert "an invariant asserts, and raises nothing else" in ran.out
 
 
 @pytest.mark.check
@@ -73,60 +84,28 @@ def test_the_bar_says_how_much_time_is_left():
     assert describe_progress(stacks.Tally(), 5, 0.0).endswith("0/5 sessions, 0 signals, 0 s left")
 
 
-async def test_a_side_effect_is_reported_with_its_line(folder):
-    """A plugin that looks at a clock fails the check, and the line is named."""
-    ran = await run_agentrail("check-plugins", "mine:IMPURE", "--examples", "20", cwd=folder)
-    assert ran.code == 1
-    assert "plugins_are_pure: clock, on BeforePrompt" in ran.out
-    assert "time.time at mine.py:11" in ran.out
-    assert "plugin mine:IMPURE[1]" in ran.out
-
-
 async def test_combinations_find_what_two_of_a_pool_do():
     """With --combinations parts of the stack are tried, in any order."""
-    ran = await run_agentrail(
-        *(
-            "check-plugins",
-            f"{PLANTED}:APPROVAL_SKIPPED",
-            "--combinations",
-            "--examples",
-            "400",
-            "--seed",
-            "1",
-        )
-    )
-    assert ran.code == 1
-    assert "no_call_gets_past_a_guard" in ran.out
+    ran = await run_line(f"check-plugins {PLANTED}:APPROVAL_SKIPPED --combinations --examples 400 --seed 1")
+    assert (ran.code, "no_call_gets_past_a_guard" in ran.out) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("mine:GOOD", "--examples", "0"), "--examples is 0: expected 1 or more"),
-        (("mine",), "expected package.module:NAME"),
-        (("mine:NOBODY",), "'mine' has no 'NOBODY'"),
-        (("nowhere:STACK",), "'nowhere' cannot be imported: ModuleNotFoundError"),
-        (("raises:STACK",), "'raises' cannot be imported: ZeroDivisionError: division by zero"),
-        (("no_python:STACK",), "'no_python' cannot be imported: SyntaxError: "),
-        (("leaves:STACK",), "'leaves' cannot be imported: SystemExit: 0"),
-        (("mine:NUMBER",), "is a int, expected a list of plugins"),
-        (("mine:BROKEN",), "two plugins are named 'quiet'"),
-    ],
-)
-async def test_bad_input_is_told_before_anything_is_tried(folder, arguments, words):
+async def test_bad_input_is_told_before_anything_is_tried(folder):
     """Each exits with 2, and a sentence says what was expected."""
-    ran = await run_agentrail("check-plugins", *arguments, cwd=folder)
-    assert (ran.code, ran.out) == (2, "")
-    assert words in ran.err
-
-
-async def test_an_invariant_that_raises_is_told_as_its_own_fault(folder):
-    """It is named, with what it raised and the conversation, and the stack is not said to be at fault."""
-    (folder / "mine.py").write_text(f"{STACK}{INVARIANT}", encoding="utf-8")
-    ran = await run_agentrail("check-plugins", "mine:Wrong", "--examples", "5", "--seed", "1", cwd=folder)
-    assert (ran.code, ran.err) == (1, "")
-    assert "spent_nothing: raised AttributeError: 'SessionView' object has no attribute 'cost'" in ran.out
-    assert "an invariant asserts, and raises nothing else" in ran.out
+    for line, words in (
+        ("mine:GOOD --examples 0", "--examples is 0: expected 1 or more"),
+        ("mine", "expected package.module:NAME"),
+        ("mine:NOBODY", "'mine' has no 'NOBODY'"),
+        ("nowhere:STACK", "'nowhere' cannot be imported: ModuleNotFoundError"),
+        ("raises:STACK", "'raises' cannot be imported: ZeroDivisionError: division by zero"),
+        ("no_python:STACK", "'no_python' cannot be imported: SyntaxError: "),
+        ("leaves:STACK", "'leaves' cannot be imported: SystemExit: 0"),
+        ("mine:NUMBER", "is a int, expected a list of plugins"),
+        ("mine:BROKEN", "two plugins are named 'quiet'"),
+    ):
+        ran = await run_line(f"check-plugins {line}", cwd=folder)
+        assert (ran.code, ran.out) == (2, "")
+        assert words in ran.err
 
 
 INVARIANT = """
@@ -186,7 +165,7 @@ async def test_control_c_prints_what_was_found_so_far(folder, stack, words):
 
 
 def test_what_was_found_before_an_interrupt_is_printed():
-    """The counter-example that was there already is told, with the remark that it may be long."""
+    """The counter-example that was there already is told, with the remark that it may be long; a class that `stack_machine` made can be named instead of a list."""
     tally = stacks.Tally(runs=3, signals=20)
     assert (
         describe_tally(tally, is_whole=False)
@@ -198,9 +177,6 @@ def test_what_was_found_before_an_interrupt_is_printed():
     assert told.startswith("Interrupted, before this could be made shorter; broken after")
     assert f"plugin {PLANTED}:APPROVAL_SKIPPED[0]" in told
 
-
-def test_a_class_of_ones_own_is_checked_with_its_invariants():
-    """What `stack_machine` made can be named instead of a list."""
     assert load_machine(f"{PLANTED}:Spending", combinations=False).__name__ == "Spending"
     with pytest.raises(NotThere, match="names no stack"):
         load_machine("planted", combinations=False)

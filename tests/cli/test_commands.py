@@ -12,7 +12,7 @@ from tests.forked import ROOT, environment
 
 
 async def test_help_names_every_command_and_is_quick_to_import():
-    """`--help` says what there is without importing what only a run needs; nor does the first prompt of a chat wait for what answers."""
+    """It says what there is without importing what only a run needs; nor does the first prompt of a chat. That of `run` says what shell may do when nothing confines it."""
     ran = await run_agentrail("--help")
     assert ran.code == 0
     for name in ("run", "chat", "doctor"):
@@ -34,9 +34,6 @@ async def test_help_names_every_command_and_is_quick_to_import():
     )
     assert done.stdout.splitlines()[-2:] == ["set()", "set()"]
 
-
-async def test_the_help_of_run_says_what_shell_may_do():
-    """Who reads which tools there are also reads when nothing confines the shell."""
     ran = await run_agentrail("run", "--help")
     assert ran.code == 0
     words = " ".join(ran.out.replace("│", " ").split())

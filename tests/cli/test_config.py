@@ -21,14 +21,6 @@ KEY = "sk-proj-abcdefghijklmnop1234"
 AGENT = '[agents.scout]\nmodel = "demo:fast"\nprompt = "You look."\nmax_turns = 7\n'
 
 
-@pytest.fixture
-def place(tmp_path):
-    """A project, and a home directory beside it."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "project").mkdir()
-    return tmp_path
-
-
 async def run_in(place, *arguments, stdin=b"", **variables):
     """Run the command in the project."""
     variables = {"HOME": str(place / "home"), **variables}
@@ -82,14 +74,8 @@ async def test_check_says_all_faults_with_their_lines_and_no_key(place):
         [".agentrail/agents/a.md:1", *(f"agentrail.toml:{line}" for line in (2, 3, 3, 5, 7))]
     )
     assert f"{KEY[:8]}" not in ran.err
-    for arguments in (
-        ("run", "hi"),
-        ("chat",),
-        ("trust",),
-        ("doctor", "--model", "demo:"),
-        ("config", "check"),
-    ):
-        other = await run_in(place, *arguments, "--debug")
+    for line in ("run hi", "chat", "trust", "doctor --model demo:", "config check"):
+        other = await run_in(place, *line.split(), "--debug")
         assert other.code in {1, 2}
         assert KEY[:8] not in other.out + other.err
         assert "agentrail.toml:2: agents.a.max_turn" in other.out + other.err
@@ -107,19 +93,12 @@ async def test_an_untrusted_project_grants_itself_nothing(place):
         'tools = ["shell", "read_file", "evil:tool"]\nbase = "coding"\n[providers.openai-chat]\nbase_url = "http://127.0.0.1:9/v1"\n'
         'api_key = { env = "HOME" }\n',
     )
-    ran = await run_in(
-        place, "run", 'shell "touch canary"', "--shell-fallback", "unconfined", AGENTRAIL_MODEL="demo:fast"
-    )
+    unconfined = ("--shell-fallback", "unconfined")
+    ran = await run_in(place, "run", 'shell "touch canary"', *unconfined, AGENTRAIL_MODEL="demo:fast")
     first = ran.err.splitlines()[0]
-    for refused in (
-        "evil:Guard",
-        "model = openai-chat:x",
-        "the tool shell",
-        "evil:tool",
-        "base = coding",
-        "providers.openai-chat.base_url",
-    ):
+    for refused in ("evil:Guard", "model = openai-chat:x", "the tool shell", "evil:tool", "base = coding"):
         assert refused in first
+    assert "providers.openai-chat.base_url" in first
     assert "model demo:fast (AGENTRAIL_MODEL is set)" in ran.err
     checked = await run_in(place, "config", "check")
     assert (checked.code, checked.err.splitlines()[0]) == (0, first)
@@ -129,17 +108,8 @@ async def test_an_untrusted_project_grants_itself_nothing(place):
     assert "shell(rm *)" in shown
     assert "shell(*)" not in shown
     assert "bypass" not in shown
-    denied = await run_in(
-        place,
-        "run",
-        'shell "rm canary"',
-        "--model",
-        "demo:fast",
-        "--tools",
-        "shell",
-        "--shell-fallback",
-        "unconfined",
-    )
+    with_shell = ("--model", "demo:fast", "--tools", "shell", *unconfined)
+    denied = await run_in(place, "run", 'shell "rm canary"', *with_shell)
     assert "the rule shell(rm *)" in denied.out + denied.err
     write(place, '[agents.a]\ntools = ["evil:tool"]\n')
     assert (await run_in(place, "config", "check", "--trust-project")).code == 1
@@ -173,9 +143,8 @@ async def test_an_untrusted_project_starts_nothing_of_its_own(place):
         '[mcp]\nimport = [".mcp.json"]\n',
     )
     given = ("--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined")
-    bypassing = (
-        "--dangerously-bypass-permissions"  # what a user says for themselves is no word for the project
-    )
+    # What a user says for themselves is no word for the project.
+    bypassing = "--dangerously-bypass-permissions"
     with trio.fail_after(60):
         allowed = await run_in(place, "run", 'shell "touch made"', *given, bypassing)
         denied = await run_in(place, "run", 'shell "rm agentrail.toml"', *given, bypassing)
@@ -222,64 +191,39 @@ async def test_an_agent_of_a_file_runs(place):
     assert "not trusted" in (await run_in(place, "doctor")).out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ("run", "hi", "--agent", "x"),
-            "there is no agent 'x': no configuration file was found, agentrail init writes one",
-        ),
-        (("run", "hi", "--config", "no.toml"), "there is no such file"),
-        (("config", "check", "--config", "no.toml"), "there is no such file"),
-        (
-            ("chat", "--agent", "x", "--resume", "y", "--connect", "http://127.0.0.1:1"),
-            "--agent is for a new session",
-        ),
-        (
-            ("chat", "--resume", "y", "--approve", "shell", "--tools", "shell"),
-            "--tools, --approve are for a new session: one that comes back has what it had, leave them out",
-        ),
-        (
-            ("chat", "--coding", "--agent", "x", "--tools", "shell"),
-            "--agent, --tools are not for --coding, which is an agent with tools of its own, leave them out",
-        ),
-        (
-            ("chat", "--coding", "--resume", "y"),
-            "--coding is for a new session: one that comes back has what it had",
-        ),
-        (
-            ("chat", "--coding", "--connect", "http://127.0.0.1:1"),
-            "--coding is for a session of this process",
-        ),
-        (
-            ("chat", "--connect", "http://127.0.0.1:1", "--approve", "shell"),
-            "--approve is for a session of this process: what one on a server has its profile says, leave it out",
-        ),
-        (
-            (
-                "chat",
-                "--connect",
-                "http://127.0.0.1:1",
-                "--model",
-                "demo:",
-                "--store",
-                "sqlite:x",
-                "--config",
-                "y",
-            ),
-            "--model, --config, --store are for a session of this process",
-        ),
-        (("config", "chek"), "chek"),
-    ],
+FAR = "http://127.0.0.1:1"
+WRONG = (
+    ("run hi --agent x", "there is no agent 'x': no configuration file was found, agentrail init writes one"),
+    ("run hi --config no.toml", "there is no such file"),
+    ("config check --config no.toml", "there is no such file"),
+    (f"chat --agent x --resume y --connect {FAR}", "--agent is for a new session"),
+    (
+        "chat --resume y --approve shell --tools shell",
+        "--tools, --approve are for a new session: one that comes back has what it had, leave them out",
+    ),
+    (
+        "chat --coding --agent x --tools shell",
+        "--agent, --tools are not for --coding, which is an agent with tools of its own, leave them out",
+    ),
+    ("chat --coding --resume y", "--coding is for a new session: one that comes back has what it had"),
+    (f"chat --coding --connect {FAR}", "--coding is for a session of this process"),
+    (
+        f"chat --connect {FAR} --approve shell",
+        "--approve is for a session of this process: what one on a server has its profile says, leave it out",
+    ),
+    (
+        f"chat --connect {FAR} --model demo: --store sqlite:x --config y",
+        "--model, --config, --store are for a session of this process",
+    ),
+    ("config chek", "chek"),
 )
-async def test_wrong_usage_is_said_before_anything_else(place, arguments, said):
-    """Exit code 2, a sentence."""
-    ran = await run_in(place, *arguments)
-    assert (ran.code, said in ran.err, "Traceback" in ran.err) == (2, True, False)
 
 
-async def test_there_may_be_nothing_to_look_at(place):
-    """No file is no error; nothing can be trusted then."""
+async def test_wrong_usage_is_said_before_anything_else(place):
+    """Exit code 2, a sentence. No file is no error; nothing can be trusted then."""
+    for line, said in WRONG:
+        ran = await run_in(place, *line.split())
+        assert (ran.code, said in ran.err, "Traceback" in ran.err) == (2, True, False), line
     checked = await run_in(place, "config", "check")
     assert (checked.code, "agentrail init writes one" in checked.out) == (0, True)
     trusted = await run_in(place, "trust")
@@ -323,18 +267,6 @@ def test_every_kind_of_value_is_shown(place):
     assert show_setting("password", "hunter2") == "…"
 
 
-def test_approvals_of_the_command_take_the_place_of_those_of_an_agent():
-    """`--approve` is the nearer word."""
-    quiet = (HumanApproval, {"timeout_seconds": 5})
-    assert with_approvals((SecurityGuard, quiet), None) == (SecurityGuard, quiet)
-    guard, approval = with_approvals((quiet, SecurityGuard), "shell")
-    assert (guard, approval[0], approval[1]["require_approval_for"]) == (
-        SecurityGuard,
-        HumanApproval,
-        ["shell"],
-    )
-
-
 @tool
 async def pay(amount: int) -> str:
     """Pay."""
@@ -356,3 +288,8 @@ def test_what_changes_something_in_a_chat_waits_for_the_user_unless_something_as
         assert with_approvals((guard,), None, tools) == (guard,)
     ((_, given),) = with_approvals((), "shell", tools)
     assert given["require_approval_for"] == ["shell"]
+
+    quiet = (HumanApproval, {"timeout_seconds": 5})
+    assert with_approvals((SecurityGuard, quiet), None) == (SecurityGuard, quiet)
+    guard, (kind, given) = with_approvals((quiet, SecurityGuard), "shell")
+    assert (guard, kind, given["require_approval_for"]) == (SecurityGuard, HumanApproval, ["shell"])

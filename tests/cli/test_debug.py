@@ -80,18 +80,16 @@ def test_warnings_are_lines_in_both_ways(capsys):
         assert re.fullmatch(r"\S+ \S+ \[warning *\] it may break\s*\n", captured.err)
 
 
-def test_what_the_command_line_says_wrong_is_no_crash_either(capfd):
-    """It has sentences of its own."""
+def test_what_the_command_line_says_wrong_is_no_crash_and_an_error_of_ours_that_nothing_caught_is(
+    monkeypatch, capfd
+):
+    """Wrong usage has sentences of its own; an error of any class should have been said in one by its command."""
     assert run_command_line(["run", "--modle", "x"]) == 2
     assert "bug" not in capfd.readouterr().err
-
-
-def test_an_error_of_ours_that_nothing_caught_is_a_crash(monkeypatch, capsys):
-    """Whatever its class: the command should have said it in a sentence."""
 
     def fall(*_args, **_options):
         raise OptionError(["x is 1"])
 
     monkeypatch.setattr("agentrail.cli.command_tree._import_and_run", fall)
     assert run_command_line(["doctor"]) == 1
-    assert "agentrail has a bug, please report it: OptionError: x is 1" in capsys.readouterr().err
+    assert "agentrail has a bug, please report it: OptionError: x is 1" in capfd.readouterr().err

@@ -10,7 +10,7 @@ from agentrail.app import VENDOR_URLS
 from agentrail.cli.doctor_command import look_at_fsync, look_at_server, look_at_store
 from agentrail.providers.http import HttpClients
 from agentrail.testing.check_provider import open_server, reply
-from tests.cli.rig import run_agentrail
+from tests.cli.rig import run_agentrail, run_line
 
 SECRET = "sk-a-key-that-nobody-may-see"  # noqa: S105 - no key of anybody
 
@@ -20,62 +20,49 @@ def listing(*names: str) -> str:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]})
 
 
-async def test_without_a_key_everything_needed_is_there():
-    """The demo model needs nothing, so a run would work; what is not set is said, not blamed."""
+async def test_without_a_key_everything_needed_is_there_for_the_demo_model():
+    """What is not set is said, not blamed; where the model needs one, the exit code is 1, with the variable and how to try without."""
     ran = await run_agentrail("doctor")
-    assert ran.code == 0
-    assert "– ANTHROPIC_API_KEY    not set" in ran.out
+    assert (ran.code, "– ANTHROPIC_API_KEY    not set" in ran.out) == (0, True)
     assert "✓ model                demo: (no key is set" in ran.out
     assert "✓ shell" in ran.out
     assert "bubblewrap " in ran.out
 
+    ran = await run_agentrail("doctor", "--model", "anthropic:x")
+    assert (ran.code, "set ANTHROPIC_API_KEY" in ran.out) == (1, True)
+    assert "works without a key" in ran.out
 
-async def test_a_server_that_lists_the_model_is_reachable():
-    """The list of models is asked for, which costs nothing; the key travels and is never shown."""
-    async with open_server(reply(listing("llama", "qwen"), kind="application/json")) as served:
-        ran = await run_agentrail(
-            "doctor", variables={"OPENAI_BASE_URL": f"{served.url}/v1", "OPENAI_API_KEY": SECRET}
-        )
-    assert ran.code == 0
-    assert f"openai-chat:llama (the first model of {served.url}/v1)" in ran.out
+
+async def test_a_server_that_answers_is_reachable():
+    """The list of models costs nothing; a server without one, or without the model, is no failure; what an answer proves is said; the key is never shown."""
+    lists, text = {"kind": "application/json"}, {"kind": "text/plain"}
+    named, base, key = (
+        "doctor --model openai-chat:gpt",
+        "doctor --model anthropic:x",
+        {"ANTHROPIC_API_KEY": SECRET},
+    )
+    for answer, line, variables, *words in (
+        (reply(listing("llama"), **lists), named, {}, "does not list gpt", "name one of its models: llama"),
+        (
+            reply("nothing here", status="404 Not Found", **text), named, {},
+            "answers, but cannot list its models", "does the address end in /v1?",
+        ),
+        (reply("go away", status="404 Not Found", **text), base, key, "whether the key is right shows with the first request"),
+    ):  # fmt: skip
+        async with open_server(answer) as served:
+            ran = await run_line(f"{line} --base-url {served.url}", variables=variables)
+        assert ran.code == 0
+        assert all(word in ran.out for word in words), ran.out
+
+    async with open_server(reply(listing("llama", "qwen"), **lists)) as served:
+        variables = {"OPENAI_BASE_URL": f"{served.url}/v1", "OPENAI_API_KEY": SECRET}
+        ran = await run_line("doctor", variables=variables)
+    assert (ran.code, f"openai-chat:llama (the first model of {served.url}/v1)" in ran.out) == (0, True)
     assert "answers and lists llama" in ran.out
     assert "✓ OPENAI_API_KEY       set" in ran.out
     assert SECRET not in ran.out + ran.err
     assert served.headers()["authorization"] == f"Bearer {SECRET}"
     assert served.requests[0][0].startswith(b"GET /v1/models ")
-
-
-async def test_a_model_that_is_not_listed_is_said_with_those_that_are():
-    """It is no failure, because some servers take names that they do not list."""
-    async with open_server(reply(listing("llama"), kind="application/json")) as served:
-        ran = await run_agentrail("doctor", "--model", "openai-chat:gpt", "--base-url", served.url)
-    assert ran.code == 0
-    assert "does not list gpt" in ran.out
-    assert "name one of its models: llama" in ran.out
-
-
-async def test_a_server_without_a_list_of_models_is_reachable():
-    """A 404 for the list is an answer."""
-    async with open_server(reply("nothing here", status="404 Not Found", kind="text/plain")) as served:
-        ran = await run_agentrail("doctor", "--model", "openai-chat:gpt", "--base-url", served.url)
-    assert ran.code == 0
-    assert "answers, but cannot list its models" in ran.out
-    assert "does the address end in /v1?" in ran.out
-
-
-async def test_an_address_that_answers_anything_is_reachable():
-    """Anthropic lists no models without a key; that it answers is enough, and what that proves is said."""
-    async with open_server(reply("go away", status="404 Not Found", kind="text/plain")) as served:
-        ran = await run_agentrail(
-            "doctor",
-            "--model",
-            "anthropic:x",
-            "--base-url",
-            served.url,
-            variables={"ANTHROPIC_API_KEY": SECRET},
-        )
-    assert ran.code == 0
-    assert "whether the key is right shows with the first request" in ran.out
 
 
 @pytest.mark.parametrize("provider", VENDOR_URLS)
@@ -99,25 +86,10 @@ async def test_without_an_address_the_vendor_of_the_model_is_looked_at(provider,
 async def test_a_server_that_is_not_there_is_said():
     """Nobody listens: exit code 1, and what to look at."""
     for model in ("openai-chat:x", "anthropic:x"):
-        ran = await run_agentrail(
-            "doctor",
-            "--model",
-            model,
-            "--base-url",
-            "http://127.0.0.1:9",
-            variables={"ANTHROPIC_API_KEY": SECRET},
-        )
-        assert ran.code == 1
-        assert "✗ server" in ran.out
+        line = f"doctor --model {model} --base-url http://127.0.0.1:9"
+        ran = await run_line(line, variables={"ANTHROPIC_API_KEY": SECRET})
+        assert (ran.code, "✗ server" in ran.out) == (1, True)
         assert "→ look at the network and at --base-url" in ran.out
-
-
-async def test_a_missing_key_is_said():
-    """Exit code 1, the variable, and how to try without."""
-    ran = await run_agentrail("doctor", "--model", "anthropic:x")
-    assert ran.code == 1
-    assert "set ANTHROPIC_API_KEY" in ran.out
-    assert "works without a key" in ran.out
 
 
 # --- the store
@@ -175,25 +147,22 @@ async def test_the_store_of_the_server_is_looked_at_beside_the_usual_one(tmp_pat
     assert "store of [host]" not in (await run_agentrail("doctor", **options)).out
 
 
-@pytest.mark.parametrize(
-    ("said", "finds"),
-    [
+async def test_a_store_of_the_server_that_is_wrong_or_the_same(tmp_path):
+    """One that keeps nothing, and the usual one, are not said twice; one that cannot be is no failure of a run."""
+    (tmp_path / "odd.db").write_text("a letter to Ada, which is no database\n" * 50)
+    variables = {"XDG_DATA_HOME": str(tmp_path / "data"), "AGENTRAIL_DATA_DIR": ""}
+    for said, finds in (
         ('store = "memory:"', None),
         ('store = "sqlite:"', None),
         ('store = "sqlite:odd.db"', "is not a store of agentrail"),
         ('store = "sqlite:odd.db/below/x.db"', "agentrail serve cannot keep sessions: "),
         ('data_dir = "elsewhere"', "none yet: sessions will be kept in"),
-    ],
-)
-async def test_a_store_of_the_server_that_is_wrong_or_the_same(said, finds, tmp_path):
-    """One that keeps nothing, and the usual one, are not said twice; one that cannot be is no failure of a run."""
-    (tmp_path / "odd.db").write_text("a letter to Ada, which is no database\n" * 50)
-    (tmp_path / "agentrail.toml").write_text(f"version = 1\n[host]\n{said}\n")
-    variables = {"XDG_DATA_HOME": str(tmp_path / "data"), "AGENTRAIL_DATA_DIR": ""}
-    ran = await run_agentrail("doctor", "--trust-project", variables=variables, cwd=tmp_path)
-    assert ran.code == 0
-    lines = [line for line in ran.out.splitlines() if "store of [host]" in line]
-    assert [finds in line for line in lines] == [True] if finds else lines == []
+    ):
+        (tmp_path / "agentrail.toml").write_text(f"version = 1\n[host]\n{said}\n")
+        ran = await run_line("doctor --trust-project", variables=variables, cwd=tmp_path)
+        assert ran.code == 0
+        lines = [line for line in ran.out.splitlines() if "store of [host]" in line]
+        assert [finds in line for line in lines] == [True] if finds else lines == [], said
 
 
 def test_a_slow_disk_is_said_with_what_to_do(tmp_path):

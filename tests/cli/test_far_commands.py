@@ -43,13 +43,8 @@ async def test_what_only_the_server_knows_is_asked_of_it():
         ran.append((call.name, call.text))
         return CommandAnswer(lines=("from there",))
 
-    rows = [
-        row("git:commit"),
-        row("quit", "built in"),
-        row("newer", "built in"),
-        row("../etc"),
-        row("git:commit"),
-    ]
+    mine, built_in = row("git:commit"), (row("quit", "built in"), row("newer", "built in"))
+    rows = [mine, *built_in, row("../etc"), mine]
     registry = registry_of(rows, run)
     desk = CommandDesk(session=FarAway(), at_terminal=True)
     for name in ("tools", "agents", "skills", "memory", "git:commit", "newer"):

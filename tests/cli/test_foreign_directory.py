@@ -1,6 +1,7 @@
 """A directory of somebody else runs no code because a command is called in it: each module name that is imported is a trap there."""
 
 import ast
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,36 +18,37 @@ TRAP = "import os\nos.write(os.open({marker!r}, os.O_WRONLY | os.O_CREAT | os.O_
 PACKAGE = Path(agentrail.__file__).parent
 CODE = "import agentrail\n\n@agentrail.tool\nasync def lookup(word: str) -> str:\n    '''Look a word up.'''\n    return word\n"
 
-COMMANDS = (
-    ("--version",),
-    ("--help",),
-    ("doctor",),
-    ("run", "hi", "--model", "demo:fast", "--keep"),
-    ("sessions", "list"),
-    ("sessions", "show", "LAST"),
-    ("sessions", "export", "LAST"),
-    ("replay", "LAST.jsonl"),
-    ("cost",),
-    ("cost", "--by", "model"),
-    ("store", "stats"),
-    ("config", "check"),
-    ("trust",),
-    ("run", "hi", "--model", "demo:fast"),
-    ("prompt", "show"),
-    ("plugins",),
-    ("plugins", "explain", "CostGuard", "event.json"),
-    ("check-plugins", "own_stack:STACK", "--examples", "1"),
-    ("permissions", "explain", "shell", "--args", '{"command": "ls"}'),
-    ("skills", "list"),
-    ("kb", "list"),
-    ("memory", "list"),
-    ("sandbox", "list"),
-    ("token", "list"),
-    ("serve", "no_such_module:app"),
-    ("demo", "--list"),
-    ("chat",),
-    ("init",),
-)
+COMMANDS = """\
+--version
+--help
+doctor
+run hi --model demo:fast --keep
+sessions list
+sessions show LAST
+sessions export LAST
+replay LAST.jsonl
+cost
+cost --by model
+store stats
+config check
+trust
+run hi --model demo:fast
+prompt show
+plugins
+plugins explain CostGuard event.json
+check-plugins own_stack:STACK --examples 1
+permissions explain shell --args '{"command": "ls"}'
+skills list
+kb list
+memory list
+sandbox list
+token list
+serve no_such_module:app
+demo --list
+chat
+init
+"""
+OPTIONAL = "colorama brotli brotlicffi zstandard socksio uvloop simplejson tomli exceptiongroup"
 
 
 def _imported_names() -> Iterator[str]:
@@ -63,17 +65,7 @@ def _imported_names() -> Iterator[str]:
         for path in Path(attrs.__file__).parents[1].iterdir()
         if path.name.isidentifier() or path.suffix == ".py"
     )
-    yield from (
-        "colorama",
-        "brotli",
-        "brotlicffi",
-        "zstandard",
-        "socksio",
-        "uvloop",
-        "simplejson",
-        "tomli",
-        "exceptiongroup",
-    )
+    yield from OPTIONAL.split()
 
 
 @pytest.fixture
@@ -91,16 +83,8 @@ def trapped(tmp_path):
 
     def call(*arguments: str, start: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         variables = environment(HOME=str(home), OPENAI_API_KEY="sk-the-key-12345678")
-        return subprocess.run(
-            [*start, *arguments],
-            check=False,
-            cwd=project,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        given = {"cwd": project, "env": variables, "text": True, "timeout": 120, "stdin": subprocess.DEVNULL}
+        return subprocess.run([*start, *arguments], check=False, capture_output=True, **given)
 
     def ran() -> str:
         return marker.read_text() if marker.exists() else ""
@@ -136,12 +120,12 @@ def test_a_run_in_a_directory_of_traps_runs_none(trapped, start):
 def test_no_command_runs_what_lies_in_the_directory(trapped):
     """Each command, also after the directory was trusted, which is for the modules that its file names and for no others."""
     last = ""
-    for command in COMMANDS:
-        words = [word.replace("LAST", last) for word in command]
+    for command in COMMANDS.splitlines():
+        words = shlex.split(command.replace("LAST", last))
         done = trapped.call(*words, start=BY_SCRIPT)
         assert trapped.ran() == "", command
         assert "Traceback" not in done.stderr, (command, done.stderr)
-        if command == ("sessions", "list"):
+        if command == "sessions list":
             last = next(word for word in done.stdout.split() if word.startswith("s-"))
-        if command[:2] == ("sessions", "export"):
+        if command.startswith("sessions export"):
             (trapped.project / f"{last}.jsonl").write_text(done.stdout)

@@ -100,12 +100,8 @@ def test_a_flag_wins_over_a_variable_over_the_project_over_the_user(sayers):
         first = next((one for one in SOURCES if one in sayers[name]), None)
         expected = getattr(ServeOptions(), name) if first is None else VALUES[name][first]
         assert getattr(made, name) == expected
-        told = {
-            "flag": flag_of(name),
-            "variable": SERVE_VARIABLES[name],
-            "project": "agentrail.toml:",
-            "user": "~/.agentrail/agentrail.toml:",
-        }
+        told = {"flag": flag_of(name), "variable": SERVE_VARIABLES[name]}
+        told |= {"project": "agentrail.toml:", "user": "~/.agentrail/agentrail.toml:"}
         assert made.why.get(name, "").startswith("" if first is None else told[first])
         assert (name in made.why) is (first is not None)
 
@@ -132,6 +128,7 @@ def test_the_check_and_the_doctor_say_who_won(place):
 
 # --- what is wrong
 
+WRONG_KEYS = "host port profiles[1] store memories heartbeat base_path protocols idle_after"
 WRONG = """\
 [host]
 host = "*"
@@ -156,40 +153,34 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_line(place):
     with pytest.raises(OptionError) as caught:
         decide_all(ServeFlags(certfile=Path("c")), ConfigFiles(trust_project=True), None)
     faults = caught.value.faults
-    places = [fault.split(": ")[:2] for fault in faults]
-    assert places == [
-        *(
-            [f"agentrail.toml:{line}", f"host.{name}"]
-            for line, name in (
-                *((2, "host"), (3, "port"), (4, "profiles[1]"), (5, "store"), (6, "memories")),
-                *((7, "heartbeat"), (8, "base_path"), (9, "protocols"), (10, "idle_after")),
-                *((12, "limits.max_streams"), (13, "limits.max_json_depth")),
-            )
-        ),
-        ["--certfile and --keyfile belong together", "give both, or none"],
-        ["others reach --host *, so calls need a token", places[-1][1]],
+    lines = dict(enumerate(WRONG_KEYS.split(), 2))
+    lines |= {12: "limits.max_streams", 13: "limits.max_json_depth"}
+    assert [fault.split(": ")[:2] for fault in faults[:-2]] == [
+        [f"agentrail.toml:{line}", f"host.{name}"] for line, name in lines.items()
     ]
+    assert faults[-2] == "--certfile and --keyfile belong together: give both, or none"
+    assert faults[-1].startswith("others reach --host *, so calls need a token: ")
     assert "did you mean 'scout'?" in faults[2]
     assert faults[1].endswith("70000 is no port: expected 0 to 65535, 0 for one that is free")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_keys_and_types_that_are_none_are_faults(place):
+    """12.11: with what was expected and the nearest name."""
+    for text, said in (
         ("prot = 1", "host.prot: there is no such key, did you mean 'port'"),
         ('port = "1"', "host.port: expected a whole number, got the text '1'"),
         ('on_disconnect = "stop"', "host.on_disconnect: expected one of continue, abort"),
-        ("limits = { max_stream = 1 }", "host.limits.max_stream: there is no such key, did you mean 'max_streams'"),
+        (
+            "limits = { max_stream = 1 }",
+            "host.limits.max_stream: there is no such key, did you mean 'max_streams'",
+        ),
         ("profiles = []", "host.profiles: names no agent that may be served"),
         ('token = "abc"', "host.token: this looks like a key"),
-    ],
-)  # fmt: skip
-def test_keys_and_types_that_are_none_are_faults(place, text, said):
-    """12.11: with what was expected and the nearest name."""
-    write(place, f"[host]\n{text}\n")
-    made = read(place)
-    faults = [str(one) for one in (*made.faults, *faults_of_host(made.settings))]
-    assert [fault for fault in faults if said in fault and fault.startswith("agentrail.toml:2: ")]
+    ):
+        write(place, f"[host]\n{text}\n")
+        made = read(place)
+        faults = [str(one) for one in (*made.faults, *faults_of_host(made.settings))]
+        assert [one for one in faults if said in one and one.startswith("agentrail.toml:2: ")], text
 
 
 def test_a_form_of_a_host_has_what_a_host_takes():
@@ -220,11 +211,8 @@ async def test_an_application_is_made_of_what_files_say(place, capfd):
     assert (options.port, options.why["port"]) == (1, "--port")
     app = await make_default_application(options, made)
     served = app.state.host
-    assert (served.options.chat_timeout, served.options.limits.max_streams, served.options.store) == (
-        5.0,
-        7,
-        "memory:",
-    )
+    chosen = served.options
+    assert (chosen.chat_timeout, chosen.limits.max_streams, chosen.store) == (5.0, 7, "memory:")
     assert (served.gateway.has_console, served.drain_delay) == (False, 0.0)
     assert [*served.options.checked_profiles.by_id] == ["scout", "other"]
     assert "profile scout: model demo: (AGENTRAIL_MODEL is set)" in capfd.readouterr().err
@@ -259,11 +247,8 @@ def test_an_untrusted_project_serves_no_more_than_without_it(place, capfd):
     )
     made, options = decide_all(ServeFlags(), ConfigFiles(), None)
     assert options == ServeOptions()
-    assert {name: one.plain for name, one in made.settings.host.items()} == {
-        "console": False,
-        "profiles": ("scout",),
-        "limits.max_streams": 3,
-    }
+    granted = {"console": False, "profiles": ("scout",), "limits.max_streams": 3}
+    assert {name: one.plain for name, one in made.settings.host.items()} == granted
     first = capfd.readouterr().err.splitlines()[0]
     for refused in ("host.host = 0.0.0.0", "host.port = 1", "host.token_file", "the profile none"):
         assert refused in first
@@ -317,10 +302,7 @@ def test_no_untrusted_file_serves_more_than_is_served_without_it(said, floor):
         assert most is None or key not in result or result[key].value <= most
     for name in ("console", "inspector"):
         assert name not in left.host or left.host[name].value is False
-    assert {name for name in left.host if not name.startswith("limits.")} <= {
-        "console",
-        "inspector",
-        "profiles",
-    }
+    switches = {"console", "inspector", "profiles"}
+    assert {name for name in left.host if not name.startswith("limits.")} <= switches
     may = own.host["profiles"].plain if "profiles" in own.host else ("a", "b", "c")
     assert "profiles" not in left.host or set(left.host["profiles"].plain) <= set(may)

@@ -34,14 +34,9 @@ sys.stdin.readline()
 kill_descendants()
 child.wait()
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=environment(),
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    given = {"env": environment(), "cwd": ROOT, "text": True}
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **piped, **given) as process:
         assert process.stdout is not None
         below = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
         try:
@@ -69,13 +64,6 @@ async def main():
 
 trio.run(main, clock=MockClock(rate=1000))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+    given = {"env": environment(), "cwd": ROOT, "text": True, "timeout": PATIENCE_SECONDS}
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, **given)
     assert (done.returncode, done.stderr) == (130, "")

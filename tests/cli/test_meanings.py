@@ -80,25 +80,24 @@ def test_a_key_is_sent_from_where_files_say_that_it_is(home, asked, capfd, monke
     assert "sk-abcdefghijklmnop" not in said.err + said.out
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"model": "m"}, "agentrail.toml:2: embedder.model: an embedder needs model and dimension: dimension is not said"),
-        ({"dimension": 2}, "model is not said"),
-        ({"model": "m", "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number from 1"),
-        ({"model": "m", "dimension": 2, "base_url": "ftp://x"}, "embedder.base_url: 'ftp://x': expected https://"),
-        ({"model": "m", "dimension": 2, "dimensions": 2}, "dimension"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_an_embedder_is_said_with_its_line(home, values, said, capfd):
+def test_what_cannot_be_an_embedder_is_said_with_its_line(home, capfd):
     """By `config check` and by each command, before anything is read; a search for words is made all the same."""
-    name_embedder(home, **values)
-    assert check_files() is Exit.FAILED
-    assert said in capfd.readouterr().err
-    place = MemoryPlace(memories=f"sqlite:{home / 'm'}")
-    assert search_memories("x", place=place) is Exit.USAGE
-    assert said in capfd.readouterr().err
-    assert search_memories("x", words=True, place=place) is Exit.DONE
+    place, needs = MemoryPlace(memories=f"sqlite:{home / 'm'}"), "an embedder needs model and dimension"
+    both = {"model": "m", "dimension": 2}
+    for values, said in (
+        ({"model": "m"}, f"agentrail.toml:2: embedder.model: {needs}: dimension is not said"),
+        ({"dimension": 2}, "model is not said"),
+        ({**both, "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number from 1"),
+        ({**both, "base_url": "ftp://x"}, "embedder.base_url: 'ftp://x': expected https://"),
+        ({**both, "dimensions": 2}, "dimension"),
+    ):
+        (home / ".agentrail" / "agentrail.toml").unlink(missing_ok=True)
+        name_embedder(home, **values)
+        assert check_files() is Exit.FAILED
+        assert said in capfd.readouterr().err
+        assert search_memories("x", place=place) is Exit.USAGE
+        assert said in capfd.readouterr().err
+        assert search_memories("x", words=True, place=place) is Exit.DONE
 
 
 def test_without_numpy_the_extra_is_named(home, monkeypatch, capfd):

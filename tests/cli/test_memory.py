@@ -27,12 +27,8 @@ ADA = MemoryOwner(tenant="acme", user="ada")
 def place(tmp_path):
     """Where Ada's memories are: two of hers, and one of nobody's."""
     store = SqliteRecall(tmp_path / "m")
-    store.put(
-        ADA,
-        MemoryEntry(
-            id="m1", text="Likes \x1b[31mgreen\ntea", tags=["food", "drink"], at_ms=86_400_000, session="s1"
-        ),
-    )
+    tea = {"text": "Likes \x1b[31mgreen\ntea", "tags": ["food", "drink"]}
+    store.put(ADA, MemoryEntry(id="m1", at_ms=86_400_000, session="s1", **tea))
     store.put(ADA, MemoryEntry(id="m2", text="Has a dog", at_ms=1 << 52))
     store.put(MemoryOwner(), MemoryEntry(id="m1", text="Nobody's tea", at_ms=1))
     store.close()
@@ -50,40 +46,33 @@ def left(place):
         store.close()
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda p: forget_memories(place=p), "name the memories to forget, or say --all: one of the two."),
+def test_wrong_input_is_told_and_changes_nothing(place, capfd):
+    """On stderr, with exit code 2; where one id is wrong nothing is forgotten."""
+    one_of_two = "name the memories to forget, or say --all: one of the two."
+    ends, unknown = MemoryPlace(memories="memory:"), MemoryPlace(memories="files:")
+    for call, said in (
+        (lambda: forget_memories(place=place), one_of_two),
+        (lambda: forget_memories("m1", every=True, place=place), one_of_two),
+        (lambda: forget_memories("m1", "m9", place=place), "there is no memory 'm9' of user 'ada'."),
+        (lambda: forget_memories("\ud800", place=place), "there is no memory"),
+        (lambda: list_memories(limit=0, place=place), "limit is 0: expected a whole number from 1 to 1,000."),
         (
-            lambda p: forget_memories("m1", every=True, place=p),
-            "name the memories to forget, or say --all: one of the two.",
-        ),
-        (lambda p: forget_memories("m1", "m9", place=p), "there is no memory 'm9' of user 'ada'."),
-        (lambda p: forget_memories("\ud800", place=p), "there is no memory"),
-        (lambda p: list_memories(limit=0, place=p), "limit is 0: expected a whole number from 1 to 1,000."),
-        (
-            lambda p: search_memories("tea", limit=101, place=p),
+            lambda: search_memories("tea", limit=101, place=place),
             "limit is 101: expected a whole number from 1 to 100.",
         ),
-        (lambda p: list_memories(tag=("",), place=p), "tags_any[0] is no tag"),
-        (
-            lambda p: list_memories(place=MemoryPlace(memories="memory:")),
-            "memories is 'memory:', which ends with its process",
-        ),
-        (lambda p: list_memories(place=MemoryPlace(memories="files:")), "memories is 'files:': expected"),
-    ],
-)
-def test_wrong_input_is_told_and_changes_nothing(place, capfd, call, said):
-    """On stderr, with exit code 2; where one id is wrong nothing is forgotten."""
-    assert call(place) is Exit.USAGE
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith(f"agentrail: {said}")
+        (lambda: list_memories(tag=("",), place=place), "tags_any[0] is no tag"),
+        (lambda: list_memories(place=ends), "memories is 'memory:', which ends with its process"),
+        (lambda: list_memories(place=unknown), "memories is 'files:': expected"),
+    ):
+        assert call() is Exit.USAGE, said
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert err.startswith(f"agentrail: {said}")
     assert left(place) == ["m2", "m1"]
 
 
-def test_what_is_remembered_is_listed(place, capfd):
-    """The newest first, a line each, and nothing in it acts on a terminal."""
+def test_what_is_remembered_is_listed_and_searched(place, capfd):
+    """The newest first, a line each, and nothing in it acts on a terminal; of this user alone; where nothing fits that is said."""
     assert list_memories(place=place) is Exit.DONE
     assert capfd.readouterr().out.splitlines() == [
         "m2  9999-12-31  Has a dog",
@@ -91,18 +80,9 @@ def test_what_is_remembered_is_listed(place, capfd):
     ]
     assert list_memories(tag=("drink",), as_json=True, place=place) is Exit.DONE
     (line,) = capfd.readouterr().out.splitlines()
-    assert json.loads(line) == {
-        "id": "m1",
-        "text": "Likes \x1b[31mgreen\ntea",
-        "tags": ["food", "drink"],
-        "session_id": "s1",
-        "at_ms": 86_400_000,
-        "version": 1,
-    }
+    tea = {"text": "Likes \x1b[31mgreen\ntea", "tags": ["food", "drink"]}
+    assert json.loads(line) == {"id": "m1", **tea, "session_id": "s1", "at_ms": 86_400_000, "version": 1}
 
-
-def test_a_search_finds_words(place, capfd):
-    """Of this user alone; where nothing fits that is said."""
     assert search_memories('"tea" OR', limit=5, place=place) is Exit.DONE
     assert capfd.readouterr().out.startswith("m1  ")
     assert search_memories("nobody", place=place) is Exit.DONE
@@ -180,8 +160,8 @@ def test_a_user_is_forgotten_with_what_was_said(place, journals, capfd):
     assert "0 sessions erased" in capfd.readouterr().out
 
 
-def test_nobody_in_particular_has_no_journals(place, journals, capfd):
-    """Sessions without a user may be anybody's; that they stay is said."""
+def test_journals_of_others_are_not_erased(place, journals, capfd):
+    """Sessions without a user may be anybody's, which is said; beside a server they are the server's to erase: how to go on is said, and the exit code is 1."""
     nobody = MemoryPlace(memories=place.memories, data_dir=place.data_dir)
     before = journals.read_bytes()
     assert forget_memories(every=True, place=nobody) is Exit.DONE
@@ -190,9 +170,6 @@ def test_nobody_in_particular_has_no_journals(place, journals, capfd):
     assert "journals were not erased: they are for a user that is named (say --user)" in err
     assert journals.read_bytes() == before
 
-
-def test_beside_a_server_the_journals_are_the_servers_to_erase(place, journals, capfd):
-    """What is remembered goes; how to go on is said, and the exit code is 1."""
     server = SqliteStore(journals)
     try:
         assert forget_memories(every=True, place=place) is Exit.FAILED

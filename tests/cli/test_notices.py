@@ -3,25 +3,22 @@
 from typing import get_args
 
 import msgspec
-import pytest
 
 from agentrail import events
 from agentrail.cli.chat_notices import notice_of
 from agentrail.errors import ErrorInfo
-from agentrail.events import KINDS, Amount, Approval
+from agentrail.events import Amount, Approval
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId
 
 BUSY = ErrorInfo(code="overloaded", message="busy", retryable=True)
-APPROVAL = Approval(
-    id=ApprovalId("a-1"),
-    call_id=CallId("c"),
-    tool="shell",
-    arguments={"command": "git push"},
-    arguments_hash="00",
-    hint="it leaves this machine",
-    requested_at_ms=0,
-    path=(SessionId("s"),),
-)
+_CALL = {
+    "id": ApprovalId("a-1"),
+    "call_id": CallId("c"),
+    "tool": "shell",
+    "arguments": {"command": "git push"},
+}
+_AT = {"hint": "it leaves this machine", "requested_at_ms": 0, "path": (SessionId("s"),)}
+APPROVAL = Approval(**_CALL, **_AT, arguments_hash="00")
 ASKED = QuestionRef("q")
 
 CUT_OFF = (
@@ -29,22 +26,18 @@ CUT_OFF = (
     "a prompt that waits is as it was"
 )
 
+AT_80 = events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd"))
+CUT = (
+    events.RecoveryDecision(open="tool", id="c", name="shell", decision="unknown"),
+    events.RecoveryDecision(open="prompt", id="p-1", decision="kept"),
+)
+LOGIN = "agentrail mcp login tracker"
+
 TOLD = [
-    (
-        events.SessionRecovered(
-            decisions=(
-                events.RecoveryDecision(open="tool", id="c", name="shell", decision="unknown"),
-                events.RecoveryDecision(open="prompt", id="p-1", decision="kept"),
-            )
-        ),
-        CUT_OFF,
-    ),
+    (events.SessionRecovered(decisions=CUT), CUT_OFF),
     (events.EventsLost(from_seq=3, to_seq=9), "what happened from event 3 to 9 is kept no longer"),
     (events.PromptRejected(ref=PromptRef("p"), reason="no names"), "the prompt was refused: no names"),
-    (
-        events.Retry(attempt=2, delay_ms=1_250, error=BUSY),
-        "busy; trying again in 1.2 s",
-    ),
+    (events.Retry(attempt=2, delay_ms=1_250, error=BUSY), "busy; trying again in 1.2 s"),
     (events.ContextOverflow(error=BUSY), "the conversation is longer than the model's window"),
     (
         events.ModelSwitched(from_model="a:b", to_model="c:d", by="fallback"),
@@ -75,15 +68,10 @@ TOLD = [
         events.CitationUnknown(citations=("a.md#L1-L2", "b.pdf#p3")),
         "cited, and not among what was found: a.md#L1-L2, b.pdf#p3",
     ),
+    (AT_80, "$0.80 of $1.00 are spent"),
     (
-        events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd")),
-        "$0.80 of $1.00 are spent",
-    ),
-    (
-        events.ToolSourceChanged(
-            source="mcp:tracker", state="needs_login", reason="agentrail mcp login tracker"
-        ),
-        "mcp:tracker wants a login: agentrail mcp login tracker",
+        events.ToolSourceChanged(source="mcp:tracker", state="needs_login", reason=LOGIN),
+        f"mcp:tracker wants a login: {LOGIN}",
     ),
     (
         events.ToolSourceChanged(source="mcp:files", state="parked"),
@@ -106,10 +94,7 @@ def test_each_thing_that_can_be_open_has_its_words():
     assert notice_of(events.SessionRecovered(decisions=())) is None
 
 
-@pytest.mark.parametrize(("event", "notice"), TOLD, ids=lambda part: KINDS.get(type(part), ""))
-def test_what_a_person_must_know_is_one_sentence(event, notice):
+def test_what_the_user_must_know_is_one_sentence():
     """What stops, waits, fails, costs or is gone is said; the rest of the kinds is in test_rendering."""
-    assert notice_of(event) == notice
-
-
-"""Of what is told by its name what it was, when a session comes back."""
+    for event, notice in TOLD:
+        assert notice_of(event) == notice

@@ -25,6 +25,13 @@ async def supervisor():
         yield opened
 
 
+def shell_tool():
+    """A shell that runs nothing."""
+    return RecordingTool(
+        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
+    )
+
+
 async def texts_of(session):
     """What the results of all calls say."""
     return [result.text for message in await session.messages() for result in getattr(message, "results", ())]
@@ -86,10 +93,7 @@ async def test_questions_are_answered_by_number_or_in_words(supervisor):
 async def test_a_call_that_waits_is_decided(supervisor, line, said, result, runs):
     """It runs, is refused with the reason, or is answered in its place; the model goes on in each case."""
     command, _, rest = line.partition(" ")
-    shell = RecordingTool(
-        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
-    )
-    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
+    shell, model = shell_tool(), ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
     session = await supervisor.start_session(model=model, tools=[shell], plugins=[HumanApproval])
     async with session.subscribe() as events:
         await session.prompt("Go")
@@ -105,9 +109,7 @@ async def test_a_call_that_waits_is_decided(supervisor, line, said, result, runs
 
 async def test_answers_that_are_not_offered_are_refused(supervisor):
     """What waits says which are; edited arguments are a JSON object, and nothing that is refused decides."""
-    shell = RecordingTool(
-        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
-    )
+    shell = shell_tool()
     model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
     session = await supervisor.start_session(
         model=model, tools=[shell], plugins=[(HumanApproval, {"permission_options": ["edit", "reject"]})]
@@ -136,9 +138,7 @@ async def test_answers_that_are_not_offered_are_refused(supervisor):
 async def test_always_is_kept_where_the_user_keeps_rules(supervisor):
     """G-017: the narrowest rules, which hold in the session from its next cycle on; one that cannot be written is said."""
     kept = []
-    tool = RecordingTool(
-        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
-    )
+    tool = shell_tool()
     wanted = [("shell", {"command": one}) for one in ("wc -l x", "wc -l x", "git log", "bash x")]
     turns = [turn for one in wanted for turn in (calls(one), says("done"))]
     session = await supervisor.start_session(

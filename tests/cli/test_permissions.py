@@ -29,43 +29,31 @@ async def explained(*words):
     return await run_agentrail("permissions", "explain", *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+async def test_wrong_input_comes_first_and_files_are_told_with_their_lines(tmp_path):
+    """What is no JSON, no object or no file ends with 2; of a file all faults are said at once, each rule with file, line, list, index and position."""
+    for words, said in (
         (["shell", "--args", "{"], "--args is not JSON"),
         (["shell", "--args", "[]"], "--args is a JSON object"),
         (["shell", "--policy", "gone.toml"], "gone.toml cannot be read: No such file"),
-    ],
-)
-async def test_wrong_input_comes_first(words, said):
-    """What is no JSON, no object or no file ends with 2 and says what was expected."""
-    ran = await explained(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "said"),
-    [
+    ):
+        ran = await explained(*words)
+        assert (ran.code, ran.out, said in ran.err) == (2, "", True)
+    path = tmp_path / "p.toml"
+    for text, code, said in (
         (b"\xff", 2, "is not UTF-8, at byte 0"),
         (b"a =", 2, "is not TOML"),
         (b"permissions = 1", 2, "permissions is a table"),
         (b'allow = [\n"shell(",\n"x"]\nwild = 1\ndeny = "x"', 1, ":2: allow[0] at 6: expected ')'"),
-    ],
-)
-async def test_a_file_that_cannot_be_read_is_told_with_its_lines(tmp_path, text, code, said):
-    """All faults at once; each rule with file, line, list, index and position."""
-    path = tmp_path / "p.toml"
-    path.write_bytes(text)
-    ran = await run_agentrail("permissions", "check", str(path))
-    assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
-    with pytest.raises(OptionError):
-        read_policy(path)
+    ):
+        path.write_bytes(text)
+        ran = await run_agentrail("permissions", "check", str(path))
+        assert (ran.code, ran.out, said in ran.err) == (code, "", True)
+        with pytest.raises(OptionError):
+            read_policy(path)
 
 
-async def test_a_file_is_checked(policy):
-    """What it holds, and the rules that can never match."""
+async def test_a_file_is_checked_and_a_verdict_is_explained(policy, tmp_path):
+    """What it holds, and rules that can never match; how a call was read, each rule that was asked with file and line, the verdict, what always would write (12.7); links by both ends."""
     ran = await run_agentrail("permissions", "check", str(policy))
     assert ran.code == 0
     assert ran.out.splitlines() == [
@@ -76,9 +64,6 @@ async def test_a_file_is_checked(policy):
         ),
     ]
 
-
-async def test_a_verdict_is_explained(policy):
-    """How it was read, each rule that was asked with file and line, the verdict, what always would write (12.7)."""
     ran = await explained("shell", "--args", '{"command": "git log | wc x"}', "--policy", str(policy))
     assert ran.code == 0
     assert ran.out.splitlines() == [
@@ -97,9 +82,6 @@ async def test_a_verdict_is_explained(policy):
     )
     assert (await explained("list_dir")).out == "allow: it changes nothing\n"
 
-
-async def test_a_link_is_followed(tmp_path):
-    """A path is judged by both of its ends, where somebody can tell them."""
     (tmp_path / "secret").write_text("x")
     (tmp_path / "link").symlink_to("secret")
     path = tmp_path / "p.toml"

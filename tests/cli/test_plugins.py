@@ -12,16 +12,13 @@ from tests.cli.rig import run_agentrail
 CALL = {"hook": "BeforeTool", "name": "shell", "arguments": {"command": "rm -rf /"}, "call_id": "c1"}
 
 
-def test_the_built_ins_stand_in_the_order_in_which_they_are_asked():
-    """All of them, those that are exported and those that are found in their files."""
+def test_the_built_ins_stand_in_the_order_in_which_they_are_asked_with_hooks_and_options():
+    """All of them, those that are exported and those that are found in their files; what each is for, when it is asked, what can be set."""
     found = built_ins()
     assert [plugin.priority for plugin in found] == sorted(plugin.priority for plugin in found)
     assert {p.SecurityGuard, p.HumanApproval, p.OutputFilter, p.Reflection} <= set(found)
     assert all(not plugin.__module__.endswith(".base") for plugin in found)
 
-
-def test_a_plugin_is_shown_with_hooks_and_options():
-    """What it is for, when it is asked, what can be set."""
     assert show_plugin(p.OutputFilter) == (
         " 110 OutputFilter: Removes text from responses that users must not read.\n"
         "     hooks: AfterResponse\n"
@@ -31,7 +28,7 @@ def test_a_plugin_is_shown_with_hooks_and_options():
 
 
 async def test_a_chain_is_explained(tmp_path):
-    """Who was asked, what each answered, what won; nothing runs."""
+    """Who was asked, what each answered, what won; nothing runs; messages are written as in events."""
     event = tmp_path / "event.json"
     event.write_text(json.dumps(CALL), encoding="utf-8")
     ran = await run_agentrail("plugins", "explain", "HumanApproval,SecurityGuard", str(event))
@@ -43,19 +40,17 @@ async def test_a_chain_is_explained(tmp_path):
         "  = BlockTool(\"Not run: 'rm -rf /' removes folders by force\"), by 'SecurityGuard'\n"
     )
 
-
-async def test_a_response_can_be_explained(tmp_path):
-    """Messages are written as in events."""
-    event = tmp_path / "event.json"
     message = {"role": "assistant", "content": [{"kind": "text", "text": "a secret"}], "model": "demo:"}
     event.write_text(json.dumps({"hook": "AfterResponse", "message": message}), encoding="utf-8")
     ran = await run_agentrail("plugins", "explain", "OutputFilter", str(event))
     assert ran.out == "AfterResponse\n   110 OutputFilter: Continue → nothing to say\n  = goes on\n"
 
 
-@pytest.mark.parametrize(
-    ("stack", "text", "why"),
-    [
+async def test_what_cannot_be_explained_is_said(tmp_path):
+    """On stderr, with exit code 2."""
+    event = tmp_path / "event.json"
+    for stack, text, why in (
+        ("SecurityGuard", None, "cannot be read: No such file"),
         ("Nope", CALL, "'Nope' is not a built-in plugin; there are Permissions"),
         (
             "SecurityGard",
@@ -68,17 +63,12 @@ async def test_a_response_can_be_explained(tmp_path):
         ("SecurityGuard,SecurityGuard", CALL, "two plugins are named 'SecurityGuard'"),
         ("SecurityGuard", {"hook": "Before"}, "expected an object whose `hook` is one of SessionStarted"),
         ("SecurityGuard", {"hook": "BeforeTool"}, "missing required field `name`"),
-        ("SecurityGuard", None, "cannot be read: No such file"),
-    ],
-)
-async def test_what_cannot_be_explained_is_said(tmp_path, stack, text, why):
-    """On stderr, with exit code 2."""
-    event = tmp_path / "event.json"
-    if text is not None:
-        event.write_text(json.dumps(text), encoding="utf-8")
-    ran = await run_agentrail("plugins", "explain", stack, str(event))
-    assert (ran.code, ran.out) == (2, "")
-    assert why in ran.err
+    ):
+        if text is not None:
+            event.write_text(json.dumps(text), encoding="utf-8")
+        ran = await run_agentrail("plugins", "explain", stack, str(event))
+        assert (ran.code, ran.out) == (2, "")
+        assert why in ran.err, stack
 
 
 def test_a_stack_of_ones_own_is_found(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import msgspec
-import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.cli.chat_notices import show_receipt
@@ -109,9 +108,9 @@ def test_nothing_but_line_breaks_and_tabs_controls_a_terminal(text):
     assert without_controls(shown) == shown
 
 
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
+def test_what_the_user_must_know_is_a_line_on_stderr():
+    """Ends, crashes and bounds are said in a sentence each."""
+    for event, line in (
         (end("max_tokens"), "the answer was cut off: it reached the model's output limit"),
         (end("max_turns"), "it stopped at --max-turns"),
         (AgentError(error=INFO), "error: busy. What to do: try again in a minute, or name another --model."),
@@ -123,11 +122,8 @@ def test_nothing_but_line_breaks_and_tabs_controls_a_terminal(text):
         (SessionParked(reason="boom"), "the session crashed too often and was given up: boom"),
         (SignalQuarantined(signal_kind="Prompt", error=INFO), "a bug in agentrail, please report it: busy"),
         (PromptDropped(ref=PromptRef("r"), content=()), "a prompt that waited was dropped"),
-    ],
-)
-def test_what_a_person_must_know_is_a_line_on_stderr(event, line):
-    """Ends, crashes and bounds are said in a sentence each."""
-    assert written(event) == ("", f"{line}\n")
+    ):
+        assert written(event) == ("", f"{line}\n")
 
 
 LINES = st.sampled_from(
@@ -176,15 +172,12 @@ def test_nothing_that_comes_in_between_changes_an_answer(lines, data):
             assert so_far.is_between or not any(one.stream == "out" for one in pieces[number:])
 
 
-def test_an_outcome_is_shown_by_its_first_line():
-    """The first line that says something, and how many more say something too."""
+def test_an_outcome_is_shown_by_its_first_line_and_a_receipt_says_what_was_not_stopped():
+    """The first line that says something, and how many more say something too; what is stuck is named, what runs on by policy is counted."""
     assert first_line("\n  \n one\ttwo \nthree\n") == ("one two", 1)
     assert first_line(" \n") == ("nothing", 0)
     assert len(first_line("x" * 500)[0]) == 100
 
-
-def test_a_receipt_says_what_was_not_stopped():
-    """What is stuck is named, what runs on by policy is counted."""
     receipt = AbortReceipt(
         tasks_ended=2,
         processes_reaped=3,

@@ -6,13 +6,15 @@ import signal
 
 from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, sleeping_below
 
+SHELL = ("--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast")
+NONE = ("--tools", "none", "--model", "demo:fast")
+
 
 async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):
-    """A demo cycle really lists and reads: stdout has the model's words, stderr the model and the tool calls."""
+    """A demo cycle lists and reads; its first line says which model and why; the prompt may come through a pipe; with --max-turns 1 no tool is called."""
     (tmp_path / "README.md").write_text("# A real file\n")
     ran = await run_agentrail("run", "What is here?", "--model", "demo:fast", "--cwd", str(tmp_path))
-    assert ran.code == 0
-    assert "- README.md: # A real file" in ran.out
+    assert (ran.code, "- README.md: # A real file" in ran.out) == (0, True)
     assert "→" not in ran.out
     assert ran.err.splitlines()[0] == "model demo:fast (--model)"
     assert '→ list_dir(path=".")' in ran.err
@@ -20,18 +22,23 @@ async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):
     assert '→ read_file(path="README.md"' in ran.err
     assert "\x1b" not in ran.out + ran.err
 
-
-async def test_without_a_key_the_demo_model_is_used_and_the_first_line_says_why():
-    """A newcomer without a key gets an answer and knows from whom."""
     ran = await run_agentrail("run", "hello", "--tools", "none")
     assert ran.code == 0
     assert ran.err.startswith("model demo: (no key is set")
     assert "You said: hello" in ran.out
 
+    for arguments in (("run",), ("run", "-")):
+        ran = await run_agentrail(*arguments, *NONE, stdin=b"from a pipe\n")
+        assert (ran.code, "You said: from a pipe" in ran.out) == (0, True)
+
+    ran = await run_agentrail("run", "look around", "--model", "demo:fast", "--max-turns", "1")
+    assert (ran.code, "the last of 1 turns: tools are withheld" in ran.err) == (0, True)
+    assert "→" not in ran.err
+
 
 async def test_json_prints_one_event_per_line_and_nothing_else():
     """Each line of stdout is an event, numbered, from the prompt to the end of the cycle."""
-    ran = await run_agentrail("run", "hello", "--model", "demo:fast", "--tools", "none", "--json")
+    ran = await run_agentrail("run", "hello", *NONE, "--json")
     events = [json.loads(line) for line in ran.out.splitlines()]
     assert ran.code == 0
     assert events[-1]["kind"] == "agent_end"
@@ -41,45 +48,24 @@ async def test_json_prints_one_event_per_line_and_nothing_else():
     assert ran.err == "model demo:fast (--model)\n"
 
 
-async def test_the_prompt_may_come_through_a_pipe():
-    """With no prompt, or with -, stdin is the prompt."""
-    for arguments in (("run",), ("run", "-")):
-        ran = await run_agentrail(
-            *arguments, "--model", "demo:fast", "--tools", "none", stdin=b"from a pipe\n"
-        )
-        assert ran.code == 0
-        assert "You said: from a pipe" in ran.out
-
-
-async def test_the_number_of_turns_is_bounded():
-    """With --max-turns 1 no tool is called, and stderr says which turn was the last."""
-    ran = await run_agentrail("run", "look around", "--model", "demo:fast", "--max-turns", "1")
-    assert ran.code == 0
-    assert "the last of 1 turns: tools are withheld" in ran.err
-    assert "→" not in ran.err
-
-
 async def test_control_c_stops_the_cycle_and_leaves_no_process():
-    """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1)."""
-    async with open_process(
-        "run", SLEEPER, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
-    ) as process:
-        below = await sleeping_below(process)
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == 130
-        assert alive(below) == []
-        err = await read_all(process.stderr)
-        assert "aborted: interrupted" in err
-        assert "1 task was stopped" in err
-        assert "Traceback" not in err
+    """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1). A service manager's SIGTERM counts as it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        async with open_process("run", SLEEPER, *SHELL) as process:
+            below = await sleeping_below(process)
+            process.send_signal(number)
+            assert await process.wait() == 130
+            assert alive(below) == []
+            err = await read_all(process.stderr)
+            assert "aborted: interrupted" in err
+            assert "1 task was stopped" in err
+            assert "Traceback" not in err
 
 
 async def test_a_second_control_c_does_not_wait_for_a_command_that_ignores_sigterm():
     """Interrupted twice, the run kills what would not stop, and still nothing is left."""
     stubborn = "shell \"trap '' TERM; sleep 1000 & while true; do sleep 1000; done\""
-    async with open_process(
-        "run", stubborn, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
-    ) as process:
+    async with open_process("run", stubborn, *SHELL) as process:
         below = await sleeping_below(process)
         process.send_signal(signal.SIGINT)
         seen = ""
@@ -91,30 +77,17 @@ async def test_a_second_control_c_does_not_wait_for_a_command_that_ignores_sigte
         assert "Traceback" not in seen + await read_all(process.stderr)
 
 
-async def test_sigterm_counts_as_control_c():
-    """A service manager that stops the command leaves no process either."""
-    async with open_process(
-        "run", SLEEPER, "--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast"
-    ) as process:
-        below = await sleeping_below(process)
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 130
-        assert alive(below) == []
-
-
 async def test_control_c_works_while_nobody_reads_the_output():
     """A reader that stopped reading, with its pipe full, does not keep Ctrl-C from ending the run."""
-    async with open_process(
-        "run", "x" * 100_000, "--tools", "none", "--model", "demo:fast", "--json"
-    ) as process:
+    async with open_process("run", "x" * 100_000, *NONE, "--json") as process:
         first = await process.stdout.receive_some(100)
         assert first.startswith(b'{"kind":')
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
 
 
-async def test_a_reader_that_has_read_enough_ends_the_run_quietly():
-    """`agentrail run … | head -1` prints no traceback; the cycle was not finished, so the code is 1."""
+async def test_a_reader_that_has_read_enough_ends_the_run_quietly_and_a_full_disk_with_a_sentence():
+    """`agentrail run … | head -1` prints no traceback; the cycle was not finished, so the code is 1, as where the output cannot be written."""
     async with open_process("run", "look around", "--model", "demo:") as process:
         await process.stdout.receive_some(1)
         await process.stdout.aclose()
@@ -123,9 +96,6 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly():
         assert "Traceback" not in err
         assert "Exception ignored" not in err
 
-
-async def test_output_that_cannot_be_written_is_an_error():
-    """A full disk ends the run with a sentence."""
     full = os.open("/dev/full", os.O_WRONLY)
     async with open_process("run", "hello", "--model", "demo:fast", stdout=full) as process:
         os.close(full)

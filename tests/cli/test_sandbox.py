@@ -21,33 +21,28 @@ from agentrail.tools import builtin
 TOKEN = "agt_0123456789abcdef_of_a_test"  # noqa: S105 - of a test
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_would_let_strangers_read_along_is_refused():
+    """TLS, or this machine alone, unless it is said that it is meant."""
+    tls = {"certfile": Path("c"), "keyfile": Path("k")}
+    for options, said in (
         ({"host": "0.0.0.0"}, "others reach --host 0.0.0.0"),  # noqa: S104 - it is refused
         ({"host": "box.example", "certfile": Path("c")}, "belong together"),
         ({"idle_seconds": 0}, "expected a number above 0"),
-        (
-            {"socket": Path("s"), "certfile": Path("c"), "keyfile": Path("k")},
-            "--socket is for this machine alone",
-        ),
-    ],
-)
-def test_what_would_let_strangers_read_along_is_refused(options, said):
-    """TLS, or this machine alone, unless it is said that it is meant."""
-    with pytest.raises(OptionError) as caught:
-        check_sandbox_options(SandboxOptions(**options))
-    assert said in str(caught.value)
+        ({"socket": Path("s"), **tls}, "--socket is for this machine alone"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            check_sandbox_options(SandboxOptions(**options))
     check_sandbox_options(SandboxOptions(host="0.0.0.0", insecure=True))  # noqa: S104 - as it says
     check_sandbox_options(SandboxOptions(socket=Path("s"), host="elsewhere"))
 
 
-@pytest.mark.parametrize("token", [None, "", "short", "with blanks in it and long enough", "x" * 5_000])
-def test_there_is_no_server_without_a_token(token):
+def test_there_is_no_server_without_a_token():
     """None, one that can be guessed, or one that no header can have: the message says what to do, and does not repeat it."""
-    with pytest.raises(OptionError, match=SANDBOX_TOKEN_VARIABLE) as caught:
-        tokens_for(SandboxOptions(), {} if token is None else {SANDBOX_TOKEN_VARIABLE: token})
-    assert not token or token not in str(caught.value)
+    for token in (None, "", "short", "with blanks in it and long enough", "x" * 5_000):
+        environ = {} if token is None else {SANDBOX_TOKEN_VARIABLE: token}
+        with pytest.raises(OptionError, match=SANDBOX_TOKEN_VARIABLE) as caught:
+            tokens_for(SandboxOptions(), environ)
+        assert not token or token not in str(caught.value)
     assert tokens_for(SandboxOptions(), {SANDBOX_TOKEN_VARIABLE: TOKEN})({"authorization": f"Bearer {TOKEN}"})
 
 

@@ -10,17 +10,13 @@ from agentrail.cli.screen import DirectScreen
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all
 
 
-def test_who_has_stopped_reading_is_no_error_of_ours():
-    """A closed pipe is `OutputClosed`, which nobody has to hear of."""
+def test_who_has_stopped_reading_is_no_error_of_ours_and_a_full_disk_is_said():
+    """A closed pipe is `OutputClosed`, which nobody has to hear of; any other failure is `OutputFailed`, with its reason."""
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(OutputClosed):
         write_all(writing, b"x")
     os.close(writing)
-
-
-def test_a_full_disk_is_said():
-    """Any other failure is `OutputFailed`, with its reason."""
     full = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(OutputFailed, match="cannot be written: No space left on device"):
         write_all(full, b"x")

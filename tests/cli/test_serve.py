@@ -31,11 +31,12 @@ from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import AgentProfile, Webhooks
 from agentrail.runtime.session_options import SessionOptions
-from tests.cli.rig import open_process, read_all, run_agentrail
+from tests.cli.rig import open_process, read_all, run_line
 from tests.runtime.rig import on_virtual_time
 
 TOKENS = Tokens([TokenEntry(digest=b"d" * 32, tenant_id="acme")])
 OTHERS = "10.0.0.5"
+DESK = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
 APP = """
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -53,17 +54,13 @@ async def app(scope, receive, send):
 
 
 @pytest.mark.host("H-083")
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "agents.example"])  # noqa: S104 - nothing is bound
-async def test_a_server_that_others_reach_does_not_start_without_a_token(host):
-    """The error names the option."""
-    ran = await run_agentrail("serve", "--host", host)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"others reach --host {host}, so calls need a token: give --token-file FILE" in ran.err
+async def test_a_server_that_others_reach_does_not_start_without_a_token():
+    """The error names the option; an application may bring what asks for the token, and what is no application of ours cannot say."""
+    for host in ("0.0.0.0", "::", "10.0.0.5", "agents.example"):  # noqa: S104 - nothing is bound
+        ran = await run_line(f"serve --host {host}")
+        assert (ran.code, ran.out) == (2, "")
+        assert f"others reach --host {host}, so calls need a token: give --token-file FILE" in ran.err
 
-
-@pytest.mark.host("H-083")
-def test_an_application_may_bring_what_asks_for_the_token():
-    """Else it is not served to others; what is no application of ours cannot say."""
     others = ServeOptions(host=OTHERS)
     admit_more(CallerCheck(TOKENS, AccessRules()), others, None)
     admit_more(CallerCheck(None, AccessRules()), others, TOKENS)
@@ -73,8 +70,8 @@ def test_an_application_may_bring_what_asks_for_the_token():
         admit_more(callers, ServeOptions(), None)
 
 
-def test_what_cannot_be_is_refused_all_at_once():
-    """Before anything is opened."""
+def test_what_cannot_be_is_refused_all_at_once(monkeypatch):
+    """Before anything is opened; without the extra the command says what to install, and shows no traceback."""
     with pytest.raises(OptionError) as caught:
         check_options(ServeOptions(certfile="c.pem", host=""), None)
     assert len(caught.value.faults) == 3
@@ -85,9 +82,6 @@ def test_what_cannot_be_is_refused_all_at_once():
     with pytest.raises(OptionError, match="--data-dir is for serving without an application"):
         check_options(ServeOptions(data_dir="d"), "mine:app")
 
-
-def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
-    """And does not show a traceback."""
     check_extra()
     monkeypatch.setattr(command, "_NEEDED", ("hypercorn", "no_such_package"))
     with pytest.raises(
@@ -99,9 +93,10 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
 # --- who may call
 
 
-@pytest.mark.parametrize(
-    ("callers", "options", "tokens", "said"),
-    [
+def test_what_an_application_does_not_take_is_refused():
+    """Two who ask for tokens, and names for an application that looks at none."""
+    none = "are for an application that create_app made"
+    for callers, options, tokens, said in (
         (CallerCheck(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
         (
             CallerCheck(None, AccessRules()),
@@ -109,27 +104,18 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
             None,
             "allowed_hosts has '\\*'",
         ),
-        (None, ServeOptions(), TOKENS, "are for an application that create_app made"),
-        (
-            None,
-            ServeOptions(allowed_host=("a.example",)),
-            None,
-            "are for an application that create_app made",
-        ),
-        (None, ServeOptions(allowed_origin=("http://a.example",)), None, "are for an application that"),
-    ],
-)
-def test_what_an_application_does_not_take_is_refused(callers, options, tokens, said):
-    """Two who ask for tokens, and names for an application that looks at none."""
-    with pytest.raises(OptionError, match=said):
-        admit_more(callers, options, tokens)
+        (None, ServeOptions(), TOKENS, none),
+        (None, ServeOptions(allowed_host=("a.example",)), None, none),
+        (None, ServeOptions(allowed_origin=("http://a.example",)), None, none),
+    ):
+        with pytest.raises(OptionError, match=said):
+            admit_more(callers, options, tokens)
 
 
 def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkeypatch):
     """Behind the `#`, at a terminal, where calls need one and AGENTRAIL_TOKEN has it; what goes into a log has none. No console, no link."""
-    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
-    open_to_all = create_app(profiles=[desk])
-    guarded = create_app(profiles=[desk], auth=TOKENS, base_path="/agents")
+    open_to_all = create_app(profiles=[DESK])
+    guarded = create_app(profiles=[DESK], auth=TOKENS, base_path="/agents")
     monkeypatch.setenv("AGENTRAIL_TOKEN", "agt_a&b")
     monkeypatch.setattr(command.os, "isatty", lambda _: True)
     assert console_link_of(open_to_all, "http://h:1") == "http://h:1/console/"
@@ -139,16 +125,20 @@ def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkey
     monkeypatch.delenv("AGENTRAIL_TOKEN")
     monkeypatch.setattr(command.os, "isatty", lambda _: True)
     assert console_link_of(guarded, "http://h:1") == "http://h:1/agents/console/"
-    assert console_link_of(create_app(profiles=[desk], console=False), "http://h:1") is None
+    assert console_link_of(create_app(profiles=[DESK], console=False), "http://h:1") is None
     assert console_link_of(SimpleNamespace(), "http://h:1") is None
 
 
 # --- the application
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_what_is_no_application_is_said(monkeypatch):
+    """Whose move it is: the operator's."""
+    module = ModuleType("application_of_mine")
+    module.number, module.Kind, module.app = 5, int, print
+    module.make, module.thing = (lambda: print), SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "application_of_mine", module)
+    for name, said in (
         ("", "name an application, as package.module:NAME"),
         ("module", "name an application"),
         (":app", "name an application"),
@@ -163,58 +153,41 @@ def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkey
         ("application_of_mine:Kind", "expected an ASGI application, .*application_of_mine:Kind is type"),
         ("application_of_mine:make", "is a function that takes other arguments: if it makes one"),
         ("application_of_mine:thing", "is SimpleNamespace"),
-    ],
-)
-def test_what_is_no_application_is_said(monkeypatch, name, said):
-    """Whose move it is: the operator's."""
-    module = ModuleType("application_of_mine")
-    module.number, module.Kind, module.app = 5, int, print
-    module.make, module.thing = (lambda: print), SimpleNamespace()
-    monkeypatch.setitem(sys.modules, "application_of_mine", module)
-    with pytest.raises(OptionError, match=said):
-        find_application(name)
+    ):
+        with pytest.raises(OptionError, match=said):
+            find_application(name)
     assert find_application("application_of_mine:app") is print
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "app = creat_app()",
-            "cannot be imported: NameError: name 'creat_app' is not defined .*mine_too.py:1",
-        ),
-        ("app = (", "cannot be imported: SyntaxError"),
-        (
-            "import no_such_package",
-            "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
-        ),
-        ("from agentrail.gateway import create_app\napp = create_app(profile=[])", "did you mean 'profiles'"),
-        ("from agentrail.gateway import create_app\napp = create_app(allowed_host=[])", "'allowed_hosts'"),
-    ],
-)
-def test_a_module_that_fails_is_its_authors_and_no_bug_of_ours(tmp_path, monkeypatch, text, said):
+def test_a_module_that_fails_is_its_authors_and_no_bug_of_ours(tmp_path, monkeypatch):
     """With the line, and in one sentence."""
-    (tmp_path / "mine_too.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(OptionError, match=said):
-        find_application("mine_too:app")
-    sys.modules.pop("mine_too", None)
+    makes, failed = "from agentrail.gateway import create_app\napp = create_app", "cannot be imported: "
+    for number, (text, said) in enumerate(
+        (
+            ("app = creat_app()", f"{failed}NameError: name 'creat_app' is not defined .*mine_0.py:1"),
+            ("app = (", f"{failed}SyntaxError"),
+            ("import no_such_package", f"{failed}ModuleNotFoundError: No module named 'no_such_package'"),
+            (f"{makes}(profile=[])", "did you mean 'profiles'"),
+            (f"{makes}(allowed_host=[])", "'allowed_hosts'"),
+        )
+    ):
+        (tmp_path / f"mine_{number}.py").write_text(text)
+        with pytest.raises(OptionError, match=said):
+            find_application(f"mine_{number}:app")
+        sys.modules.pop(f"mine_{number}", None)
 
 
 # --- its end
 
 
-@pytest.mark.parametrize(("shutdown_timeout", "expected"), [(30.0, (3.0, 1.0)), (3.0, (0.3, 0.1))])
-def test_connections_have_a_part_of_the_time_that_all_of_it_may_take(shutdown_timeout, expected):
-    """An application that says nothing of it has the usual one."""
-    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
-    limits = limits_for(create_app(profiles=[desk], shutdown_timeout=shutdown_timeout))
-    assert (limits.grace_seconds, limits.cut_seconds) == pytest.approx(expected)
+def test_connections_have_a_part_of_the_time_that_all_of_it_may_take():
+    """An application that says nothing of it has the usual one; a server that is told to stop says why and for how long, so that none thinks it hangs."""
+    for shutdown_timeout, expected in ((30.0, (3.0, 1.0)), (3.0, (0.3, 0.1))):
+        limits = limits_for(create_app(profiles=[DESK], shutdown_timeout=shutdown_timeout))
+        assert (limits.grace_seconds, limits.cut_seconds) == pytest.approx(expected)
     assert limits_for(print) is USUAL_LIMITS
 
-
-def test_a_server_that_is_told_to_stop_says_why_and_for_how_long():
-    """A person at the terminal would else think that it hangs."""
     options = SimpleNamespace(drain_timeout=10.0)
     app = SimpleNamespace(state=SimpleNamespace(host=SimpleNamespace(options=options, drain_delay=0.0)))
     assert say_stopping(signal.SIGINT, app) == (
@@ -254,25 +227,21 @@ async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does
 WEBHOOKS = Webhooks(secret="whsec_" + "a" * 44)
 
 
-@pytest.mark.parametrize(
-    ("options", "forgets"),
-    [
-        ({"webhooks": WEBHOOKS, "store": None}, True),
-        ({"webhooks": WEBHOOKS}, True),
-        ({"webhooks": WEBHOOKS, "store": "sqlite:"}, False),
-        ({"store": None}, False),
-    ],
-)
-async def test_it_is_said_where_webhooks_end_with_the_process(options, forgets, monkeypatch, capfd):
+async def test_it_is_said_where_webhooks_end_with_the_process(monkeypatch, capfd):
     """With an application that tells of ends and keeps what it owes nowhere; not of one that is none of ours."""
 
     async def serve(_app, _options):
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(command, "run_server", serve)
-    profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
-    await serve_until_signal(create_app(profiles=[profile], **options), ServeOptions(), None)
-    assert ("pending webhooks end with this process" in capfd.readouterr().err) is forgets
+    for options, forgets in (
+        ({"webhooks": WEBHOOKS, "store": None}, True),
+        ({"webhooks": WEBHOOKS}, True),
+        ({"webhooks": WEBHOOKS, "store": "sqlite:"}, False),
+        ({"store": None}, False),
+    ):
+        await serve_until_signal(create_app(profiles=[DESK], **options), ServeOptions(), None)
+        assert ("pending webhooks end with this process" in capfd.readouterr().err) is forgets
     assert not forgets_webhooks(SimpleNamespace())
 
 

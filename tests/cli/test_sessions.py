@@ -7,29 +7,24 @@ from contextlib import closing
 
 import pytest
 
-from agentrail.abc.store import Standing
+from agentrail.abc.store import Standing, StoredSession
 from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
+from agentrail.core.journal.record import Tail
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.data_directory import find_data_directory
-from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
+from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
 
 
-def kept(tmp_path):
-    """Where a test keeps its sessions."""
-    return {"AGENTRAIL_DATA_DIR": str(tmp_path / "data")}
-
-
 @pytest.fixture
-async def session(tmp_path):
+async def session(tmp_path, kept):
     """The id of a session that one run has left."""
     (tmp_path / "README.md").write_text("# canary-of-a-file\n")
-    ran = await run_agentrail(
-        "run", "look around here", *DEMO, "--cwd", str(tmp_path), "--keep", variables=kept(tmp_path)
-    )
+    line = f"run 'look around here' --model demo:fast --tools list_dir --cwd {tmp_path} --keep"
+    ran = await run_line(line, variables=kept)
     assert ran.code == 0
     found = ran.err.rsplit(maxsplit=1)[-1]
     assert ran.err.endswith(f"session {found} is kept: agentrail chat --resume {found}\n")
@@ -38,39 +33,40 @@ async def session(tmp_path):
 
 @pytest.fixture
 def ask(tmp_path):
-    """Runs `agentrail sessions` over the store of this test."""
+    """Runs `agentrail sessions` over the store of this test, or another one where its name is given."""
 
-    async def run(*arguments):
-        return await run_agentrail("sessions", *arguments, variables=kept(tmp_path))
+    async def run(*arguments, store="data"):
+        variables = {"AGENTRAIL_DATA_DIR": str(tmp_path / store)}
+        return await run_agentrail("sessions", *arguments, variables=variables)
 
     return run
 
 
-async def test_a_run_without_keep_leaves_no_store(tmp_path):
-    """Nothing is kept unless it is asked for."""
-    ran = await run_agentrail("run", "hello", *DEMO, variables=kept(tmp_path))
+async def test_a_run_is_kept_only_where_it_is_asked_for(tmp_path, kept):
+    """Nothing without `--keep`; `--store sqlite:PATH` says where; where that cannot be, the model is not asked."""
+    ran = await run_agentrail("run", "hello", *DEMO, variables=kept)
     assert ran.code == 0
     assert not (tmp_path / "data").exists()
 
-
-async def test_a_run_is_kept_in_the_store_that_is_named(tmp_path):
-    """`--store sqlite:PATH` says where, and means that it is kept."""
     place = f"sqlite:{tmp_path / 'mine.db'}"
-    ran = await run_agentrail("run", "hello", *DEMO, "--store", place, variables=kept(tmp_path))
+    ran = await run_agentrail("run", "hello", *DEMO, "--store", place, variables=kept)
     assert ran.code == 0
-    listed = await run_agentrail("sessions", "list", "--store", place, variables=kept(tmp_path))
+    listed = await run_agentrail("sessions", "list", "--store", place, variables=kept)
     assert listed.out.startswith("s-")
     assert not (tmp_path / "data").exists()
 
+    ran = await run_agentrail(
+        "run", "hello", *DEMO, "--store", f"sqlite:{tmp_path / 'no' / 'x.db'}", variables=kept
+    )
+    assert (ran.code, "the directory does not exist" in ran.err) == (2, True)
+    assert ran.out == ""
 
-async def test_the_store_is_for_its_owner_alone(tmp_path, session):
-    """The directory has the mode 0700, its file 0600."""
+
+async def test_a_session_is_listed_shown_and_traced(ask, session, tmp_path):
+    """For its owner alone; a line each for people and JSON for programs; a cycle with its turns, tools and tokens; records without a word of the conversation. A typo names what was meant."""
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "data" / "sessions.db").stat().st_mode & 0o777 == 0o600
 
-
-async def test_list_shows_a_line_per_session_and_json_on_request(ask, session):
-    """For people id, how it stands, when, how many records; for programs one object per line."""
     ran = await ask("list")
     assert ran.code == 0
     assert ran.out.split()[:2] == [session, "idle"]
@@ -79,9 +75,6 @@ async def test_list_shows_a_line_per_session_and_json_on_request(ask, session):
     assert row["stands"] == "idle"
     assert row["records"] > 5
 
-
-async def test_show_draws_a_cycle_with_its_turns_tools_and_tokens(ask, session):
-    """The prompt, each turn with its model, each call with its outcome, what it used, how it ended."""
     ran = await ask("show", session)
     assert ran.code == 0
     lines = [line.strip() for line in ran.out.splitlines()]
@@ -92,12 +85,8 @@ async def test_show_draws_a_cycle_with_its_turns_tools_and_tokens(ask, session):
     assert any(line.startswith("✓ list_dir: ") and line.endswith("ms)") for line in lines)
     assert any(line.startswith("done (end) in ") and "tokens in" in line for line in lines)
 
-
-async def test_trace_prints_records_without_a_word_of_the_conversation(ask, session):
-    """Numbers, kinds and decisions, from where and how far one likes; whole records with --json."""
     ran = await ask("trace", session)
-    assert ran.code == 0
-    assert "opened" in ran.out
+    assert (ran.code, "opened" in ran.out) == (0, True)
     assert "run_tool t" in ran.out
     assert "look around" not in ran.out
     assert "canary" not in ran.out
@@ -106,9 +95,16 @@ async def test_trace_prints_records_without_a_word_of_the_conversation(ask, sess
     assert [record["seq"] for record in records] == [3, 4]
     assert "look around" in some.out
 
+    for command in ("show", "trace", "check", "delete", "recover", "replay"):
+        ran = await ask(command, f"{session}x")
+        assert ran.code == 2
+        assert repr(session) in ran.err
+        assert "agentrail sessions list" in ran.err
 
-async def test_replay_lives_a_session_again(ask, session, tmp_path):
-    """All is as it was; --explain tells causes, --step each record; a file of lines is a journal too."""
+
+@pytest.mark.at(162)
+async def test_replay_lives_a_session_again_and_diff_shows_where_two_part(ask, session, tmp_path, kept):
+    """All is as it was; --explain tells causes, --step each record; a file of lines is a journal too. A journal parts from one of another prompt at the prompt."""
     plain = await ask("replay", session)
     assert plain.code == 0
     assert plain.out.endswith("records, all as it was\n")
@@ -122,41 +118,52 @@ async def test_replay_lives_a_session_again(ask, session, tmp_path):
     assert (await ask("replay", str(tmp_path / "journal.jsonl"))).code == 0
     (tmp_path / "journal.jsonl").write_text(lines.replace("look around", "look another"))
     changed = await ask("replay", str(tmp_path / "journal.jsonl"))
-    assert changed.code == 1
-    assert "is damaged" in changed.err
+    assert (changed.code, "is damaged" in changed.err) == (1, True)
 
-
-@pytest.mark.at(162)
-async def test_diff_shows_where_two_runs_part(ask, session, tmp_path):
-    """A journal does not part from itself; from one of another prompt it parts at the prompt."""
     same = await ask("replay", "--diff", session, session)
     assert same.code == 0
-    other = await run_agentrail("run", "something else", *DEMO, "--keep", variables=kept(tmp_path))
+    other = await run_agentrail("run", "something else", *DEMO, "--keep", variables=kept)
     parted = await ask("replay", "--diff", session, other.err.rsplit(maxsplit=1)[-1])
-    assert parted.code == 1
-    assert "they part at record " in parted.out
+    assert (parted.code, "they part at record " in parted.out) == (1, True)
     wrong = await ask("replay", "--diff", session)
-    assert wrong.code == 2
-    assert "replay --diff A B" in wrong.err
+    assert (wrong.code, "replay --diff A B" in wrong.err) == (2, True)
 
 
-async def test_check_finds_one_changed_byte(ask, session, tmp_path):
-    """What is stored is as it was written; a record that is not is named, and the code is 1."""
+async def test_check_finds_one_changed_byte_and_a_store_of_a_newer_version_is_not_touched(
+    ask, session, tmp_path
+):
+    """A record that is not as it was written is named, and the code is 1; both versions are named."""
     good = await ask("check")
     assert good.code == 0
     assert good.out == "1 sessions are as they were written\n"
-    with closing(sqlite3.connect(tmp_path / "data" / "sessions.db")) as connection, connection:
+    path = tmp_path / "data" / "sessions.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             "UPDATE record SET body = CAST(replace(CAST(body AS TEXT), 'look', 'took') AS BLOB) WHERE seq = 3"
         )
     bad = await ask("check", session)
-    assert bad.code == 1
-    assert "record 3 is damaged" in bad.out
+    assert (bad.code, "record 3 is damaged" in bad.out) == (1, True)
     assert (await ask("replay", session)).code == 1
 
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA user_version = 99")
+    ran = await ask("list")
+    assert (ran.code, "version 99" in ran.err) == (2, True)
+    assert "nothing in it was touched" in ran.err
 
-async def test_delete_removes_a_session_and_says_how_many_bytes(ask, session, tmp_path):
-    """What stood there is overwritten: no word of it is in the file."""
+
+async def test_backup_copies_the_store_to_a_new_file_and_delete_removes_a_session(ask, session, tmp_path):
+    """The copy is private, whole, and readable as a store, and no file is written over; what stood there is overwritten: no word of it is in the file."""
+    copy = tmp_path / "copy.db"
+    ran = await ask("backup", str(copy))
+    assert ran.code == 0
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert session in (await ask("list", "--store", f"sqlite:{copy}")).out
+    again = await ask("backup", str(copy))
+    assert (again.code, "already" in again.err) == (2, True)
+    nowhere = await ask("backup", str(tmp_path / "no" / "copy.db"))
+    assert (nowhere.code, "No such file" in nowhere.err) == (2, True)
+
     ran = await ask("delete", session)
     assert ran.code == 0
     assert ran.out.startswith(f"deleted {session}: ")
@@ -166,35 +173,20 @@ async def test_delete_removes_a_session_and_says_how_many_bytes(ask, session, tm
     )
 
 
-async def test_backup_copies_the_store_to_a_new_file(ask, session, tmp_path):
-    """The copy is private, whole, and readable as a store; a file that is there is not written over."""
-    copy = tmp_path / "copy.db"
-    ran = await ask("backup", str(copy))
-    assert ran.code == 0
-    assert copy.stat().st_mode & 0o777 == 0o600
-    assert session in (await ask("list", "--store", f"sqlite:{copy}")).out
-    again = await ask("backup", str(copy))
-    assert again.code == 2
-    assert "already" in again.err
-    nowhere = await ask("backup", str(tmp_path / "no" / "copy.db"))
-    assert nowhere.code == 2
-    assert "No such file" in nowhere.err
-
-
 @pytest.mark.journal(18)
 async def test_commands_read_beside_a_process_that_writes_and_those_that_write_say_whose_it_is(
-    session, tmp_path
+    session, tmp_path, kept
 ):
     """list, show, trace, replay, check and backup work beside a chat; delete and recover name its process."""
 
     async def ask(*arguments):
-        return await run_beside("sessions", *arguments, variables=kept(tmp_path))
+        return await run_beside("sessions", *arguments, variables=kept)
 
     async with open_terminal(
         *("chat", "--model", "demo:fast", "--tools", "shell", "--cwd", str(tmp_path)),
         *("--approve", "none", "--shell-fallback", "unconfined"),  # where bubblewrap is not installed, too
         term="dumb",
-        **kept(tmp_path),
+        **kept,
     ) as typist:
         await typist.wait_for("> ")
         typist.type('shell "sleep 1000 & sleep 1000"\r')
@@ -206,113 +198,159 @@ async def test_commands_read_beside_a_process_that_writes_and_those_that_write_s
         assert (await ask("backup", str(tmp_path / "copy.db"))).code == 0
         for command in ("delete", "recover"):
             ran = await ask(command, session)
-            assert ran.code == 2
-            assert f"is written by process {typist.process.pid}" in ran.err
+            assert (ran.code, f"is written by process {typist.process.pid}" in ran.err) == (2, True)
             assert "read-only commands work" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("list",), 2, ["sessions.db", "there is no such file", "--data-dir"]),
-        (("show", "s-1"), 2, ["there is no such file"]),
-        (("delete", "s-1"), 2, ["there is no such file"]),
-        (("list", "--store", "redis://x"), 2, ["'memory:', 'sqlite:' or 'sqlite:PATH'"]),
-        (("list", "--store", "postgres://x"), 2, ["later version", "'sqlite:PATH'"]),
-        (("list", "--store", "memory:"), 2, ["name a file"]),
-        (("recover", "--store", "memory:"), 2, ["name a file"]),
-        (
-            ("list", "--store", "sqlite:/etc/passwd"),
-            2,
-            ["is not a store of agentrail", "nothing in it was touched"],
-        ),
-        (("list", "--data-dir", "/nowhere"), 2, ["/nowhere/sessions.db", "--data-dir"]),
-    ],
-)
-async def test_a_store_that_cannot_be_read_is_said_with_what_to_do(ask, arguments, code, words, tmp_path):
+async def test_a_store_that_cannot_be_read_is_said_with_what_to_do(ask, tmp_path):
     """Each of the rows of bad input that a command meets; nothing is made."""
-    ran = await ask(*arguments)
-    assert ran.code == code
-    for word in words:
-        assert word in ran.err
-    assert "Traceback" not in ran.err
+    for line, *words in (
+        ("list", "sessions.db", "there is no such file", "--data-dir"),
+        ("show s-1", "there is no such file"),
+        ("delete s-1", "there is no such file"),
+        ("list --store redis://x", "'memory:', 'sqlite:' or 'sqlite:PATH'"),
+        ("list --store postgres://x", "later version", "'sqlite:PATH'"),
+        ("list --store memory:", "name a file"),
+        ("recover --store memory:", "name a file"),
+        ("list --store sqlite:/etc/passwd", "is not a store of agentrail", "nothing in it was touched"),
+        ("list --data-dir /nowhere", "/nowhere/sessions.db", "--data-dir"),
+    ):
+        ran = await ask(*line.split())
+        assert ran.code == 2, line
+        assert all(word in ran.err for word in words), (line, ran.err)
+        assert "Traceback" not in ran.err
     assert not (tmp_path / "data").exists()
 
 
-async def test_an_unknown_id_is_said_with_those_that_are_like_it(ask, session):
-    """A typo names what was meant."""
-    for command in ("show", "trace", "check", "delete", "recover", "replay"):
-        ran = await ask(command, f"{session}x")
-        assert ran.code == 2
-        assert repr(session) in ran.err
-        assert "agentrail sessions list" in ran.err
+# --- exports and forks
 
 
-async def test_a_store_of_a_newer_version_is_not_touched(ask, session, tmp_path):
-    """Both versions are named."""
-    path = tmp_path / "data" / "sessions.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA user_version = 99")
-    ran = await ask("list")
-    assert ran.code == 2
-    assert "version 99" in ran.err
-    assert "nothing in it was touched" in ran.err
+@pytest.mark.journal(24)
+async def test_a_session_goes_to_another_store_and_back_is_the_same_and_a_changed_export_is_refused(
+    ask, session, tmp_path
+):
+    """Export, import, export: one file, bit for bit; it is lived again without a difference. Of one that was changed nothing is in the store, and its record is named."""
+    file = tmp_path / "session.jsonl"
+    ran = await ask("export", session, "-o", str(file))
+    assert (ran.code, ran.err) == (0, "")
+    assert str(len(file.read_bytes())) in ran.out
+    ran = await ask("import", str(file), store="other")
+    assert (ran.code, ran.err) == (0, "")
+    assert session in ran.out
+    ran = await ask("export", session, store="other")
+    assert ran.out.encode() == file.read_bytes()
+    assert (await ask("check", store="other")).code == 0
+    ran = await ask("export", session, "-o", str(file))
+    assert (ran.code, "is there already" in ran.err) == (2, True)
+
+    text = (await ask("export", session)).out
+    file.write_text(text.replace("look around", "look another"))
+    ran = await ask("import", str(file), store="third")
+    assert ran.code == 1
+    assert "record 1 is damaged" in ran.err or "record 3 is damaged" in ran.err
+    assert (await ask("list", "--all", "--json", store="third")).out == ""
+    assert (await ask("import", str(tmp_path / "nowhere.jsonl"))).code == 2
+    file.write_text("hello\n")
+    ran = await ask("import", str(file))
+    assert (ran.code, "no export of a session" in ran.err) == (2, True)
 
 
-async def test_a_run_that_is_to_be_kept_where_it_cannot_be_does_not_begin(tmp_path):
-    """A directory that is not there, for a store that is named: wrong usage, before the model is asked."""
-    ran = await run_agentrail(
-        "run", "hello", *DEMO, "--store", f"sqlite:{tmp_path / 'no' / 'x.db'}", variables=kept(tmp_path)
-    )
-    assert ran.code == 2
-    assert "the directory does not exist" in ran.err
-    assert ran.out == ""
+@pytest.mark.journal(25)
+async def test_an_export_without_content_holds_no_word(ask, session):
+    """Kinds, numbers, times and sizes; with content, a conversation is Markdown for people."""
+    ran = await ask("export", session, "--no-content")
+    assert ran.code == 0
+    assert not any(word in ran.out for word in ("look around", "canary"))
+    assert '"kind":"prompt"' in ran.out
+    ran = await ask("export", session, "--no-content", "--format", "markdown")
+    assert ran.code == 0
+    assert ran.out.startswith("## User\n\n16 characters\n")
+
+    ran = await ask("export", session, "--format", "markdown")
+    assert ran.code == 0
+    assert ran.out.startswith("## User\n\nlook around here")
+    assert "**Calls list_dir**" in ran.out
+
+
+@pytest.mark.journal(21)
+@pytest.mark.at(146)
+async def test_a_fork_is_in_the_list_and_can_be_gone_on_with_a_copy_of_its_files(
+    ask, session, tmp_path, kept
+):
+    """It has what was said up to its number, the first is as it was, and files are copied to the directory that is named; what cannot be leaves nothing, in the store or beside it."""
+    before = (await ask("export", session)).out
+    ran = await ask("fork", session, "--turn", "1", "--id", "s-branch")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"s-branch: a fork of {session} behind record ")
+    rows = [json.loads(line) for line in (await ask("list", "--json")).out.splitlines()]
+    assert {row["session"] for row in rows} == {session, "s-branch"}
+    text = (await ask("export", "s-branch", "--format", "markdown")).out
+    assert "look around here" in text
+    assert (await ask("export", session)).out == before
+    ran = await ask("fork", session, "--at", "1")
+    assert ran.code == 0
+    for line, said in (
+        (f"{session} --at 99", "expected one from 1 to"),
+        (f"{session} --turn 99", "expected one from 1 to"),
+        (f"{session} --at 1 --turn 1", "give one of them"),
+        (f"{session} --id s-branch", "s-branch"),
+        ("s-nowhere", "sessions list"),
+    ):
+        ran = await ask("fork", *line.split())
+        assert (ran.code, said in ran.err) == (2, True)
+
+    place = tmp_path / "there"
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    (tmp_path / "work" / "sub" / "a").write_text("a")
+    line = ("run", "look", *DEMO, "--cwd", str(tmp_path / "work"), "--keep")
+    ran = await run_agentrail(*line, variables=kept)
+    session = ran.err.rsplit(maxsplit=1)[-1]
+    ran = await ask("fork", session, "--id", "s-copy", "--files", str(place))
+    assert (ran.code, ran.err) == (0, "")
+    assert f"cd {place} && agentrail chat --resume s-copy" in ran.out
+    assert (place / "sub" / "a").read_text() == "a"
+    assert f'"working_dir":"{place}"' in (await ask("export", "s-copy")).out
+    ran = await ask("fork", session, "--files", str(place))
+    assert (ran.code, "there is something in it" in ran.err) == (2, True)
+    other = tmp_path / "other"
+    assert (await ask("fork", session, "--id", "s-copy", "--files", str(other))).code == 2
+    assert not other.exists()
 
 
 # --- sessions that were cut off, and those of other programs
 
 
-async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
+async def test_recover_lets_a_killed_session_finish(ask, kept):
     """--dry-run says what would be decided and changes nothing; without it the session works to its end."""
-    async with open_terminal(
-        "chat", "--model", "demo:", "--tools", "none", term="dumb", **kept(tmp_path)
-    ) as typist:
+    async with open_terminal("chat", "--model", "demo:", "--tools", "none", term="dumb", **kept) as typist:
         await typist.wait_for("> ")
-        typist.type("one two three\r")
-        await typist.wait_for("This is a demo")
+        await typist.press("one two three\r", "This is a demo")
         typist.process.send_signal(signal.SIGKILL)
         await typist.wait_end()
     for _ in range(2):
         dry = await ask("recover", "--dry-run")
-        assert dry.code == 0
-        assert "the request to demo: is sent again" in dry.out
+        assert (dry.code, "the request to demo: is sent again" in dry.out) == (0, True)
     ran = await ask("recover")
-    assert ran.code == 0
-    assert "You said: one two three" in ran.out
+    assert (ran.code, "You said: one two three" in ran.out) == (0, True)
     assert "1 of 1 sessions came back" in ran.out
     assert " idle " in (await ask("list")).out
 
 
-async def test_a_dry_run_of_recover_says_that_nothing_was_cut_off(ask, session):
-    """Silence would not tell it from a store that could not be read."""
+async def test_a_fork_has_an_id_that_other_commands_take(ask, session):
+    """Nothing is forked else, and what is wrong is said of the flag. That nothing was cut off is said, too: silence could be a store that could not be read."""
+    for name in ("a b", "", "local/x", session):
+        ran = await ask("fork", session, "--id", name)
+        is_taken = name == session
+        said = (
+            "already: give another --id"
+            if is_taken
+            else f"--id is {name!r}: expected 1 to 128 of A-Z a-z 0-9"
+        )
+        assert (ran.code, said in ran.err, "resume_session" in ran.err) == (2, True, False), name
+    assert len((await ask("list", "--all")).out.splitlines()) == 1
+
     ran = await ask("recover", "--dry-run")
     assert (ran.code, ran.out) == (0, "nothing was cut off: no session had work when its process ended\n")
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("a b", "--id is 'a b': expected 1 to 128 of A-Z a-z 0-9"),
-        ("", "--id is '': expected 1 to 128 of A-Z a-z 0-9"),
-        ("local/x", "--id is 'local/x': expected 1 to 128 of A-Z a-z 0-9"),
-        (None, "already: give another --id"),
-    ],
-)
-async def test_a_fork_has_an_id_that_other_commands_take(ask, session, name, said):
-    """Nothing is forked else; what is wrong is said of the flag, and not of an option of a program."""
-    ran = await ask("fork", session, "--id", session if name is None else name)
-    assert (ran.code, said in ran.err, "resume_session" in ran.err) == (2, True, False)
-    assert len((await ask("list", "--all")).out.splitlines()) == 1
 
 
 # --- plain functions
@@ -337,58 +375,29 @@ def test_the_data_directory_is_where_the_environment_says():
 
 
 @pytest.mark.at(141)
-def test_that_a_session_runs_follows_from_a_living_owner(stored):
+def test_that_a_session_runs_follows_from_a_living_owner():
     """What is stored says that it works; without an owner it was interrupted."""
-    working = stored(Standing(is_working=True))
-    assert standing_word(working, is_owned=True) == "running"
-    assert standing_word(working, is_owned=False) == "interrupted"
-    assert standing_word(stored(Standing()), is_owned=False) == "idle"
-    assert standing_word(stored(Standing()), is_owned=True) == "open"
-    assert standing_word(stored(Standing(is_working=True, waits_for=1)), is_owned=True) == "waits for you"
-    assert standing_word(stored(Standing(has_ended=True)), is_owned=True) == "ended"
+    names = {"scope": "", "session": "s", "root": "s", "parent": "", "forked_from": None, "node": "n"}
+    numbers = {"opened_at_ms": 0, "written_at_ms": 0, "first_seq": 1, "tail": Tail(), "events": 0}
+    for standing, is_owned, word in (
+        (Standing(is_working=True), True, "running"),
+        (Standing(is_working=True), False, "interrupted"),
+        (Standing(), False, "idle"),
+        (Standing(), True, "open"),
+        (Standing(is_working=True, waits_for=1), True, "waits for you"),
+        (Standing(has_ended=True), True, "ended"),
+    ):
+        stored = StoredSession(**names, **numbers, standing=standing)
+        assert standing_word(stored, is_owned=is_owned) == word
 
 
-@pytest.fixture
-def stored():
-    """Makes what a store says of a session."""
-    from agentrail.abc.store import StoredSession  # noqa: PLC0415 - beside its only user
-    from agentrail.core.journal.record import Tail  # noqa: PLC0415
-
-    def make(standing):
-        return StoredSession(
-            scope="",
-            session="s",
-            root="s",
-            parent="",
-            forked_from=None,
-            node="n",
-            opened_at_ms=0,
-            written_at_ms=0,
-            first_seq=1,
-            tail=Tail(),
-            events=0,
-            standing=standing,
-        )
-
-    return make
-
-
-# --- `open_supervisor`
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opened():
+    """Each fault names the option and what it may be."""
+    for given, words in (
         ({"store": "redis:"}, "'memory:', 'sqlite:' or 'sqlite:PATH'"),
         ({"store": 7}, "or a store"),
-        ({"store": "memory:", "store_patience": 0.01}, "finite seconds from 0.1"),
         ({"store": "memory:", "store_patience": float("nan")}, "finite seconds from 0.1"),
-        ({"store": "memory:", "resume": "some"}, "'none', 'working' or 'all'"),
-        ({"resume": "all"}, "there is no store"),
-    ],
-)
-async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opened(given, words):
-    """Each fault names the option and what it may be."""
-    with pytest.raises(OptionError, match=words):
-        async with open_supervisor(**given):
-            pass
+    ):
+        with pytest.raises(OptionError, match=words):
+            async with open_supervisor(**given):
+                pass

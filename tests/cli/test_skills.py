@@ -26,8 +26,23 @@ async def run_in(place, *arguments):
     return await run_agentrail(*arguments, variables={"HOME": str(place / "home")}, cwd=place / "project")
 
 
-async def test_skills_are_listed_with_what_is_left_out(place):
-    """Name, description, source; and the reason."""
+async def test_skills_are_listed_with_what_is_left_out_and_shown(place):
+    """Name, description, source, and the reason; what one says, its files and its id, and nothing that a terminal obeys. Files that are wrong are told with their lines."""
+    ran = await run_in(place, "skills", "show", "pdf")
+    assert ran.code == 0
+    for said in (
+        "description    Reads: PDFs",
+        "license        MIT",
+        "tools          read_file",
+        "delegates      to a sub-agent",
+        "there is no tool 'Odd' here",
+        "file           SKILL.md",
+        "Do it.\n\\x1b[31mNow.",
+    ):
+        assert said in ran.out
+    gone = await run_in(place, "skills", "show", "pfd")
+    assert (gone.code, "there is no skill 'pfd': did you mean 'pdf'?" in gone.err) == (2, True)
+
     write(place / "home" / ".agents" / "skills" / "bad" / "SKILL.md", "x")
     write(
         place / "home" / ".agents" / "skills" / "long" / "SKILL.md",
@@ -49,23 +64,11 @@ async def test_skills_are_listed_with_what_is_left_out(place):
     write(place / "project" / "agentrail.toml", disabled)
     assert "there are no skills here" in (await run_in(place, "skills", "list")).out
 
-
-async def test_a_skill_is_shown(place):
-    """What it says, its files and its id; nothing that a terminal obeys."""
-    ran = await run_in(place, "skills", "show", "pdf")
-    assert ran.code == 0
-    for said in (
-        "description    Reads: PDFs",
-        "license        MIT",
-        "tools          read_file",
-        "delegates      to a sub-agent",
-        "there is no tool 'Odd' here",
-        "file           SKILL.md",
-        "Do it.\n\\x1b[31mNow.",
-    ):
-        assert said in ran.out
-    gone = await run_in(place, "skills", "show", "pfd")
-    assert (gone.code, "there is no skill 'pfd': did you mean 'pdf'?" in gone.err) == (2, True)
+    write(place / "project" / "agentrail.toml", "[skills]\nimprt = 1\n")
+    for words in (("list",), ("show", "pdf"), ("check",)):
+        ran = await run_in(place, "skills", *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "agentrail.toml:2: skills.imprt: there is no such key, did you mean 'import'" in ran.err
 
 
 async def test_skills_are_held_against_the_format(place):
@@ -87,15 +90,6 @@ async def test_skills_are_held_against_the_format(place):
     write(place / "project" / "x" / "mine" / "SKILL.md", "---\ndescription: x\n---\nx")
     assert (await run_in(place, "skills", "check", "x/mine")).code == 1
     assert (await run_in(place, "skills", "check", "--claude", "x/mine")).code == 0
-
-
-async def test_wrong_files_are_told(place):
-    """With their lines; nothing is listed then."""
-    write(place / "project" / "agentrail.toml", "[skills]\nimprt = 1\n")
-    for words in (("list",), ("show", "pdf"), ("check",)):
-        ran = await run_in(place, "skills", *words)
-        assert (ran.code, ran.out) == (2, "")
-        assert "agentrail.toml:2: skills.imprt: there is no such key, did you mean 'import'" in ran.err
 
 
 async def test_trust_and_check_know_skills_and_files_of_others(place):

@@ -47,7 +47,7 @@ async def test_commands_of_three_sources_are_the_same_everywhere(place):
 
 
 async def test_a_chat_runs_commands_of_files(place):
-    """One says its prompt, one that cannot become a command is left out with its line, and words behind it are put in."""
+    """One says its prompt, with the words behind it; one that cannot become a command is left out with its line; one that names no model is said by its name, and no other model is asked."""
     (place / "project" / ".agentrail" / "commands" / "help.md").write_text("Mine.")
     ran = await run_agentrail(
         "chat", "--model", "demo:fast", "--tools", "none",
@@ -63,6 +63,17 @@ async def test_a_chat_runs_commands_of_files(place):
     assert "there is no command /gut:commit: did you mean /git:commit?" in ran.err
     assert "/etc/hosts is mine" in ran.out
     assert "never" not in ran.out
+
+    (place / "project" / ".agentrail" / "commands" / "odd.md").write_text(
+        "---\nmodel: nonsense:x\n---\nSay it."
+    )
+    ran = await run_agentrail(
+        "chat", "--model", "demo:fast", "--tools", "none", "--trust-project",
+        stdin=b"/odd\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
+    )  # fmt: skip
+    assert ran.code == 0
+    assert "error: /odd names the model nonsense:x: there is no provider 'nonsense'." in ran.err
+    assert "Say it." not in ran.out
 
 
 async def test_skills_of_the_agent_and_files_of_other_programs_are_commands_of_a_chat(place):
@@ -82,17 +93,3 @@ async def test_skills_of_the_agent_and_files_of_other_programs_are_commands_of_a
     assert ran.code == 0, ran.err
     for said in ("/notes", "Keeps notes.", "/tidy", "Tidies up.", "/git:commit", "notes: Keeps notes."):
         assert said in ran.out + ran.err, said
-
-
-async def test_a_file_that_names_no_model_is_said_by_the_name_of_its_command(place):
-    """The caller typed a command: what is wrong is in its file, and nothing is asked of another model instead."""
-    (place / "project" / ".agentrail" / "commands" / "odd.md").write_text(
-        "---\nmodel: nonsense:x\n---\nSay it."
-    )
-    ran = await run_agentrail(
-        "chat", "--model", "demo:fast", "--tools", "none", "--trust-project",
-        stdin=b"/odd\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
-    )  # fmt: skip
-    assert ran.code == 0
-    assert "error: /odd names the model nonsense:x: there is no provider 'nonsense'." in ran.err
-    assert "Say it." not in ran.out

@@ -29,14 +29,8 @@ def file(tmp_path_factory):
 
     async def live():
         kept = SqliteStore(path)
-        model = ScriptedModel(
-            [
-                calls(("task", {"description": "A canary below."})),
-                says("It sings below."),
-                says("A canary sings."),
-                says("Twice."),
-            ]
-        )
+        task = calls(("task", {"description": "A canary below."}))
+        model = ScriptedModel([task, says("It sings below."), says("A canary sings."), says("Twice.")])
         try:
             async with open_nameless(lambda _name, _root: NoSandbox(), store=kept) as supervisor:
                 session = await supervisor.start_session(
@@ -69,18 +63,11 @@ def said(capfd):
     return read
 
 
-def last_of(file):
-    """The number of the last record."""
+def test_a_session_is_shown_as_it_was_behind_a_record_and_traced_up_to_the_last(file, place, said):
+    """Each number has its state: what had been said, where it stood; -1 is the last one. A trace from behind the end is refused with the range; at the end it is empty."""
     store = SqliteStore(file, read_only=True)
-    try:
-        return store.get("", "s-1").tail.seq
-    finally:
-        store.close()
-
-
-def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
-    """Each number has its state: what had been said, where it stood; -1 is the last one."""
-    last = last_of(file)
+    last = store.get("", "s-1").tail.seq
+    store.close()
     assert sessions_command.show_session("s-1", at=-1, place=place) is Exit.DONE
     whole, _ = said()
     assert sessions_command.show_session("s-1", at=last, place=place) is Exit.DONE
@@ -101,10 +88,6 @@ def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
     assert sessions_command.show_session("s-1", at=3, place=place) is Exit.DONE
     assert "phase     running" in said()[0]
 
-
-def test_a_trace_from_behind_the_end_is_refused_with_the_range(file, place, said):
-    """At the end it is empty, for those who wait for more."""
-    last = last_of(file)
     assert sessions_command.trace("s-1", after=last, place=place) is Exit.DONE
     assert said() == ("", "")
     assert sessions_command.trace("s-1", after=last + 1, place=place) is Exit.USAGE
@@ -124,22 +107,22 @@ def test_a_stored_session_becomes_a_test_that_passes(tmp_path, place, said):
 
 
 @pytest.mark.journal(25)
-@pytest.mark.parametrize("form", ["jsonl", "scenario", "markdown", "otlp"])
-def test_no_format_holds_a_word_without_content(place, said, form):
+def test_no_format_holds_a_word_without_content(place, said):
     """Of prompts, answers, arguments, results, or what a sub-agent was told."""
-    assert branch_commands.export("s-1", form=form, place=place) is Exit.DONE
-    whole, _ = said()
-    assert "canary" in whole
-    assert branch_commands.export("s-1", form=form, no_content=True, place=place) is Exit.DONE
-    bare, _ = said()
-    assert bare
-    for word in ("canary", "sings", "below", "often", "Twice"):
-        assert word not in bare
+    for form in ("jsonl", "scenario", "markdown", "otlp"):
+        assert branch_commands.export("s-1", form=form, place=place) is Exit.DONE
+        assert "canary" in said()[0]
+        assert branch_commands.export("s-1", form=form, no_content=True, place=place) is Exit.DONE
+        bare, _ = said()
+        assert bare
+        assert not [word for word in ("canary", "sings", "below", "often", "Twice") if word in bare], form
 
 
 @pytest.mark.journal(24)
-def test_an_export_is_lived_again_with_all_of_its_sessions(tmp_path, place, said, monkeypatch):
-    """As `sessions trace --json` is; a name without a slash is a file, where one is there."""
+def test_an_export_is_lived_again_with_all_of_its_sessions_unless_it_was_changed(
+    tmp_path, place, said, monkeypatch
+):
+    """A name without a slash is a file, where one is there; the first record that is another one is named, and one without content, or of a newer version, is refused."""
     assert branch_commands.export("s-1", file=tmp_path / "e.json", place=place) is Exit.DONE
     said()
     monkeypatch.chdir(tmp_path)
@@ -155,10 +138,6 @@ def test_an_export_is_lived_again_with_all_of_its_sessions(tmp_path, place, said
     assert sessions_command.replay_journal("e.json", step=True, place=place) is Exit.DONE
     assert "published SubagentStart" in said()[0]
 
-
-@pytest.mark.journal(24)
-def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
-    """The first record that is another one is named; one without content, or of a newer version, is refused."""
     assert branch_commands.export("s-1", place=place) is Exit.DONE
     text, _ = said()
     for changed, code, why in (

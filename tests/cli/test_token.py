@@ -18,53 +18,43 @@ def made(tenant="acme"):
     return make_token(tenant, now=NOW)
 
 
-async def test_what_no_token_can_be_for_is_said():
-    """On stderr, with exit code 2; no token is printed."""
+async def test_what_no_token_can_be_for_is_said(capfd):
+    """On stderr, with exit code 2, and no token is printed; a user without a tenant is told how it is said."""
     ran = await run_agentrail("token", "new", "a b", "--scopes", "us")
     assert (ran.code, ran.out) == (2, "")
     assert "`tenant` is no id" in ran.err
     assert "did you mean 'use'?" in ran.err
 
-
-@pytest.mark.parametrize(
-    ("text", "mode", "said"),
-    [
-        ("", 0o644, r"may be read or changed by others \(mode 0644\)"),
-        ("", 0o606, r"may be read or changed by others \(mode 0606\)"),
-        ("no token file", 0o600, "is not TOML"),
-        ("[[token]]\n", 0o600, "entry 1: `tenant` is missing"),
-    ],
-)
-def test_to_a_file_that_would_let_no_caller_in_nothing_is_added(tmp_path, text, mode, said):
-    """Nor to one that others may read."""
-    path = tmp_path / "tokens.toml"
-    path.write_text(text)
-    path.chmod(mode)
-    with pytest.raises(OptionError, match=said):
-        add_to_file(path, made())
-    assert path.read_text() == text
-
-
-def test_what_cannot_be_written_is_said(tmp_path):
-    """A directory; a pipe that nobody reads, which is not waited for; a directory that is not there."""
-    os.mkfifo(tmp_path / "pipe", 0o600)
-    for path in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "tokens.toml"):
-        with pytest.raises(OptionError, match="cannot be written"):
-            add_to_file(path, made())
-    with pytest.raises(OptionError, match=r"there is no directory '.*none', make it first"):
-        add_to_file(tmp_path / "none" / "tokens.toml", made())
-
-
-def test_a_user_without_a_tenant_is_told_how_it_is_said(capfd):
-    """And no token is made."""
     assert new("", "ann") is Exit.USAGE
     said = capfd.readouterr()
     assert said.out == ""
     assert "a user is one of a tenant: agentrail token new TENANT USER" in said.err
 
 
-def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line(tmp_path):
-    """As editors leave some."""
+def test_to_a_file_that_would_let_no_caller_in_nothing_is_added(tmp_path):
+    """Nor to one that others may read, to a directory, or to a pipe that nobody reads, which is not waited for."""
+    path = tmp_path / "tokens.toml"
+    for text, mode, said in (
+        ("", 0o644, r"may be read or changed by others \(mode 0644\)"),
+        ("", 0o606, r"may be read or changed by others \(mode 0606\)"),
+        ("no token file", 0o600, "is not TOML"),
+        ("[[token]]\n", 0o600, "entry 1: `tenant` is missing"),
+    ):
+        path.write_text(text)
+        path.chmod(mode)
+        with pytest.raises(OptionError, match=said):
+            add_to_file(path, made())
+        assert path.read_text() == text
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "tokens.toml"):
+        with pytest.raises(OptionError, match="cannot be written"):
+            add_to_file(place, made())
+    with pytest.raises(OptionError, match=r"there is no directory '.*none', make it first"):
+        add_to_file(tmp_path / "none" / "tokens.toml", made())
+
+
+def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line_and_is_shown_without_a_file(tmp_path):
+    """As editors leave some; where no file takes the lines, with what to do with them."""
     path = tmp_path / "tokens.toml"
     first, second = made(), made("globex")
     add_to_file(path, first)
@@ -72,9 +62,6 @@ def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line(tmp_path):
     add_to_file(path, second)
     assert [entry.tenant_id for entry in read_token_file(path).entries] == ["acme", "globex"]
 
-
-def test_the_lines_are_shown_where_no_file_takes_them(tmp_path):
-    """With what to do with them."""
     token = made()
     assert show_new(token, tmp_path) == f"{token.token}\n"
     shown = show_new(token, None)

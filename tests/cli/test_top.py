@@ -27,15 +27,8 @@ NOBODYS = WaitingCounts(approvals=0, questions=0)
 
 def row(name, **more):
     """The row of a session."""
-    told = {
-        "phase": "idle",
-        "waiting": NOBODYS,
-        "changed_at_ms": 1_000,
-        "tokens": 0,
-        "cost_usd": 0.0,
-        "model": "demo:",
-    }
-    return SessionRow(session_id=name, **{**told, **more})
+    told = {"phase": "idle", "waiting": NOBODYS, "changed_at_ms": 1_000, "model": "demo:"}
+    return SessionRow(session_id=name, **{**told, "tokens": 0, "cost_usd": 0.0, **more})
 
 
 def slow(_name):
@@ -55,9 +48,8 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 @given(title=TEXTS, tool=TEXTS, model=TEXTS, width=st.integers(20, 240))
 def test_no_line_is_wider_than_the_terminal_and_none_steers_it(title, tool, model, width):
     """Whatever stands in a title: wide characters count twice, combining ones not at all."""
-    rows = [
-        row("s-1", title=title, tool=ToolAtWork(name=tool, since_ms=1), running=1, model=model, agent_id=tool)
-    ]
+    at_work = ToolAtWork(name=tool, since_ms=1)
+    rows = [row("s-1", title=title, tool=at_work, running=1, model=model, agent_id=tool)]
     for line in (*drawn(rows, width), *head_lines(rows, 1, "live", title, width), foot_line(width)):
         assert columns_of(line) <= width
         assert not {unicodedata.category(char) for char in line} & {"Cc", "Cf", "Cs"}
@@ -66,26 +58,10 @@ def test_no_line_is_wider_than_the_terminal_and_none_steers_it(title, tool, mode
 @pytest.mark.parametrize("sort", [*SORT_KEYS.values()])
 def test_each_order_has_all_rows_and_the_unknown_last_either_way(sort):
     """Turned, the known ones are turned, and those without a value stay at the end."""
+    first, second = (ToolAtWork(name=name, since_ms=1) for name in "tu")
     rows = [
-        row(
-            "a",
-            title="b",
-            cost_usd=1.0,
-            tokens=5,
-            model="x",
-            restarts=1,
-            tool=ToolAtWork(name="t", since_ms=1),
-        ),
-        row(
-            "b",
-            title="a",
-            cost_usd=2.0,
-            tokens=9,
-            model="y",
-            restarts=0,
-            tool=ToolAtWork(name="u", since_ms=1),
-            changed_at_ms=9,
-        ),
+        row("a", title="b", cost_usd=1.0, tokens=5, model="x", restarts=1, tool=first),
+        row("b", title="a", cost_usd=2.0, tokens=9, model="y", restarts=0, tool=second, changed_at_ms=9),
         row("c", cost_usd=None, tokens=None, model=None, changed_at_ms=5),
     ]
     for is_turned in (False, True):
@@ -131,17 +107,10 @@ def test_speed_is_what_came_within_ten_seconds():
     assert speeds.of("a", 46.0) == 0
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [(0, "0"), (999, "999"), (1_000, "1.0k"), (12_345, "12.3k"), (123_456, "123k"), (1_234_567, "1.2M")],
-)
-def test_tokens_are_written_shortly(number, said):
-    """With a unit from a thousand on."""
-    assert scaled(number) == said
-
-
-def test_ages_are_written_in_one_unit():
-    """From seconds to days, and never below nothing."""
+def test_tokens_and_ages_are_written_shortly():
+    """Tokens with a unit from a thousand on; ages in one unit, and never below nothing."""
+    said = {0: "0", 999: "999", 1_000: "1.0k", 12_345: "12.3k", 123_456: "123k", 1_234_567: "1.2M"}
+    assert {number: scaled(number) for number in said} == said
     assert [age(ms) for ms in (-5, 59_999, 60_000, 3_600_000, 90_000_000)] == ["0s", "59s", "1m", "1h", "1d"]
 
 
@@ -157,6 +126,3 @@ def test_a_token_is_read_of_a_file_or_of_the_environment(tmp_path, monkeypatch):
         with pytest.raises(OptionError) as refused:
             read_token(bad)
         assert "two words" not in str(refused.value)
-
-
-# --- the command

@@ -89,25 +89,16 @@ def test_a_registry_is_a_value():
         SlashCommand(name="a", description="x", run=lambda call: CommandAnswer())
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("/help", TypedCommand(name="help", text="")),
-        ("  /Help  me\nplease ", TypedCommand(name="help", text="me\nplease")),
-        ("/git:commit -m x", TypedCommand(name="git:commit", text="-m x")),
-        ("/etc/hosts is wrong", None),
-        ("/", None),
-        ("//", None),
-        ("/ help", None),
-        ("help", None),
-        ("", None),
-        ("/é", None),
-        ("say /help", None),
-    ],
-)
-def test_a_line_is_a_command_as_a_whole_or_not_at_all(line, wanted):
+def test_a_line_is_a_command_as_a_whole_or_not_at_all():
     """Other words that begin with a slash, such as paths, are words."""
-    assert read_typed(line) == wanted
+    for line, name, text in (
+        ("/help", "help", ""),
+        ("  /Help  me\nplease ", "help", "me\nplease"),
+        ("/git:commit -m x", "git:commit", "-m x"),
+    ):
+        assert read_typed(line) == TypedCommand(name=name, text=text)
+    for line in ("/etc/hosts is wrong", "/", "//", "/ help", "help", "", "/é", "say /help"):
+        assert read_typed(line) is None, line
 
 
 def test_an_unknown_name_gets_the_nearest():
@@ -157,65 +148,56 @@ async def test_what_cannot_be_run_says_why():
 
 def test_a_file_becomes_a_command():
     """Its path is its name; front matter says the rest, and may be left out."""
-    made = read_command(
-        file(
-            "Git/commit.md",
-            "---\ndescription: Commits.\nargument-hint: '[what]'\nagent: coder\n---\n\nCommit $1.\n",
-        )
-    )
-    assert (made.name, made.description, made.arguments, made.agent) == (
-        "git:commit",
-        "Commits.",
-        "[what]",
-        "coder",
-    )
+    text = "---\ndescription: Commits.\nargument-hint: '[what]'\nagent: coder\n---\n\nCommit $1.\n"
+    made = read_command(file("Git/commit.md", text))
+    assert (made.name, made.description) == ("git:commit", "Commits.")
+    assert (made.arguments, made.agent) == ("[what]", "coder")
     assert (made.source, made.in_history, made.background) == ("project", True, False)
     bare = read_command(file("x.md", f"\n## {'Fix ' * 60}\nnow\n"))
     assert bare.description.startswith("Fix Fix")
     assert len(bare.description) == 100
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "said"),
-    [
+def test_a_file_that_is_wrong_is_left_out_with_its_line():
+    """And the others are there all the same."""
+    for path, text, said in (
         ("a b.md", "x", "is no name of a command"),
         (f"{'a/' * 9}b.md", "x", "is no name of a command"),
         ("x.md", " \n", "there is no prompt"),
         ("x.md", "---\ndescription: x\n---\n", "there is no prompt"),
         ("x.md", "---\ndescription: x\n", ":1: the front matter has no end"),
-        ("x.md", "---\ndescripton: x\n---\ny", ":2: descripton: there is no such key, did you mean 'description'"),
+        (
+            "x.md",
+            "---\ndescripton: x\n---\ny",
+            ":2: descripton: there is no such key, did you mean 'description'",
+        ),
         ("x.md", "---\nzzz: x\n---\ny", "known are description, argument-hint, agent, model"),
         ("x.md", "---\nargument-hint: [a]\n---\ny", "is a list to YAML: put it in quotes"),
         ("x.md", "---\ndescription: ''\n---\ny", "expected a text of 1 to 500"),
         ("x.md", b"\xff", "expected UTF-8"),
         ("x.md", b"x" * (MAX_COMMAND_BYTES + 1), "at most 64 KiB"),
-    ],
-)  # fmt: skip
-def test_a_file_that_is_wrong_is_left_out_with_its_line(path, text, said):
-    """And the others are there all the same."""
-    commands, left_out = commands_of_files([file(path, text), file("good.md")])
-    assert [one.name for one in commands] == ["good"]
-    assert len(left_out) == 1
-    assert said in left_out[0]
-    assert left_out[0].startswith("commands/")
+    ):
+        commands, left_out = commands_of_files([file(path, text), file("good.md")])
+        assert [one.name for one in commands] == ["good"]
+        (told,) = left_out
+        assert said in told
+        assert told.startswith("commands/")
 
 
 async def test_a_file_of_the_project_stands_in_front_of_one_of_the_user():
     """Of two in one place that differ in case alone the second is left out; a model counts where it is granted."""
-    commands, left_out = commands_of_files(
-        [
-            file("a.md", "project"),
-            file("a.md", "user", source="user"),
-            file("B.md", "first"),
-            file("b.md", "second"),
-            file("m.md", "---\nmodel: demo:fast\n---\nx", granted=False),
-        ]
-    )
+    twice = [
+        file("a.md", "project"),
+        file("a.md", "user", source="user"),
+        file("B.md", "first"),
+        file("b.md", "second"),
+    ]
+    with_model = file("m.md", "---\nmodel: demo:fast\n---\nx", granted=False)
+    commands, left_out = commands_of_files([*twice, with_model])
     by_name = {one.name: one for one in commands}
     assert (by_name["a"].source, by_name["b"].description) == ("project", "first")
-    assert left_out == (
-        "commands/b.md: /b is in another file already: names are read without regard to case",
-    )
+    (told,) = left_out
+    assert told == "commands/b.md: /b is in another file already: names are read without regard to case"
     desk = CommandDesk(session=Told())
     answer = await CommandRegistry().with_commands(*commands).run("m", "", desk)
     assert (answer.prompt, answer.model) == ("x", None)
@@ -264,8 +246,9 @@ def test_files_are_found_and_links_are_not_followed(tmp_path):
     assert "is a link: put the files there" in read_commands({}, cwd=linked).left_out[0]
     for number in range(MAX_COMMAND_FILES + 1):
         (own / f"c{number}.md").write_text("x")
-    (own / "a" / "b" / "c" / "d" / "e" / "f" / "g" / "h" / "i").mkdir(parents=True)
-    (own / "a" / "b" / "c" / "d" / "e" / "f" / "g" / "h" / "i" / "deep.md").write_text("x")
+    deep = own.joinpath(*"abcdefghi")
+    deep.mkdir(parents=True)
+    (deep / "deep.md").write_text("x")
     many = read_commands(environ, cwd=below)
     assert len(many.commands) == built_in + MAX_COMMAND_FILES
     assert f"has {MAX_COMMAND_FILES + 3} files: the first {MAX_COMMAND_FILES} count" in many.left_out[0]
@@ -302,10 +285,9 @@ async def test_what_the_built_in_commands_say_of_a_session():
         async def told(name, text="", on=desk):
             return "\n".join((await registry.run(name, text, on)).lines)
 
-        assert "/status: say what the session is doing" in await told("help")
-        assert "/quit: stop everything and leave, as Ctrl-D does [not here: only at a terminal" in await told(
-            "help"
-        )
+        helped = await told("help")
+        assert "/status: say what the session is doing" in helped
+        assert "/quit: stop everything and leave, as Ctrl-D does [not here: only at a terminal" in helped
         assert (await told("status")).startswith("idle · model scripted")
         assert await told("tools") == "tools: read_file, write_todos"
         assert await told("agents") == "no agent of its own may work for it"
@@ -341,14 +323,8 @@ async def test_what_the_built_in_commands_say_of_a_session():
 
 async def test_what_they_do_to_a_session():
     """A model is asked for, a cycle is stopped; what the session does not take is raised as it is."""
-    quiet = {
-        "approvals": (),
-        "questions": (),
-        "client_calls": (),
-        "queued": (),
-        "tearing_down": False,
-        "turn": 0,
-    }
+    quiet = dict.fromkeys(("approvals", "questions", "client_calls", "queued"), ())
+    quiet |= {"tearing_down": False, "turn": 0}
     rests = SimpleNamespace(phase="idle", model="demo:", running_tools=(), children=(), **quiet)
     child = SimpleNamespace(session_id="s.1", agent="scout", status=None)
     other = SimpleNamespace(session_id="s.2", agent=None, status=rests)

@@ -9,7 +9,7 @@ poll with `until`, and test the policy from the page's own code.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +22,9 @@ from tests.console.serving import PATIENCE_SECONDS
 T = TypeVar("T")
 
 CHROMIUM: Final = shutil.which("chromium")
+SIDEWAYS: Final = (
+    "() => { const one = document.querySelector('#content'); return one.scrollWidth - one.clientWidth; }"
+)
 AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice")
 
 # What Playwright switches off, since of two such lists the browser takes the last; and the popups of an address bar, which no test
@@ -89,17 +92,7 @@ class BrowserThread:
 
 @define(eq=False)
 class Seen:
-    """What is noted of a page while it is open.
-
-    Attributes:
-        page: Playwright's.
-        origin: Of the server that it is of.
-        requests: Each address that it asked for.
-        errors: What its console said as an error, and what was raised and not caught.
-        reports: What its policy forbade; filled by `look`.
-        expects: Parts of errors that its test means to happen.
-        expects_reports: Whether its test means the policy to forbid something.
-    """
+    """What is noted of a page while it is open: addresses, errors, reports of its policy; and which of them its test expects."""
 
     page: Any
     origin: str
@@ -145,18 +138,13 @@ class Seen:
 
 @define(eq=False)
 class OpenPages:
-    """What a test opens pages with; they are closed behind it.
-
-    Attributes:
-        thread: The browser's.
-        seen: Of each page, what was noted.
-    """
+    """What a test opens pages with; they are closed behind it."""
 
     thread: BrowserThread
     seen: list[Seen] = field(factory=list)
     _contexts: list[Any] = field(factory=list)
 
-    def open(
+    def open(  # noqa: PLR0913 - a browser's options are named
         self,
         url: str,
         *,
@@ -164,17 +152,13 @@ class OpenPages:
         height: int = 800,
         dark: bool = False,
         clock: bool = False,
+        showing: str = "",
+        once: str = "",
         **context: Any,
     ) -> Any:
-        """Open a page in a context of its own, with nothing kept from elsewhere.
+        """Open a page in a context of its own, with options of Playwright's `new_context`; wait for a text, or until it says something true.
 
-        Args:
-            url: With its fragment.
-            width: In CSS pixels.
-            height: In CSS pixels.
-            dark: Whether the system has dark colours.
-            clock: Whether its time is moved by `page.clock` alone: from its opening on it runs, as fast as ever, until it is moved.
-            **context: As of Playwright's `new_context`, such as `reduced_motion="reduce"`.
+        With `clock`, `page.clock` can move its time.
         """
         made = self.thread.browser().new_context(
             viewport={"width": width, "height": height},
@@ -183,7 +167,9 @@ class OpenPages:
             **context,
         )
         self._contexts.append(made)
-        return self.open_beside(made, url, clock=clock)
+        page = self.open_beside(made, url, clock=clock)
+        wait_for(page, showing, once)
+        return page
 
     def open_beside(self, context: Any, url: str, *, clock: bool = False) -> Any:
         """Open another page of a context, as another tab."""
@@ -217,17 +203,7 @@ class OpenPages:
 
 
 def until(page: Any, expression: str, *args: Any, seconds: float = PATIENCE_SECONDS) -> Any:
-    """Ask a page until it says something that is true, and give that.
-
-    Args:
-        page: Which.
-        expression: A function of JavaScript, as of `evaluate`.
-        *args: At most one, for it.
-        seconds: How long it may take.
-
-    Raises:
-        AssertionError: It did not; with what it said last.
-    """
+    """Ask a page, by a function of JavaScript, until it says something that is true, and give that."""
     ends = time.monotonic() + seconds
     while True:
         said = page.evaluate(expression, *args)
@@ -240,9 +216,24 @@ def until(page: Any, expression: str, *args: Any, seconds: float = PATIENCE_SECO
         page.wait_for_timeout(15)
 
 
-def shows(page: Any, text: str, *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until a page shows a text."""
-    until(page, "(text) => document.body.innerText.includes(text)", text, seconds=seconds)
+def shows(page: Any, *texts: str, seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until a page shows each of these texts."""
+    for text in texts:
+        until(page, "(text) => document.body.innerText.includes(text)", text, seconds=seconds)
+
+
+def wait_for(page: Any, showing: str = "", once: str = "") -> None:
+    """Wait until a page shows a text, and says something that is true."""
+    if showing:
+        shows(page, showing)
+    if once:
+        until(page, once)
+
+
+def reload(page: Any, showing: str = "", once: str = "") -> None:
+    """Load a page again, and wait as `wait_for`."""
+    page.reload()
+    wait_for(page, showing, once)
 
 
 def is_quiet(page: Any) -> None:
@@ -258,13 +249,17 @@ def is_quiet(page: Any) -> None:
     )
 
 
-def axe_faults(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
-    """Say what axe finds on a page, of any weight.
+def in_each_look(page: Any) -> Iterator[int]:
+    """Show a page wide and narrow, light and dark; give the width of each."""
+    for width, scheme in ((1280, "light"), (1280, "dark"), (360, "dark"), (360, "light")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(100)
+        yield width
 
-    Args:
-        page: Which.
-        allowed: Rules of lesser weight that its test explains.
-    """
+
+def axe_faults(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
+    """Say what axe finds on a page, of any weight; rules of lesser weight are allowed where a test explains them."""
     need_service("axe-core")
     page.evaluate(SERVICES["axe-core"].read_text())  # exempt from the policy, as all that a test evaluates
     results = page.evaluate(

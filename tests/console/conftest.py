@@ -13,6 +13,7 @@ import pytest
 from tests.console.browsing import BrowserThread, OpenPages
 from tests.console.scripted import ScriptedServer
 from tests.console.serving import ConsoleServer
+from tests.console.story import Story
 
 NEEDED = ("chromium", "playwright")
 
@@ -60,6 +61,12 @@ def console_server():
     server = ConsoleServer()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def story(scripted_server):
+    """A session on a scripted server."""
+    return Story(scripted_server)
 
 
 @pytest.fixture

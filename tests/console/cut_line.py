@@ -12,13 +12,7 @@ CHUNK_BYTES = 65_536
 
 @define(eq=False)
 class CutLine:
-    """Carries bytes to a port of the loopback, from a thread of its own.
-
-    Attributes:
-        to_port: Of the server; whether there is one is asked anew for each connection.
-        port: Where browsers connect; known once it is begun.
-        cuts: How many WebSockets were cut.
-    """
+    """Carries bytes to a port of the loopback, from a thread of its own; whether there is a server is asked for each connection."""
 
     to_port: int
     port: int = 0

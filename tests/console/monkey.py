@@ -19,57 +19,15 @@ from attrs import define, field
 
 from tests.console.browsing import BrowserThread, OpenPages, until
 
-PLACES: Final = (
-    "#/",
-    "#/tree",
-    "#/cost",
-    "#/plugins",
-    "#/s/refund-4411",
-    "#/s/weekly-report",
-    "#/s/rounding",
-    "#/s/compare",
-    "#/s/nowhere",
-)
-KEYS: Final = (
-    *(
-        "?",
-        "Control+k",
-        "/",
-        "j",
-        "k",
-        "Enter",
-        "o",
-        "[",
-        "]",
-        "w",
-        ".",
-        "y",
-        "Escape",
-        "Tab",
-        "Shift+Tab",
-        "ArrowDown",
-        "ArrowUp",
-    ),
-    *(
-        "ArrowLeft",
-        "ArrowRight",
-        "Home",
-        "End",
-        "PageDown",
-        "PageUp",
-        "Alt+Enter",
-        "Shift+Enter",
-        "Control+.",
-    ),
-)
-WORDS: Final = (
-    "hello",
-    "Refund order 17",
-    "<img src=x onerror=alert(1)>",
-    "x" * 400,
-    "\u202eabc",
-    "# title\n- [ ] one",
-)
+_SESSIONS: Final = ("refund-4411", "weekly-report", "rounding", "compare", "nowhere")
+PLACES: Final = ("#/", "#/tree", "#/cost", "#/plugins", *(f"#/s/{one}" for one in _SESSIONS))
+_PRESSED: Final = """
+? Control+k / j k Enter o [ ] w . y Escape Tab Shift+Tab ArrowDown ArrowUp
+ArrowLeft ArrowRight Home End PageDown PageUp Alt+Enter Shift+Enter Control+.
+"""
+KEYS: Final = tuple(_PRESSED.split())
+_HOSTILE: Final = ("<img src=x onerror=alert(1)>", "x" * 400, "\u202eabc")
+WORDS: Final = ("hello", "Refund order 17", *_HOSTILE, "# title\n- [ ] one")
 MAX_HEAP_MB: Final = 60.0
 LEAST_WEIGHED: Final = 6
 """How often a page has to be weighed before it can be said whether it grows."""
@@ -107,16 +65,7 @@ _CLOSE: Final = """() => {
 
 @define(eq=False)
 class Monkey:
-    """What it did, and what it saw by that.
-
-    Attributes:
-        page: Playwright's.
-        errors: Of the page, as `browsing` notes them.
-        seed: What it does follows from this, and from the page.
-        steps: How many things it did.
-        heap_mb: What the page held, from time to time, behind a collection.
-        faults: What must not have happened.
-    """
+    """What it did, and what it saw by that; what it does follows from its seed and the page."""
 
     page: Any
     errors: list[str]
@@ -191,15 +140,7 @@ def heap_fault(heap_mb: Sequence[float]) -> str | None:
 def let_loose(
     thread: BrowserThread, link: str, *, seed: int, seconds: float, planted: str | None = None
 ) -> Monkey:
-    """Open a page, and let a monkey have it; in the thread of the browser.
-
-    Args:
-        thread: Of the browser.
-        link: Of the page.
-        seed: What the monkey does follows from this.
-        seconds: For how long.
-        planted: A function of JavaScript that breaks something, to see that the monkey tells of it.
-    """
+    """Open a page, and let a monkey have it; in the thread of the browser. `planted` is JavaScript that breaks something."""
     pages = OpenPages(thread)
     page = pages.open(link)
     until(page, "() => document.querySelector('.connection-button.live')")

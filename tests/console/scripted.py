@@ -31,30 +31,17 @@ INFO: dict[str, Any] = {
     "journal": True,
     "demo": False,
 }
-WELCOME: dict[str, Any] = {
-    "type": "welcome",
-    "protocol": "agentrail.v1",
-    "heartbeat": 15,
-    "limits": {},
-    "version": "0.1.0",
-    "instance": "i-1",
-}
+_SERVED = {"protocol": "agentrail.v1", "limits": {}, "version": "0.1.0", "instance": "i-1"}
+WELCOME: dict[str, Any] = {"type": "welcome", "heartbeat": 15, **_SERVED}
 
 
 @define(eq=False)
 class ScriptedServer:
     """Serves the console. What it says is changed by tests at any time.
 
-    Attributes:
-        info: What `console/info` says; None for 404, as an older server.
-        answers: Of other routes, by method and path such as `"GET sessions"`: a value for JSON, `(status, value)`, or a function of the request.
-        welcome: The answer to `hello`; None never to answer.
-        replies: Of commands by name: `result`, or a function of the frame that gives frames.
-        rows: Of `watch` by what is watched.
-        greets: Called with the socket's number before its `hello` is answered; False closes it.
-        received: All frames that came.
-        asked: Method and path of each call of a route.
-        refusal: The words of what it refuses; empty for some that name the code.
+    Without `info` it is an older server, without `welcome` it never answers `hello`. `answers` are those of other routes, such as
+    `"GET sessions"`: a value for JSON, `(status, value)`, or a function of the request; `replies` those of commands: a `result`, or a
+    function of the frame that gives frames.
     """
 
     info: dict[str, Any] | None = field(factory=lambda: json.loads(json.dumps(INFO)))
@@ -118,6 +105,12 @@ class ScriptedServer:
                     await socket.send_text(frame if isinstance(frame, str) else json.dumps(frame))
 
         self.thread.run(send)
+
+    def change(self, what: str, *rows: dict[str, Any], gone: tuple[str, ...] = (), total: int = 9) -> None:
+        """Tell the watch that a page began last of a change."""
+        watch = [one for one in self.received if one["type"] == "watch" and one["what"] == what][-1]
+        told = {"type": "changed", "id": watch["id"], "rows": [*rows], "gone": [*gone], "total": total}
+        self.send(told)
 
     def close(self, code: int = 1011) -> None:
         """Close all sockets."""

@@ -51,17 +51,7 @@ class AppThread:
     """An ASGI application that is served from a thread."""
 
     def __init__(self, app: AsgiApp, *, port: int = 0, tls: Any = None, drain: Any = None) -> None:
-        """Begin to serve; returns when calls are answered.
-
-        Args:
-            app: What is served.
-            port: 0 for one that is free.
-            tls: A context, for TLS.
-            drain: Awaited in front of the end.
-
-        Raises:
-            BaseException: What the application raised.
-        """
+        """Begin to serve; returns when calls are answered, or raises what the application raised. `drain` is awaited before the end."""
         self._app, self._asked_port, self._tls, self._drain = app, port, tls, drain
         self._is_ready = threading.Event()
         self._failure: BaseException | None = None
@@ -123,11 +113,7 @@ class AppThread:
 
 @define(eq=False)
 class ConsoleServer:
-    """A gateway with its console, begun by the first thing that is asked of it.
-
-    Attributes:
-        app: What is served.
-    """
+    """A gateway with its console, begun by the first thing that is asked of it."""
 
     app: Starlette | None = None
     _thread: AppThread | None = None
@@ -137,14 +123,7 @@ class ConsoleServer:
     def start(
         self, model: Any = "demo:", *, port: int = 0, tls: Any = None, **options: Any
     ) -> "ConsoleServer":
-        """Begin with options of `create_app`.
-
-        Args:
-            model: Of the one profile, `desk`, where there are no `profiles`.
-            port: 0 for one that is free.
-            tls: A context, for TLS.
-            **options: As of `create_app`; `session_…` are those of the profile.
-        """
+        """Begin with options of `create_app`; without `profiles`, `desk` has the model and the options that begin with `session_`."""
         session = {key[8:]: options.pop(key) for key in tuple(options) if key.startswith("session_")}
         options.setdefault("store", None)
         options.setdefault("drain_timeout", 0.2)

@@ -8,30 +8,13 @@ from attrs import define, field
 from tests.console.scripted import ScriptedServer
 
 BEGAN_MS = 1_795_341_600_000
-USAGE = {
-    "input": 100,
-    "output": 20,
-    "cache_read": 0,
-    "cache_write": 0,
-    "reasoning": 0,
-    "cost_usd": 0.01,
-    "estimated": False,
-}
+_READ = {"input": 100, "output": 20, "cache_read": 0, "cache_write": 0, "reasoning": 0}
+USAGE = {**_READ, "cost_usd": 0.01, "estimated": False}
 
 
 @define(eq=False)
 class Story:
-    """One session on a scripted server: what is told is sent, and is there for who comes later.
-
-    Attributes:
-        server: Where.
-        session_id: Which session.
-        seq: The number of the last committed event.
-        told: All committed events.
-        status: What the snapshot says of the session beside its number.
-        more: What else the snapshot says.
-        fetched: The places that pages were asked for in front of.
-    """
+    """One session on a scripted server: what is told is sent, and is there for later readers. `status` and `more` are for its snapshot."""
 
     server: ScriptedServer
     session_id: str = "s-1"
@@ -39,7 +22,6 @@ class Story:
     told: list[dict[str, Any]] = field(factory=list)
     status: dict[str, Any] = field(factory=dict)
     more: dict[str, Any] = field(factory=dict)
-    fetched: list[int] = field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         """Answer those who read it."""
@@ -83,14 +65,8 @@ class Story:
 
     def asks(self, attempt: int = 1) -> None:
         """The model is asked."""
-        self.tell(
-            "request_start",
-            model="demo:",
-            messages=1,
-            context_messages=0,
-            context_digest="",
-            attempt=attempt,
-        )
+        context = {"messages": 1, "context_messages": 0, "context_digest": ""}
+        self.tell("request_start", model="demo:", **context, attempt=attempt)
 
     def says(self, *pieces: str, attempt: int = 1) -> None:
         """The model's words stream."""
@@ -130,28 +106,21 @@ class Story:
         """The cycle ends."""
         self.tell("agent_end", messages=[], usage=USAGE, stop_reason="end", ref=ref, turns=1)
 
+    def approval(self, call_id: str, tool: str, *below: str, **arguments: Any) -> dict[str, Any]:
+        """An approval of a call of this session, or of one below it."""
+        asked = {"id": "a-1", "call_id": call_id, "tool": tool, "arguments": arguments}
+        at = {"arguments_hash": "0" * 64, "requested_at_ms": BEGAN_MS}
+        return {**asked, **at, "path": [self.session_id, *below]}
+
     # --- what the server answers
 
     def snapshot(self) -> dict[str, Any]:
         """How it stands."""
         status = {
-            "session_id": self.session_id,
-            "phase": "idle",
-            "turn": 0,
-            "model": "demo:",
-            "running_tools": [],
-            "approvals": [],
-            "questions": [],
-            "suspended": False,
-            "tearing_down": False,
-            "messages": 0,
-            "usage": USAGE,
-            "budget_left": None,
-            "last_seq": self.seq,
-            "restarts": 0,
-            "children": [],
-            **self.status,
-        }
+            "session_id": self.session_id, "phase": "idle", "turn": 0, "model": "demo:", "running_tools": [], "approvals": [],
+            "questions": [], "suspended": False, "tearing_down": False, "messages": 0, "usage": USAGE, "budget_left": None,
+            "last_seq": self.seq, "restarts": 0, "children": [], **self.status,
+        }  # fmt: skip
         told = {"seq": self.seq, "status": status, "queued": [], "todos": [], "text": "", "messages": []}
         return {**told, "before": 0, "title": None, "agent_id": "desk", "children": [], **self.more}
 
@@ -169,7 +138,6 @@ class Story:
     async def _page(self, request: Any) -> dict[str, Any]:
         before = int(request.query_params["before"])
         limit = int(request.query_params["limit"])
-        self.fetched.append(before)
         older = [event for event in self.told if event["seq"] < before]
         page = older[-limit:]
         ends = {

@@ -14,7 +14,7 @@ from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.console.serving import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.check
@@ -23,6 +23,7 @@ ANYTHING = {"type": "object"}
 ASKS = (HumanApproval, {"require_approval_for": ["*"], "timeout_seconds": 600})
 OPEN = ".approval.open"
 ALLOW = "Allow once"
+PLACE = "([open, words]) => document.querySelector(`${open} .approval-place`)?.innerText.trim() === words"
 
 
 class Desk:
@@ -73,11 +74,13 @@ class Desk:
 
 @pytest.fixture
 def desk(console_server):
-    """Begin a desk; its client is closed behind the test."""
+    """Begin a desk, with a chat whose calls wait; its client is closed behind the test."""
     made = []
 
-    def begin(*turns, **options):
+    def begin(*turns, chats=True, **options):
         made.append(Desk(console_server, *turns, **options))
+        if chats:
+            made[-1].chat()
         return made[-1]
 
     yield begin
@@ -89,6 +92,13 @@ def on_session(pages, desk, session="main", **given):
     """Open the page of a session, and wait for its cards."""
     page = pages.open(desk.server.link(f"#/s/{session}"), **given)
     until(page, "() => document.querySelector('.feed .approval')")
+    return page
+
+
+def reviewing(pages, desk):
+    """Open the page of a session, and the first of its cards."""
+    page = on_session(pages, desk)
+    review(page)
     return page
 
 
@@ -154,7 +164,6 @@ def test_the_arguments_on_screen_hash_to_what_would_run(pages, desk):
         },
     ]
     kit = desk(calls(*(("record", one) for one in wanted)), says("done"))
-    kit.chat()
     page = on_session(pages, kit)
     for at, one in enumerate(kit.asked()):
         review(page, at)
@@ -181,21 +190,13 @@ def test_the_arguments_on_screen_hash_to_what_would_run(pages, desk):
 @pytest.mark.c(22)
 def test_edited_arguments_run_exactly_as_they_are_shown(pages, desk):
     """By the form and by JSON; what the tool does not take is named before it is sent, and by the server where only that knows."""
-    schema = {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "count": {"type": "integer", "minimum": 1},
-            "rate": {"type": "number"},
-        },
-        "required": ["path"],
-        "propertyNames": {"maxLength": 8},
-    }
+    count = {"type": "integer", "minimum": 1}
+    properties = {"path": {"type": "string"}, "count": count, "rate": {"type": "number"}}
+    named = {"required": ["path"], "propertyNames": {"maxLength": 8}}
+    schema = {"type": "object", "properties": properties, **named}
     asked = {"path": "a.txt", "count": 3, "rate": 1.0}
     kit = desk(calls(("record", asked)), calls(("record", asked)), says("done"), schema=schema)
-    kit.chat()
-    page = on_session(pages, kit)
-    review(page)
+    page = reviewing(pages, kit)
     press(page, "Edit")
     ready(page)
     page.get_by_label("path").fill("b.txt")
@@ -210,10 +211,8 @@ def test_edited_arguments_run_exactly_as_they_are_shown(pages, desk):
     assert allow.is_disabled()
     page.get_by_label("count").fill("12")
     until(page, "() => document.querySelectorAll('.approval.open .diff-added').length === 2")
-    assert [line.strip() for line in page.locator(f"{OPEN} .diff-added .diff-text").all_inner_texts()] == [
-        '"path": "b.txt",',
-        '"count": 12,',
-    ]
+    added = [line.strip() for line in page.locator(f"{OPEN} .diff-added .diff-text").all_inner_texts()]
+    assert added == ['"path": "b.txt",', '"count": 12,']
     press(page, "Allow with these changes")
     ran = kit.until(lambda: kit.tool.calls)[0]
     assert (ran, type(ran["rate"])) == ({"path": "b.txt", "count": 12, "rate": 1.0}, float)
@@ -258,49 +257,42 @@ CARD = """async ([approval, session]) => {
 }"""
 
 
-def alone(pages, desk, approval, session="main"):
-    """Draw one card that hears of nothing, and open it."""
-    page = pages.open(desk.server.link("#/nowhere"))
-    until(page, "() => document.querySelector('#content')")
+def alone(page, approval, session="main"):
+    """Draw one card on a page that hears of nothing, and open it."""
     page.evaluate(CARD, [approval, session])
     page.get_by_role("button", name="Review…").click()
     until(page, "(open) => document.querySelector(`${open} .approval-actions`)", OPEN)
+
+
+def nowhere(pages, desk, *expected):
+    """Open a page for single cards."""
+    page = pages.open(desk.server.link("#/nowhere"), once="() => document.querySelector('#content')")
+    pages.of(page).expects += expected
     return page
 
 
 @pytest.mark.c(23)
 def test_who_comes_too_late_is_told_who_decided_how_and_when(pages, desk):
-    """Another tab allowed it, or denied it: two sentences, and nothing runs twice."""
-    kit = desk(calls(("record", {"n": 1}), ("record", {"n": 2})), says("done"))
-    kit.chat()
-    for how, told, asked in (
-        ("approve", "Already allowed at ", kit.asked()[0]),
-        ("reject", "Already denied at ", kit.asked()[1]),
+    """Another tab allowed it, or denied it, or its time ran out before the button was pressed: a sentence each, and nothing runs twice."""
+    wanted = calls(*(("record", {"n": n}) for n in (1, 2, 3)))
+    guard = (HumanApproval, {"require_approval_for": ["*"], "timeout_seconds": 25})
+    kit = desk(wanted, says("done"), guard=guard)
+    allowed, denied, expired = kit.asked()
+    page = nowhere(pages, kit, "409", "410")
+    for asked, how, told in (
+        (allowed, "approve", "Already allowed at "),
+        (denied, "reject", "Already denied at "),
+        (expired, None, "The approval expired at "),
     ):
-        page = alone(pages, kit, asked)
-        pages.of(page).expects.append("409")
-        kit.post(f"/sessions/main/{how}", {"approval_id": asked["id"]}).raise_for_status()
+        alone(page, asked)
+        if how is None:
+            kit.jump(25)
+            kit.until(lambda: not kit.asked())
+        else:
+            kit.post(f"/sessions/main/{how}", {"approval_id": asked["id"]}).raise_for_status()
         press(page, ALLOW)
         shows(page, told)
     assert kit.tool.calls == [{"n": 1}]
-
-
-@pytest.mark.c(23)
-def test_a_call_whose_time_ran_out_is_not_allowed(pages, desk):
-    """The clock has decided by the time the button is pressed."""
-    kit = desk(
-        calls(("record", {})),
-        says("done"),
-        guard=(HumanApproval, {"require_approval_for": ["*"], "timeout_seconds": 25}),
-    )
-    kit.chat()
-    page = alone(pages, kit, kit.asked()[0])
-    pages.of(page).expects.append("410")
-    kit.jump(25)
-    kit.until(lambda: not kit.asked())
-    press(page, ALLOW)
-    shows(page, "The approval expired at ")
-    assert kit.tool.calls == []
 
 
 class Travel(HostPlugin):
@@ -317,10 +309,9 @@ class Travel(HostPlugin):
 def test_arguments_that_a_plugin_rewrites_behind_an_edit_are_shown_and_asked_again(pages, desk):
     """Another tab wrote Faro, and a plugin makes Porto of that: the tab that showed Lisbon is told what changed, and nothing runs until Porto is allowed, and then once."""
     kit = desk(calls(("record", {"to": "Lisbon"})), says("done"), plugins=[Travel()])
-    kit.chat()
     (first,) = kit.asked()
-    late = alone(pages, kit, first)
-    pages.of(late).expects.append("409")
+    late = nowhere(pages, kit, "409")
+    alone(late, first)
     here = on_session(pages, kit)
     review(here)
     press(here, "Edit")
@@ -345,17 +336,17 @@ def test_arguments_that_a_plugin_rewrites_behind_an_edit_are_shown_and_asked_aga
     assert kit.tool.calls == [{"to": "Porto"}]
 
 
+@pytest.mark.c(23)
 @pytest.mark.parametrize("hears", [True, False])
-def test_what_a_person_wrote_can_be_copied_where_somebody_else_has_decided(pages, desk, hears):
+def test_what_the_user_wrote_can_be_copied_where_somebody_else_has_decided(pages, desk, hears):
     """15.10: the card becomes that decision, with who, when and how; edited arguments are still there. On the page that hears of it, and on a card that does not."""
     kit = desk(calls(("record", {"to": "Lisbon"})), says("done"))
-    kit.chat()
     (asked,) = kit.asked()
-    page = on_session(pages, kit) if hears else alone(pages, kit, asked)
     if hears:
-        review(page)
+        page = reviewing(pages, kit)
     else:
-        pages.of(page).expects.append("409")
+        page = nowhere(pages, kit, "409")
+        alone(page, asked)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     press(page, "Edit")
     switch_to_json(page)
@@ -366,6 +357,8 @@ def test_what_a_person_wrote_can_be_copied_where_somebody_else_has_decided(pages
         until(page, "() => !document.querySelector('.feed .approval')")
         line = page.locator(".feed .item-notice", has_text="Approval of record")
         assert re.search(r"denied.*by .*\d\d:\d\d", line.inner_text().replace("\n", " "), re.IGNORECASE)
+        page.locator(".decided-head[aria-expanded=true]").wait_for()
+        assert '{"to": "Faro", ' in page.locator(".decided-body .approval-value").inner_text()
     else:
         press(page, "Allow with these changes")
         shows(page, "Already denied at ")
@@ -375,25 +368,30 @@ def test_what_a_person_wrote_can_be_copied_where_somebody_else_has_decided(pages
 
 
 @pytest.mark.c(23)
-def test_other_arguments_than_those_that_were_shown_are_shown_and_asked_again(pages, desk):
-    """The server says that its hash is another one: what changed is shown, and nothing has run until it is allowed anew."""
+def test_only_arguments_that_were_shown_are_allowed(pages, desk):
+    """A server, or what stands between, shows others than those of its hash: nothing can be allowed. The server has another hash: what changed is shown, and asked again."""
     kit = desk(calls(("record", {"to": "Faro"})), says("done"))
-    kit.chat()
     (asked,) = kit.asked()
-    page = pages.open(kit.server.link("#/nowhere"))
-    pages.of(page).expects.append("409")
-    until(page, "() => document.querySelector('#content')")
+    page = nowhere(pages, kit, "409")
+    page.route(
+        "**/approvals/**",
+        lambda route: route.fulfill(json={**route.fetch().json(), "arguments_text": '{"to":"Lagos"}'}),
+    )
+    alone(page, asked)
+    shows(page, "The call has changed since it was shown")
+    ready(page)  # until then all of them look as if they took nothing
+    for name in (ALLOW, "Always…"):
+        assert page.locator(OPEN).get_by_role("button", name=name).is_disabled()
+    page.unroute("**/approvals/**")
 
     def other(route):
-        told = route.fetch().json()
-        told["arguments"], told["arguments_text"] = {"to": "Porto"}, '{"to":"Porto"}'
-        told["arguments_hash"] = hashlib.sha256(b'{"to":"Porto"}').hexdigest()
-        route.fulfill(json=told)
+        text = '{"to":"Porto"}'
+        told = {"arguments": {"to": "Porto"}, "arguments_text": text}
+        told["arguments_hash"] = hashlib.sha256(text.encode()).hexdigest()
+        route.fulfill(json=route.fetch().json() | told)
 
     page.route("**/approvals/**", other)
-    page.evaluate(CARD, [asked, "main"])
-    page.get_by_role("button", name="Review…").click()
-    until(page, "(open) => document.querySelector(`${open} .approval-actions`)", OPEN)
+    alone(page, asked)
     page.unroute("**/approvals/**")
     press(page, ALLOW)
     shows(page, "The arguments have changed since they were shown. Nothing ran.")
@@ -405,39 +403,16 @@ def test_other_arguments_than_those_that_were_shown_are_shown_and_asked_again(pa
     kit.until(lambda: kit.tool.calls == [{"to": "Faro"}])
 
 
-@pytest.mark.c(23)
-def test_what_is_shown_is_never_allowed_where_its_hash_is_not_that_of_the_call(pages, desk):
-    """A server, or what stands between, that shows other arguments than those of its hash: nothing can be allowed by it."""
-    kit = desk(calls(("record", {"to": "Faro"})), says("done"))
-    kit.chat()
-    page = pages.open(kit.server.link("#/nowhere"))
-    until(page, "() => document.querySelector('#content')")
-    page.route(
-        "**/approvals/**",
-        lambda route: route.fulfill(json={**route.fetch().json(), "arguments_text": '{"to":"Lagos"}'}),
-    )
-    page.evaluate(CARD, [kit.asked()[0], "main"])
-    page.get_by_role("button", name="Review…").click()
-    shows(page, "The call has changed since it was shown")
-    ready(page)  # until then all of them look as if they took nothing
-    assert page.locator(OPEN).get_by_role("button", name=ALLOW).is_disabled()
-    assert page.locator(OPEN).get_by_role("button", name="Always…").is_disabled()
-
-
 @pytest.mark.c(24)
 def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, desk):
     """Tool, family and reach; the rule is listed, it lets the next call run, it is revoked, and the one behind asks."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
-    lines = ("git status -s",) * 4
-    one, two, three, four = (calls(("shell", {"command": line})) for line in lines)
-    kit = desk(
-        one, two, says("first"), three, says("second"), four, says("third"), schema=schema, name="shell"
-    )
-    kit.chat()
+    one = calls(("shell", {"command": "git status -s"}))
+    turns = (one, one, says("first"), one, says("second"), one, says("third"))
+    kit = desk(*turns, schema=schema, name="shell")
     kit.post("/sessions/main/approve", {"approval_id": kit.asked()[0]["id"]}).raise_for_status()
     kit.until(kit.asked)
-    page = on_session(pages, kit)
-    review(page)
+    page = reviewing(pages, kit)
     press(page, "Always…")
     told = page.inner_text(f"{OPEN} .approval-always")
     assert "shell: exactly this command: “git status -s”" in told
@@ -451,10 +426,9 @@ def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, d
     assert "exactly this command: “git status -s”" in page.inner_text(".rules")
     kit.until(lambda: kit.status()["phase"] == "idle")
     kit.chat()
-    assert [call["command"] for call in kit.tool.calls] == [*lines[:3]]
+    assert [call["command"] for call in kit.tool.calls] == ["git status -s"] * 3
     page.get_by_role("button", name="Revoke: shell: exactly this command: “git status -s”").click()
-    shows(page, "Revoked. The next matching call asks.")
-    shows(page, "No rules. Each call that needs an approval asks")
+    shows(page, "Revoked. The next matching call asks.", "No rules. Each call that needs an approval asks")
     kit.chat()
     assert [one["arguments"]["command"] for one in kit.asked()] == ["git status -s"]
     assert len(kit.tool.calls) == 3
@@ -464,7 +438,6 @@ def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, d
 def test_keys_typed_before_a_card_opened_decide_nothing(pages, desk):
     """Enter held down, keys typed into what was there, and a second click in the same place; then the person decides by keyboard alone."""
     kit = desk(calls(("record", {"n": 1}), ("record", {"n": 2})), says("done"))
-    kit.chat()
     page = on_session(pages, kit)
     # Time stands still for the page, so that the half second is not over by the time a slow machine has pressed all keys.
     page.evaluate(
@@ -505,31 +478,20 @@ def test_keys_typed_before_a_card_opened_decide_nothing(pages, desk):
 def test_several_calls_are_decided_one_at_a_time(pages, desk):
     """One card is open at most; ways lead to those beside it, and behind a decision to the next. No button is for all of them."""
     kit = desk(calls(*(("record", {"n": n}) for n in (1, 2, 3))), says("done"))
-    kit.chat()
     page = on_session(pages, kit)
     until(page, "() => document.querySelectorAll('.feed .approval').length === 3")
     assert page.locator(".feed .approval .badge.number").all_inner_texts() == ["1 of 3", "2 of 3", "3 of 3"]
     review(page, 2)
     assert page.locator(OPEN).get_by_role("button", name="Next request").is_disabled()
     page.locator(OPEN).get_by_role("button", name="Previous request").click()
-    until(
-        page,
-        "(open) => document.querySelector(`${open} .approval-place`)?.innerText.trim() === '2 of 3'",
-        OPEN,
-    )
+    until(page, PLACE, [OPEN, "2 of 3"])
     assert page.locator(OPEN).count() == 1
-    until(
-        page, "(open) => document.activeElement === document.querySelector(`${open} .approval-title`)", OPEN
-    )
+    until(page, "(open) => document.activeElement.matches(`${open} .approval-title`)", OPEN)
     assert not axe_faults(page)
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}])
     page.get_by_role("button", name="Next of 2 pending requests").click()
-    until(
-        page,
-        "(open) => document.querySelector(`${open} .approval-place`)?.innerText.trim() === '1 of 2'",
-        OPEN,
-    )
+    until(page, PLACE, [OPEN, "1 of 2"])
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}, {"n": 1}])
     page.get_by_role("button", name="Review the last pending request").click()
@@ -541,9 +503,7 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
 def test_what_is_decided_is_one_line_that_opens(pages, desk):
     """Who, how and when on the line; behind it what was asked and why. The focus goes on where the card was."""
     kit = desk(calls(("record", {"to": "Faro"})), says("done"))
-    kit.chat()
-    page = on_session(pages, kit)
-    review(page)
+    page = reviewing(pages, kit)
     press(page, ALLOW)
     head = page.locator(".feed .decided-head")
     head.wait_for()
@@ -559,25 +519,7 @@ def test_what_is_decided_is_one_line_that_opens(pages, desk):
     assert re.search(r"Requested at \S+( [AP]M)?, decided at \S+( [AP]M)?, .+ later\.", told)
     assert not axe_faults(page)
     kit.until(lambda: kit.tool.calls)
-    page.reload()
-    until(page, "() => document.querySelector('.decided-head[aria-expanded=true]')")
-
-
-@pytest.mark.c(23)
-def test_what_was_edited_in_vain_can_be_copied_from_the_line(pages, desk):
-    """Another tab decided while one edited: the line stands open, with what one had written."""
-    kit = desk(calls(("record", {"to": "Faro"})), says("done"))
-    kit.chat()
-    page = on_session(pages, kit)
-    review(page)
-    press(page, "Edit")
-    switch_to_json(page)
-    page.get_by_label("Arguments as JSON").fill('{"to": "Lagos"}')
-    kit.post("/sessions/main/approve", {"approval_id": kit.asked()[0]["id"]}).raise_for_status()
-    page.locator(".decided-head[aria-expanded=true]").wait_for()
-    assert page.locator(".decided-body").get_by_role("button", name="Copy the edited arguments").is_visible()
-    assert page.locator(".decided-body .approval-value").inner_text() == '{"to": "Lagos"}'
-    assert kit.tool.calls == [{"to": "Faro"}]
+    reload(page, once="() => document.querySelector('.decided-head[aria-expanded=true]')")
 
 
 @pytest.mark.c(9)
@@ -585,7 +527,7 @@ def test_each_card_decides_in_its_own_session(pages, desk):
     """Three sessions, opened in turn while approvals arrive in all: the journals say which call each decision was of."""
     names = ("one", "two", "three")
     turns = [calls(("record", {"of": name})) for name in names] + [says("done")] * 3
-    kit = desk(*turns)
+    kit = desk(*turns, chats=False)
     for name in names:
         kit.chat(name)
     wanted = {name: kit.asked(name)[0] for name in names}
@@ -593,17 +535,9 @@ def test_each_card_decides_in_its_own_session(pages, desk):
     review(page)
     for name in ("two", "three", "one"):
         page.evaluate("(name) => { location.hash = `#/s/${name}`; }", name)
-        until(
-            page,
-            "(name) => document.querySelector('.feed .approval')?.closest('.session') && location.hash.endsWith(name)",
-            name,
-        )
+        until(page, "(name) => document.querySelector('.session') && location.hash.endsWith(name)", name)
         own = wanted[name]["arguments"]["of"]
-        until(
-            page,
-            "(id) => document.querySelector(`.feed [data-key='approval:${id}'] .approval`)",
-            wanted[name]["id"],
-        )
+        page.locator(f".feed [data-key='approval:{wanted[name]['id']}'] .approval").wait_for()
         shows(page, "Start of the session.")  # what comes in front may move a card from under the pointer
         assert page.locator(OPEN).count() == 0
         review(page)
@@ -621,13 +555,13 @@ def test_each_card_decides_in_its_own_session(pages, desk):
 @pytest.mark.c(17)
 def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
     """The model is switched, a fork is begun at a message and opens, and a rewind with a `once` call behind it lists that call first."""
-    kit = desk(says("Hello"), calls(("record", {"order": 4411})), says("Paid"), says("more"))
+    turns = (says("Hello"), calls(("record", {"order": 4411})), says("Paid"), says("more"))
+    kit = desk(*turns, chats=False)
     kit.chat(message="First")
     kit.chat(message="Pay it")
     kit.post("/sessions/main/approve", {"approval_id": kit.asked()[0]["id"]}).raise_for_status()
     kit.until(lambda: kit.status()["phase"] == "idle")
-    page = pages.open(kit.server.link("#/s/main"))
-    shows(page, "Paid")
+    page = pages.open(kit.server.link("#/s/main"), showing="Paid")
     answer = page.locator(".feed [data-key]", has_text="Hello").first
     answer.click()  # its tools stay; those of a row that one points at go when the rows move
     answer.get_by_role("button", name="Fork here").click()
@@ -649,8 +583,7 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
     assert said == ["First", "Hello"]
     page.evaluate("() => { location.hash = '#/s/main'; }")
     shows(page, "Paid")
-    answer = page.locator(".feed [data-key]", has_text="Hello").first
-    answer.click()  # its tools stay; those of a row that one points at go when the rows move
+    answer.click()
     answer.get_by_role("button", name="Rewind to here").click()
     shows(page, "One call is not undone:")
     assert len(kit.http.get("/sessions/main/messages").json()["messages"]) == 6
@@ -664,26 +597,16 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
 
 def test_a_question_is_answered_by_an_option_by_words_or_by_a_form(pages, scripted_server):
     """Three cards: what is sent is what was chosen, written or filled in; a no is a no."""
+    days, how = {"type": "integer", "minimum": 1}, {"type": "string", "enum": ["air", "sea"]}
+    properties = {"days": days, "express": {"type": "boolean"}, "how": how}
+    form = {"type": "object", "properties": properties, "required": ["days"]}
     asked = {
         "option": {"ref": "s/a1", "question": "Which account?", "options": ["Main", "Savings"]},
         "words": {"ref": "s/a2", "question": "Why?", "options": []},
-        "form": {
-            "ref": "s/a3",
-            "question": "Details?",
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "days": {"type": "integer", "minimum": 1},
-                    "express": {"type": "boolean"},
-                    "how": {"type": "string", "enum": ["air", "sea"]},
-                },
-                "required": ["days"],
-            },
-        },
+        "form": {"ref": "s/a3", "question": "Details?", "schema": form},
         "no": {"ref": "s/a4", "question": "Tell me a secret"},
     }
-    page = pages.open(scripted_server.link("#/nowhere"))
-    until(page, "() => document.querySelector('#content')")
+    page = pages.open(scripted_server.link("#/nowhere"), once="() => document.querySelector('#content')")
     page.evaluate(
         """async (asked) => {
           const base = new URL(".", document.baseURI).href;
@@ -727,10 +650,10 @@ def test_a_question_is_answered_by_an_option_by_words_or_by_a_form(pages, script
 def test_the_card_fits_a_phone_in_the_pseudo_locale_and_has_no_faults(pages, desk):
     """360 px: nothing scrolls sideways; axe finds nothing in any of its steps, light and dark."""
     kit = desk(calls(("record", {"name": "x" * 300, "list": [1, 2, {"a": "b" * 200}]})), says("done"))
-    kit.chat()
+    page = on_session(pages, kit, width=360, height=800)
+    review(page)
     for dark in (False, True):
-        page = on_session(pages, kit, width=360, height=800, dark=dark)
-        review(page)
+        page.emulate_media(color_scheme="dark" if dark else "light")
         for step in ("Edit", "Discard the changes", "Always…", "Back", "Deny…", "Back"):
             press(page, step)
             assert page.evaluate("() => document.documentElement.scrollWidth") <= 360, step

@@ -17,26 +17,25 @@ from agentrail.frozen import canonical_json, frozen_json
 HERE: Final = Path(__file__).parent
 NODE: Final = shutil.which("node")
 HOW_MANY: Final = 1_500
-ODD: Final = (
-    *(
-        "",
-        "\x00\x01\x1f\x7f",
-        '"\\/\b\f\n\r\t',
-        "é\u2028\u2029\ufeff",
-        "\u202e\u200b\U000e0041",
-        "\ud7ff\ue000\uffff",
-    ),
-    *(
-        "\U0001f600",
-        "\U0001f601\ue000",
-        "__proto__",
-        "constructor",
-        "\ud800",
-        "a\udc00",
-        "\u0130i",
-        "k" * 300,
-    ),
+_HIDDEN: Final = (
+    "é\u2028\u2029\ufeff",
+    "\u202e\u200b\U000e0041",
+    "\ud7ff\ue000\uffff",
+    "\U0001f600",
+    "\U0001f601\ue000",
 )
+_ODD: Final = (
+    "",
+    "\x00\x01\x1f\x7f",
+    '"\\/\b\f\n\r\t',
+    "__proto__",
+    "constructor",
+    "\ud800",
+    "a\udc00",
+    "\u0130i",
+    "k" * 300,
+)
+ODD: Final = (*_HIDDEN, *_ODD)
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node: scripts/install_console_tools.sh")
 

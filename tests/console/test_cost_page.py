@@ -13,7 +13,8 @@ from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.runtime.cost_table import cost_table, make_query
 from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import fails, says
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import SIDEWAYS, axe_faults, in_each_look, reload, shows, until
+from tests.console.rows import cost_row
 from tests.host.hosting import profile, say
 from tests.runtime.test_spending import Priced
 
@@ -23,18 +24,15 @@ BILLIONTH = Decimal("1e-9")
 TIME_OF_RESET = "12:00:00 AM"
 
 
-def amount(key="", cost=0.0, **given):
-    """An amount, as a server sends it."""
-    return {
-        "key": key, "tokens_in": 1_200, "tokens_out": 340, "cached": 600, "cost_usd": cost, "estimated_usd": 0.0, "requests": 3,
-        "unpriced": 0, **given,
-    }  # fmt: skip
+def is_near(shown, atto_usd):
+    """Whether a sum is that of the server to a billionth."""
+    return abs(Decimal(shown) - Decimal(exact_usd(atto_usd))) < BILLIONTH
 
 
 def told(by="profile", rows=(), **given):
     """An answer of `inspect/cost`."""
-    total = amount(
-        cost=sum(row["cost_usd"] for row in rows), estimated_usd=sum(row["estimated_usd"] for row in rows)
+    total = cost_row(
+        cost_usd=sum(row["cost_usd"] for row in rows), estimated_usd=sum(row["estimated_usd"] for row in rows)
     )
     return {
         "by": by, "tz": "UTC", "rows": list(rows), "total": total, "today": total, "month": total, "budgets": [], "unread": [], **given,
@@ -49,27 +47,6 @@ def answering_cost(server, **given):
         return given.get(by) or told(by)
 
     server.answers["GET inspect/cost"] = answer
-
-
-def test_sessions_are_called_by_their_names_in_the_table_and_among_the_budgets(pages, scripted_server):
-    """Above the id, which is the link; what turns text around is marked."""
-    names = {"s-1": "Refund \u202e4411"}
-    budgets = [
-        {"name": "s-1", "used_usd": 1.0, "limit_usd": 2.0},
-        {"name": "s-2", "used_usd": 0.5, "limit_usd": 2.0},
-    ]
-    rows = (amount("s-1", 1.0), amount("s-2", 0.5))
-    answering_cost(
-        scripted_server,
-        session=told("session", rows, names=names),
-        day=told("day", budgets=budgets, names=names),
-    )
-    page = pages.open(scripted_server.link("#/cost?by=session"))
-    shows(page, "Cost by session")
-    shown = page.locator(".cost-table tbody th").all_inner_texts()
-    assert shown == ["Refund ⟦U+202E⟧4411\ns-1", "s-2"]
-    assert page.locator(".budgets .called").all_inner_texts() == ["Refund ⟦U+202E⟧4411"]
-    assert page.locator(".budgets a").all_inner_texts() == ["s-1", "s-2"]
 
 
 @pytest.mark.c(32)
@@ -87,8 +64,7 @@ def test_what_is_shown_and_downloaded_adds_up_to_what_the_command_says(pages, co
     page = pages.open(
         console_server.link("#/cost?by=session"), accept_downloads=True, timezone_id="Asia/Kathmandu"
     )
-    shows(page, "Cost by session")
-    shows(page, "Days of Asia/Kat")
+    shows(page, "Cost by session", "Days of Asia/Kat")
     with page.expect_download() as coming:
         page.get_by_role("button", name="CSV").click()
     assert coming.value.suggested_filename == "cost-by-session.csv"
@@ -103,29 +79,23 @@ def test_what_is_shown_and_downloaded_adds_up_to_what_the_command_says(pages, co
     assert list(rows[0]) == next(iter(csv_lines(table))).split(",")
     assert [row["key"] for row in rows] == [row.key for row in table.rows]
     for mine, theirs in zip(rows, table.rows, strict=True):
-        assert abs(Decimal(mine["cost_usd"]) - Decimal(exact_usd(theirs.amount.atto_usd))) < BILLIONTH
-        assert (
-            abs(Decimal(mine["estimated_usd"]) - Decimal(exact_usd(theirs.amount.estimated_atto_usd)))
-            < BILLIONTH
-        )
+        assert is_near(mine["cost_usd"], theirs.amount.atto_usd)
+        assert is_near(mine["estimated_usd"], theirs.amount.estimated_atto_usd)
         assert int(mine["requests"]) == theirs.amount.requests
-    assert (
-        abs(sum(Decimal(row["cost_usd"]) for row in rows) - Decimal(exact_usd(table.total.atto_usd)))
-        < BILLIONTH
-    )
+    assert is_near(sum(Decimal(row["cost_usd"]) for row in rows), table.total.atto_usd)
     assert table.total.estimated_atto_usd > 0
     shows(page, "% estimated")
     assert page.get_by_role("link", name="a", exact=True).first.get_attribute("href") == "#/s/a"
 
 
-def test_days_budgets_and_shares_are_drawn(pages, scripted_server):
-    """A bar for each day also where nothing was used, hatched as far as it was estimated; budgets against their limits."""
-    days = [amount("2026-11-20", 2.0, estimated_usd=0.5), amount("2026-11-22", 1.0)]
+def test_days_budgets_and_shares_are_drawn_and_sessions_are_called_by_their_names(pages, scripted_server):
+    """A bar for each day also where nothing was used, hatched as far as it was estimated; budgets against their limits; names above ids, with what turns text marked."""
+    days = [cost_row("2026-11-20", 2.0, estimated_usd=0.5), cost_row("2026-11-22", 1.0)]
     budgets = [
         {"name": "s-1", "used_usd": 4.1, "limit_usd": 5.0},
         {"name": "s-2", "used_usd": 1.0, "limit_usd": 1.0},
     ]
-    profiles = [amount("desk", 3.0, estimated_usd=0.12, unpriced=2), amount("", 0.0)]
+    profiles = [cost_row("desk", 3.0, estimated_usd=0.12, unpriced=2), cost_row("", 0.0)]
     answering_cost(
         scripted_server,
         day=told("day", days, budgets=budgets),
@@ -133,8 +103,7 @@ def test_days_budgets_and_shares_are_drawn(pages, scripted_server):
     )
     page = pages.open(scripted_server.link("#/cost?days=7"), timezone_id="UTC", clock=True)
     page.clock.set_fixed_time("2026-11-22T12:00:00Z")
-    page.reload()
-    shows(page, "$4.10 of $5.00")
+    reload(page, showing="$4.10 of $5.00")
     heights = page.evaluate(
         "() => [...document.querySelectorAll('.bar-whole')].map((one) => one.style.height)"
     )
@@ -143,30 +112,36 @@ def test_days_budgets_and_shares_are_drawn(pages, scripted_server):
     assert share == "25%"
     label = page.get_by_role("img", name="Cost of 7 days").get_attribute("aria-label")
     assert "$3.00 in total, at most $2.00 on Nov 20, 2026" in label
-    for words in (
-        "4 %",
-        "+2 ?",
-        "unnamed",
-        "50 % of the input came from a cache",
-        "cannot be read: x",
-    ):
+    for words in ("4 %", "+2 ?", "unnamed", "50 % of the input came from a cache", "cannot be read: x"):
         shows(page, words)
     page.get_by_role("combobox").nth(1).select_option("model")
     until(page, "() => location.hash.includes('by=model')")
-    shows(page, "Cost by model")
-    shows(page, "No usage in this period.")
+    shows(page, "Cost by model", "No usage in this period.")
+
+    names = {"s-1": "Refund \u202e4411"}
+    budgets = [{"name": f"s-{number}", "used_usd": 1.0, "limit_usd": 2.0} for number in (1, 2)]
+    rows = (cost_row("s-1", 1.0), cost_row("s-2", 0.5))
+    answering_cost(
+        scripted_server,
+        session=told("session", rows, names=names),
+        day=told("day", budgets=budgets, names=names),
+    )
+    page.evaluate("() => { location.hash = '#/cost?by=session'; }")
+    reload(page, showing="Cost by session")
+    shown = page.locator(".cost-table tbody th").all_inner_texts()
+    assert shown == ["Refund ⟦U+202E⟧4411\ns-1", "s-2"]
+    assert page.locator(".budgets .called").all_inner_texts() == ["Refund ⟦U+202E⟧4411"]
+    assert page.locator(".budgets a").all_inner_texts() == ["s-1", "s-2"]
 
 
 def test_its_states_say_what_is_missing(pages, scripted_server):
     """No journal, an older server, an error that passes."""
     answering_cost(scripted_server)
     scripted_server.info["journal"] = False
-    page = pages.open(scripted_server.link("#/cost"))
-    shows(page, "this server keeps none")
+    page = pages.open(scripted_server.link("#/cost"), showing="this server keeps none")
     scripted_server.info["journal"] = True
     scripted_server.info["features"] = ["watch"]
-    page.reload()
-    shows(page, "Cost needs a newer server")
+    reload(page, showing="Cost needs a newer server")
     assert scripted_server.asked.count("GET inspect/cost") == 0
     scripted_server.info["features"] = ["cost"]
     known = scripted_server.answers["GET inspect/cost"]
@@ -175,8 +150,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
         {"error": {"code": "store_unavailable", "message": "not now", "hint": None}},
     )
     pages.of(page).expects.append("503")
-    page.reload()
-    shows(page, "not now")
+    reload(page, showing="not now")
     scripted_server.answers["GET inspect/cost"] = known
     page.get_by_role("button", name="Try again").click()
     shows(page, "No usage in this period.")
@@ -192,7 +166,7 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
         {"of": "user", "name": "ann", "used_usd": 5.0, **line, "limit_usd": 5.0},
         {"of": "user", "name": "bob", "used_usd": 4.0, **line, "limit_usd": 5.0},
     ]
-    answering_cost(scripted_server, day=told("day", [amount("2026-11-22", 4.1)], day_budgets=days))
+    answering_cost(scripted_server, day=told("day", [cost_row("2026-11-22", 4.1)], day_budgets=days))
     page = pages.open(scripted_server.link("#/cost"), timezone_id="UTC")
     shows(page, "$4.10 of $20.00 a day, in UTC")
     lines = page.evaluate("() => [...document.querySelectorAll('.budgets li')].map((one) => one.innerText)")
@@ -204,29 +178,20 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
     assert page.get_by_role("link", name="ann").get_attribute("href") == "#/?q=ann"
     assert axe_faults(page) == []
     answering_cost(scripted_server)
-    page.reload()
-    shows(page, "No active session has a cost budget, and there is no daily budget.")
+    reload(page, showing="No active session has a cost budget, and there is no daily budget.")
 
 
 @pytest.mark.c(36)
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, dark, width):
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server):
     """With long names and large sums."""
-    days = [amount(f"2026-11-{day:02}", day * 1.5, estimated_usd=day * 0.3) for day in range(1, 23)]
+    days = [cost_row(f"2026-11-{day:02}", day * 1.5, estimated_usd=day * 0.3) for day in range(1, 23)]
     profiles = [
-        amount("a-profile-with-a-very-long-name-" * 3, 12_345.678, estimated_usd=1.0),
-        amount("b", 0.000_012),
+        cost_row("a-profile-with-a-very-long-name-" * 3, 12_345.678, estimated_usd=1.0),
+        cost_row("b", 0.000_012),
     ]
     budgets = [{"name": "a-session-with-a-long-name-" * 3, "used_usd": 4.1, "limit_usd": 5.0}]
     answering_cost(scripted_server, day=told("day", days, budgets=budgets), profile=told("profile", profiles))
-    page = pages.open(scripted_server.link("#/cost"), width=width, dark=dark)
-    shows(page, "$12,346")
-    is_quiet(page)
-    assert (
-        page.evaluate(
-            "() => document.querySelector('#content').scrollWidth - document.querySelector('#content').clientWidth"
-        )
-        <= 0
-    )
-    assert axe_faults(page) == []
+    page = pages.open(scripted_server.link("#/cost"), showing="$12,346")
+    for _ in in_each_look(page):
+        assert page.evaluate(SIDEWAYS) <= 0
+        assert axe_faults(page) == []

@@ -6,8 +6,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from agentrail.cli.demo_server import make_demo_application
-from agentrail.gateway.console_files import ROOT
-from tests.console.browsing import axe_faults, is_quiet, until
+from tests.console.browsing import axe_faults, in_each_look, is_quiet, until
 from tests.console.greek import ID, greek
 from tests.console.serving import AppThread
 
@@ -21,10 +20,15 @@ PLACES = {
     "cost": "#/cost",
     "plugins": "#/plugins",
 }
-DIALOGUES = {"keys": "Keys", "palette": "Find a session, a page or a command", "connection": "Live"}
-
-LESSER = ()
-"""Rules of lesser weight that are not kept; each has its reason here."""
+CORES = {
+    "sessions": ".sessions-list",
+    "session": ".feed",
+    "tree": ".tree-body",
+    "journal": ".journal-panes",
+    "cost": ".cost-table",
+    "plugins": ".plugins-page",
+}
+"""What of a page one came for."""
 
 WIDER = """
 () => [...document.querySelectorAll("body *")].filter((one) => {
@@ -47,15 +51,17 @@ SIDEWAYS = """
 """
 
 
-def needs_page(name):
-    """A page that is not written yet is skipped, and says so."""
-    is_there = (ROOT / "pages" / f"{name}.js").is_file()
-    return pytest.param(
-        name, marks=[] if is_there else [pytest.mark.skip(reason=f"there is no page {name} yet")]
-    )
+SMALL = """
+() => [...document.querySelectorAll("button, a[href], select, input, textarea, summary")].filter((one) => {
+  const box = one.getBoundingClientRect();
+  const isInline = getComputedStyle(one).display === "inline";
+  const label = one.closest("label");
+  return box.width > 0 && !isInline && !one.closest(".skip, .sr-only") && !one.classList.contains("skip")
+    && (box.height < 23.5 || box.width < 23.5) && !(label && label.getBoundingClientRect().height >= 23.5);
+}).map((one) => `${one.outerHTML.slice(0, 160)} ${one.getBoundingClientRect().width} × ${one.getBoundingClientRect().height}`)
+"""
 
-
-every_page = pytest.mark.parametrize("name", [needs_page(name) for name in PLACES])
+every_page = pytest.mark.parametrize("name", PLACES)
 
 
 class Demo:
@@ -87,68 +93,62 @@ def opened(pages, server, name, **given):
     return page
 
 
-VARIANTS = [(1280, False), (1280, True), (360, True), (360, False)]
-
-
 @every_page
 @pytest.mark.c(36)
 @pytest.mark.services("axe-core")
-def test_axe_finds_nothing(pages, demo_server, name):
-    """Nothing serious or critical, in light and dark, wide and narrow; of lesser weight only what is explained above."""
+def test_axe_finds_nothing_and_each_control_has_a_name_and_is_large_enough(pages, demo_server, name):
+    """Nothing in light and dark, wide and narrow; targets have 24 px, or lie in a sentence."""
     page = opened(pages, demo_server, name)
-    faults = []
-    for width, dark in VARIANTS:
-        page.set_viewport_size({"width": width, "height": 800})
-        page.emulate_media(color_scheme="dark" if dark else "light")
-        page.wait_for_timeout(60)
-        faults += [
-            f"{width} {'dark' if dark else 'light'}: {one}" for one in axe_faults(page, allowed=LESSER)
-        ]
-    assert not faults, "\n".join(faults)
+    for width in in_each_look(page):
+        assert axe_faults(page) == [], width
+        assert page.evaluate(SMALL) == [], width
 
 
-@pytest.mark.parametrize("name", DIALOGUES)
 @pytest.mark.c(36)
 @pytest.mark.services("axe-core")
-def test_axe_finds_nothing_in_a_dialogue(pages, demo_server, name):
+def test_axe_finds_nothing_in_a_dialogue(pages, demo_server):
     """The same for what opens above a page."""
     page = opened(pages, demo_server, "sessions")
-    page.get_by_role("button", name=DIALOGUES[name], exact=True).click()
-    page.locator("dialog[open]").wait_for()
-    faults = []
-    for width, dark in VARIANTS:
-        page.set_viewport_size({"width": width, "height": 800})
-        page.emulate_media(color_scheme="dark" if dark else "light")
-        page.wait_for_timeout(60)
-        faults += axe_faults(page, allowed=LESSER)
-    assert not faults, "\n".join(faults)
-    page.keyboard.press("Escape")
-    until(page, "() => !document.querySelector('dialog')")
+    for name in ("Keys", "Find a session, a page or a command", "Live"):
+        page.get_by_role("button", name=name, exact=True).click()
+        page.locator("dialog[open]").wait_for()
+        for width in in_each_look(page):
+            assert axe_faults(page) == [], (name, width)
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.keyboard.press("Escape")
+        until(page, "() => !document.querySelector('dialog')")
 
 
 @every_page
 @pytest.mark.c(41)
-def test_nothing_moves_where_no_motion_is_wanted(pages, demo_server, name):
-    """`prefers-reduced-motion`: no animation runs, on any page."""
+def test_nothing_moves_unasked_is_wider_than_the_window_or_out_of_reach(pages, demo_server, name):
+    """Nothing lies beyond the edge, and at 400 % (WCAG 1.4.10) what a page is for is reached; with `prefers-reduced-motion` no animation runs."""
     page = opened(pages, demo_server, name, reduced_motion="reduce")
     for _ in range(5):
         assert (
-            page.evaluate("() => document.getAnimations().map((one) => one.effect?.target?.className ?? '')")
-            == []
+            page.evaluate("() => document.getAnimations().map((one) => one.effect?.target?.className)") == []
         )
         page.wait_for_timeout(60)
 
-
-@every_page
-def test_nothing_is_wider_than_the_window(pages, demo_server, name):
-    """At 1440, 1024, 360 and 320 px, and in the last at 200 % too: nothing lies beyond the edge, and nothing scrolls sideways."""
-    page = opened(pages, demo_server, name)
     for width in (1440, 1024, 360, 320):
         page.set_viewport_size({"width": width, "height": 740})
         page.wait_for_timeout(80)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         assert page.evaluate(WIDER) == [], width
         assert page.evaluate(SIDEWAYS) == [], width
+
+    page.set_viewport_size({"width": 320, "height": 256})  # a window of 1280 × 1024 at 400 %
+    page.reload()
+    until(page, "(core) => document.querySelector(core)", CORES[name])
+    page.wait_for_timeout(80)
+    page.locator(CORES[name]).first.scroll_into_view_if_needed()
+    height = page.evaluate(
+        """(core) => { const box = document.querySelector(core).getBoundingClientRect(); return Math.min(box.bottom, innerHeight) - Math.max(box.top, 0); }""",
+        CORES[name],
+    )
+    assert height >= 100, height
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
+    assert page.evaluate(WIDER) == []
 
 
 CHOSEN = {
@@ -160,70 +160,18 @@ CHOSEN = {
 LINE = """(selector) => { const style = getComputedStyle(document.querySelector(selector)); return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0; }"""
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_in_forced_colours_what_is_chosen_is_told_by_a_line(pages, demo_server, name):
-    """Grounds and shadows are not there then: what said by them which one is chosen has a line, and the others have none."""
-    page = opened(pages, demo_server, name, forced_colors="active")
-    chosen, other = CHOSEN[name]
-    for selector in (chosen, other):
-        until(page, "(selector) => document.querySelector(selector)", selector)
-    assert page.evaluate(LINE, chosen)
-    assert not page.evaluate(LINE, other)
-
-
-def test_in_forced_colours_the_bars_of_days_are_seen(pages, demo_server):
-    """They are nothing but a ground, which is another one than that of the page."""
+def test_in_forced_colours_what_is_chosen_is_told_by_a_line_and_bars_are_seen(pages, demo_server):
+    """Grounds and shadows are not there then: what is chosen has a line, the others have none, and the bars of days have another ground than the page."""
     page = opened(pages, demo_server, "cost", forced_colors="active")
     ground = "(selector) => getComputedStyle(document.querySelector(selector)).backgroundColor"
     until(page, "() => document.querySelector('.bar-whole')")
     assert page.evaluate(ground, ".bar-whole") != page.evaluate(ground, "body")
-
-
-CORES = {
-    "sessions": ".sessions-list",
-    "session": ".feed",
-    "tree": ".tree-body",
-    "journal": ".journal-panes",
-    "cost": ".cost-table",
-    "plugins": ".plugins-page",
-}
-"""What of a page one came for."""
-
-
-@every_page
-def test_what_a_page_is_for_is_reached_at_four_hundred_percent(pages, demo_server, name):
-    """320 × 256 px is a window of 1280 × 1024 at 400 % (WCAG 1.4.10): what stands above leaves room for it, or the page scrolls down to it."""
-    page = opened(pages, demo_server, name, width=320, height=256)
-    until(page, "(core) => document.querySelector(core)", CORES[name])
-    page.wait_for_timeout(80)
-    core = page.locator(CORES[name]).first
-    core.scroll_into_view_if_needed()
-    height = page.evaluate(
-        """(core) => { const box = document.querySelector(core).getBoundingClientRect(); return Math.min(box.bottom, innerHeight) - Math.max(box.top, 0); }""",
-        CORES[name],
-    )
-    assert height >= 100, height
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
-    assert page.evaluate(WIDER) == []
-
-
-@every_page
-def test_each_control_has_a_name_and_is_large_enough(pages, demo_server, name):
-    """Targets have 24 px, or lie in a sentence; on touch 44 are for the shell's."""
-    page = opened(pages, demo_server, name)
-    for width in (1280, 360):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(60)
-        small = page.evaluate(
-            """() => [...document.querySelectorAll("button, a[href], select, input, textarea, summary")].filter((one) => {
-              const box = one.getBoundingClientRect();
-              const isInline = getComputedStyle(one).display === "inline";
-              const label = one.closest("label");
-              return box.width > 0 && !isInline && !one.closest(".skip, .sr-only") && !one.classList.contains("skip")
-                && (box.height < 23.5 || box.width < 23.5) && !(label && label.getBoundingClientRect().height >= 23.5);
-            }).map((one) => `${one.outerHTML.slice(0, 160)} ${one.getBoundingClientRect().width} × ${one.getBoundingClientRect().height}`)"""
-        )
-        assert small == []
+    for name, (chosen, other) in CHOSEN.items():
+        page.evaluate("(place) => { location.hash = place; }", PLACES[name])
+        for selector in (chosen, other):
+            until(page, "(selector) => document.querySelector(selector)", selector)
+        assert page.evaluate(LINE, chosen)
+        assert not page.evaluate(LINE, other)
 
 
 PLAIN = """
@@ -278,16 +226,18 @@ def test_the_pseudo_locale_leaves_no_english_word(pages, scripted_server, name):
         assert page.evaluate(SIDEWAYS) == [], width
 
 
-@pytest.mark.parametrize("key", ["?", "Control+k"])
 @pytest.mark.c(39)
-def test_the_pseudo_locale_leaves_no_english_word_in_a_dialogue(pages, scripted_server, key):
+def test_the_pseudo_locale_leaves_no_english_word_in_a_dialogue(pages, scripted_server):
     """The same for what opens above a page."""
     greek(scripted_server)
     page = pages.open(scripted_server.link("#/", query="?pseudo"), locale="el-GR", width=360, height=740)
     until(page, "() => document.querySelector('.connection-button.live')")
-    is_quiet(page)
-    page.keyboard.press(key)
-    page.locator("dialog[open]").wait_for()
-    is_quiet(page)
-    assert page.evaluate(PLAIN) == []
-    assert page.evaluate(WIDER) == []
+    for key in ("?", "Control+k"):
+        is_quiet(page)
+        page.keyboard.press(key)
+        page.locator("dialog[open]").wait_for()
+        is_quiet(page)
+        assert page.evaluate(PLAIN) == []
+        assert page.evaluate(WIDER) == []
+        page.keyboard.press("Escape")
+        until(page, "() => !document.querySelector('dialog')")

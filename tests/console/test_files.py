@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,6 @@ from scripts.console_preloads import needed, page_with
 from scripts.lint_console import all_faults, faults_of, faults_of_style
 from scripts.vendor_console import VENDOR, packages
 from tests.checkout import CHECKOUT, only_in_a_checkout
-from tests.console.browsing import until
 from tests.console.serving import AppThread
 from tests.host.hosting import answering, profile
 
@@ -37,48 +37,9 @@ def served_files():
 
 
 def test_the_rules_of_the_console_hold():
-    """Nothing makes markup of text, nothing is asked of another origin, what is pure imports what is pure, colours have names."""
+    """Nothing makes markup of text, nothing is asked of another origin, what is pure imports what is pure; colours have names, and light and dark the same ones."""
     assert all_faults() == []
 
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "node.innerHTML = text;",
-        "node.outerHTML = text;",
-        "node.insertAdjacentHTML('beforeend', text);",
-        "const props = { dangerouslySetInnerHTML: { __html: text } };",
-        "frame.srcdoc = text;",
-        "document.write(text);",
-        "new DOMParser().parseFromString(text, 'text/html');",
-        "node.setAttribute('style', text);",
-        'node.setAttribute("onclick", text);',
-        "eval(text);",
-        "new Function(text)();",
-        "setTimeout('alert(1)', 0);",
-        "new Worker('a.js');",
-        "fetch('https://elsewhere.example/x');",
-        "localStorage.setItem('token', token);",
-        "import { h } from 'preact';",
-    ],
-)
-def test_a_rule_that_is_broken_is_named(line):
-    """Each of them is found, with its line, and not where it stands in a comment."""
-    faults = [*faults_of("parts/x.js", f"// Something.\n\n{line}\n")]
-    assert len(faults) == 1
-    assert [*faults_of("parts/x.js", f"// Something: {line}\n")] == []
-
-
-def test_a_pure_module_imports_what_is_pure_and_a_style_names_its_colours():
-    """The other two rules."""
-    assert len([*faults_of("pure/x.js", '// Pure.\nimport { html } from "../ui.js";\n')]) == 1
-    assert [*faults_of("pure/x.js", '// Pure.\nimport { y } from "./y.js";\n')] == []
-    assert len([*faults_of_style("css/x.css", "a { color: #fff; }\nb { color: rgb(0 0 0); }")]) == 2
-    assert [*faults_of_style("css/x.css", "a { color: var(--text); }")] == []
-
-
-def test_light_and_dark_have_the_same_tokens():
-    """The two blocks of dark colours, one for the system and one for a person, are equal."""
     text = (ROOT / "css" / "tokens.css").read_text()
     blocks = [block for block in text.split("}") if "color-scheme: dark" in block]
     colours = [
@@ -87,6 +48,37 @@ def test_light_and_dark_have_the_same_tokens():
     ]
     assert len(colours) == 2
     assert colours[0] == colours[1]
+
+
+BROKEN = """\
+node.innerHTML = text;
+node.outerHTML = text;
+node.insertAdjacentHTML('beforeend', text);
+const props = { dangerouslySetInnerHTML: { __html: text } };
+frame.srcdoc = text;
+document.write(text);
+new DOMParser().parseFromString(text, 'text/html');
+node.setAttribute('style', text);
+node.setAttribute("onclick", text);
+eval(text);
+new Function(text)();
+setTimeout('alert(1)', 0);
+new Worker('a.js');
+fetch('https://elsewhere.example/x');
+localStorage.setItem('token', token);
+import { h } from 'preact';
+"""
+
+
+def test_a_rule_that_is_broken_is_named():
+    """Each of them is found, with its line, and not where it stands in a comment; pure modules import pure ones, and a style names its colours."""
+    for line in BROKEN.splitlines():
+        assert len([*faults_of("parts/x.js", f"// Something.\n\n{line}\n")]) == 1, line
+        assert [*faults_of("parts/x.js", f"// Something: {line}\n")] == [], line
+    assert len([*faults_of("pure/x.js", '// Pure.\nimport { html } from "../ui.js";\n')]) == 1
+    assert [*faults_of("pure/x.js", '// Pure.\nimport { y } from "./y.js";\n')] == []
+    assert len([*faults_of_style("css/x.css", "a { color: #fff; }\nb { color: rgb(0 0 0); }")]) == 2
+    assert [*faults_of_style("css/x.css", "a { color: var(--text); }")] == []
 
 
 # --- weight
@@ -98,17 +90,13 @@ def weight(names):
     return sum(map(len, contents)) / 1024, sum(len(gzip.compress(one, 9)) for one in contents) / 1024
 
 
-def test_what_the_first_page_needs_is_light():
-    """15.9: at most 400 KB as it is, 120 KB compressed; pages, and Markdown with them, are loaded when they are first opened."""
+def test_what_the_first_page_needs_is_light_and_named():
+    """15.9: at most 400 KB as it is, 120 KB compressed, without Markdown; the page names all of it, so that it is asked for at once (`python -m scripts.console_preloads`)."""
     styles = re.findall(r'rel="stylesheet" href="([^"]+)"', (ROOT / "index.html").read_text())
     raw, packed = weight(["index.html", "icon.svg", *styles, *needed()])
     assert raw <= MOST_RAW_KB
     assert packed <= MOST_GZIP_KB
     assert "vendor/markdown-it.js" not in needed()
-
-
-def test_the_page_names_what_it_needs():
-    """So that all of it is asked for at once; `python -m scripts.console_preloads` writes it."""
     assert page_with(needed()) == (ROOT / "index.html").read_text()
 
 
@@ -142,14 +130,15 @@ class Stripping:
 
 @pytest.mark.check
 @pytest.mark.c(47)
-def test_it_works_below_a_base_path(pages, console_server):
-    """From `/agents/`, to which a browser is led, to a live connection; nothing is asked for elsewhere."""
-    console_server.start(answering("Hello"), base_path="/agents")
-    page = pages.open(f"{console_server.base}/")
-    until(page, LIVE)
+def test_it_works_below_a_base_path_and_over_tls(pages, console_server):
+    """From `/agents/`, to which a browser is led, to a live connection of `wss:`; nothing is asked for elsewhere."""
+    context = tls_context(TLS / "certificate.pem", TLS / "key.pem")
+    console_server.start(answering("Hello"), base_path="/agents", tls=context)
+    page = pages.open(f"{console_server.base}/", ignore_https_errors=True, once=LIVE)
     assert page.url.startswith(f"{console_server.base}/console/")
     base = f"//127.0.0.1:{console_server.thread.port}/agents/"
     assert [url for url in pages.of(page).requests if base not in url] == []
+    assert [url for url in pages.of(page).requests if url.startswith("wss:")]
 
 
 @pytest.mark.check
@@ -160,23 +149,11 @@ def test_it_works_behind_a_proxy_that_takes_the_path_away(pages):
     proxy = Stripping(app, "/far/away")
     served = AppThread(proxy, drain=app.state.drain)
     try:
-        page = pages.open(f"http://127.0.0.1:{served.port}/far/away/")
-        until(page, LIVE)
+        page = pages.open(f"http://127.0.0.1:{served.port}/far/away/", once=LIVE)
         assert proxy.strays == []
     finally:
         pages.finish(page)
         served.stop()
-
-
-@pytest.mark.check
-@pytest.mark.c(47)
-def test_it_works_over_tls(pages, console_server):
-    """The socket is one of `wss:`."""
-    context = tls_context(TLS / "certificate.pem", TLS / "key.pem")
-    console_server.start(answering("Hello"), tls=context)
-    page = pages.open(console_server.link(), ignore_https_errors=True)
-    until(page, LIVE)
-    assert [url for url in pages.of(page).requests if url.startswith("wss:")]
 
 
 # --- where they came from
@@ -190,18 +167,19 @@ def test_vendoring_anew_gives_the_files_that_are_committed(tmp_path):
     """From npm with an empty cache: byte for byte what lies there, `vendor.json` too. An archive that is another one is refused, and changes nothing."""
     copy = tmp_path / "checkout"
     (copy / "scripts").mkdir(parents=True)
-    (copy / "scripts" / "vendor_console.py").write_bytes(
-        (CHECKOUT / "scripts" / "vendor_console.py").read_bytes()
-    )
+    shutil.copy(CHECKOUT / "scripts" / "vendor_console.py", copy / "scripts")
     vendor = copy / VENDOR.relative_to(CHECKOUT)
     vendor.mkdir(parents=True)
-    (vendor / "vendor.json").write_bytes((VENDOR / "vendor.json").read_bytes())
+    shutil.copy(VENDOR / "vendor.json", vendor)
+
+    def files(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
     run = [sys.executable, "-m", "scripts.vendor_console"]
     done = subprocess.run(run, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    made = {path.relative_to(vendor): path.read_bytes() for path in vendor.rglob("*") if path.is_file()}
-    there = {path.relative_to(VENDOR): path.read_bytes() for path in VENDOR.rglob("*") if path.is_file()}
-    assert made == there
+    there = files(VENDOR)
+    assert files(vendor) == there
     told = json.loads((vendor / "vendor.json").read_text())
     told["packages"][0]["integrity"] = "sha512-other"
     (vendor / "vendor.json").write_text(json.dumps(told))
@@ -209,9 +187,7 @@ def test_vendoring_anew_gives_the_files_that_are_committed(tmp_path):
     assert refused.returncode == 1
     assert "expected sha512-other" in refused.stderr
     (vendor / "vendor.json").write_bytes(there[Path("vendor.json")])
-    assert {
-        path.relative_to(vendor): path.read_bytes() for path in vendor.rglob("*") if path.is_file()
-    } == there
+    assert files(vendor) == there
 
 
 @only_in_a_checkout

@@ -1,21 +1,17 @@
-"""The fold of the console against the snapshots of real sessions: every scenario, in node and in the browser."""
-
-import os
-import shutil
-import subprocess
-from pathlib import Path
+"""The folds of the console against what Python makes of real sessions: every scenario, in node and in the browser; journals, at every record."""
 
 import pytest
 
 from tests.console.fold_cases import fold_cases
+from tests.console.node import HERE, needs_node, run_in_node
+from tests.console.past_cases import past_cases
 
-HERE = Path(__file__).parent
 IN_BROWSER = """async ([cases]) => {
   const { faultsOf } = await import("./tests/fold_cases.js");
   return cases.split("\\n").filter(Boolean).flatMap((line) => faultsOf(JSON.parse(line)));
 }"""
 
-pytestmark = [pytest.mark.check, pytest.mark.c(1)]
+pytestmark = pytest.mark.check
 
 
 @pytest.fixture(scope="module")
@@ -24,23 +20,15 @@ def cases():
     return b"".join(fold_cases())
 
 
+@pytest.mark.c(1)
 @pytest.mark.c(3)
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: apt-get install nodejs")
+@needs_node
 def test_the_fold_of_each_session_equals_its_snapshot(tmp_path, cases):
     """Behind each step; with duplicates anywhere; and for a reader that joins behind any step, in mid-stream, mid-retry and mid-tool."""
-    file = tmp_path / "cases.jsonl"
-    file.write_bytes(cases)
-    run = subprocess.run(
-        ["node", "--test", f"{HERE}/js/fold_of_cases.test.js"],
-        env={**os.environ, "CONSOLE_FOLD_CASES": f"{file}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout
-    assert "# pass 3\n" in run.stdout
+    assert "# pass 3\n" in run_in_node("fold_of_cases", "CONSOLE_FOLD_CASES", [cases], tmp_path)
 
 
+@pytest.mark.c(1)
 def test_the_browser_folds_as_node_does(pages, console_server, cases):
     """The same cases, by the modules that the server gives."""
     page = pages.open(console_server.link("#/"))
@@ -50,3 +38,10 @@ def test_the_browser_folds_as_node_does(pages, console_server, cases):
         "**/tests/fold_cases.js", lambda route: route.fulfill(body=served, content_type="text/javascript")
     )
     assert page.evaluate(IN_BROWSER, [cases.decode()]) == []
+
+
+@pytest.mark.c(27)
+@needs_node
+def test_at_every_record_the_conversation_is_that_of_its_state(tmp_path):
+    """Of the golden journals, and of one that goes back several times; in node."""
+    assert "# skipped 0\n" in run_in_node("past", "CONSOLE_PAST_CASES", past_cases(), tmp_path)

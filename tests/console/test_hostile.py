@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.console.browsing import until
-from tests.console.story import Story
+from tests.console.story import USAGE, Story
 from tests.thinned import sample
 
 pytestmark = [pytest.mark.check, pytest.mark.c(19), pytest.mark.c(38)]
@@ -96,23 +96,9 @@ def everywhere(story: Story, number: int, text: str) -> None:
         {"kind": "text", "text": text},
         {"kind": "tool_call", "call_id": call, "name": name[:200] or "x", "arguments": {"value": text}},
     ]
-    message = {
-        "role": "assistant",
-        "content": blocks,
-        "model": name[:100],
-        "stop_reason": "tool_use",
-        "cut": False,
-    }
-    usage = {
-        "input": 1,
-        "output": 1,
-        "cache_read": 0,
-        "cache_write": 0,
-        "reasoning": 0,
-        "cost_usd": None,
-        "estimated": False,
-    }
-    story.tell("response_complete", message=message, usage=usage, stop_reason="tool_use", attempt=1)
+    stop = {"stop_reason": "tool_use"}
+    message = {"role": "assistant", "content": blocks, "model": name[:100], "cut": False, **stop}
+    story.tell("response_complete", message=message, usage={**USAGE, "cost_usd": None}, attempt=1, **stop)
     story.tell("tool_calls", count=1)
     story.starts(call, name[:200] or "x", {"value": text, "path": name, "command": name, name or "x": 1})
     story.whisper("tool_progress", name="x", call_id=call, text=name)

@@ -1,14 +1,16 @@
 """The journal page in a browser: time travel, why a record came to what it came to, states and what changed, and journals that are not or not all there."""
 
-import json
+from collections.abc import Iterable
 from typing import Any
 
+import httpx
 import pytest
+from starlette.responses import JSONResponse
 
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.host.hosting import profile
 
 pytestmark = pytest.mark.check
@@ -46,15 +48,8 @@ def journal(console_server):
         puppet("broken", 430, "AfterResponse", "raise:a fuse blew"),
         puppet("audit", 900, "BeforeTool", "emit:seen"),
     ]
-    model = ScriptedModel(
-        [
-            calls(("book", {"day": "sun"}), ("shred", {})),
-            says("Booked."),
-            says("Welcome."),
-            says("Elsewhere."),
-            says("Bye."),
-        ]
-    )
+    asks = calls(("book", {"day": "sun"}), ("shred", {}))
+    model = ScriptedModel([asks, *(says(words) for words in ("Booked.", "Welcome.", "Elsewhere.", "Bye."))])
     tools = [RecordingTool(name="book"), RecordingTool(name="shred")]
     console_server.start(profiles=[profile(model, tools=tools, plugins=plugins)], store="memory:")
     return Journal(console_server)
@@ -76,8 +71,6 @@ class Journal:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Call a route."""
-        import httpx  # noqa: PLC0415 - a client that blocks, in the thread of the browser
-
         answer = httpx.request(method, f"{self.server.base}/{path}", json=body, timeout=20)
         assert answer.status_code < 300, answer.text
         return answer.json()
@@ -109,29 +102,8 @@ def said_by(messages, role):
 
 @pytest.mark.c(27)
 def test_time_travel_shows_the_conversation_of_each_record(pages, journal):
-    """What is drawn is what `state_at` says was said; in a branch that was left, and behind it. At every record of more journals: `test_past`."""
-    page = pages.open(journal.link(1))
-    until(page, SEEN, 1)
-    turns = [
-        one["number"] for one in journal.records if one["kind"] in {"prompt", "response_completed", "rewound"}
-    ]
-    for number in turns:
-        page.evaluate(SLIDE, [number, number])
-        messages = journal.look("state", at=number)["state"]["messages"]
-        expected = {"you": said_by(messages, "user"), "it": said_by(messages, "assistant")}
-        until(
-            page,
-            f"([number, expected]) => JSON.stringify(({SEEN})(number)) === JSON.stringify(expected)",
-            [number, expected],
-        )
-    assert expected["you"] == ["Book it.", "Once more."]
-
-
-@pytest.mark.c(27)
-def test_two_fast_drags_end_at_the_last_number(pages, journal):
-    """One request at a time, none for what was passed by; the address follows; value and banner say where one is."""
-    page = pages.open(journal.link())
-    shows(page, "End of the journal")
+    """What is drawn is what `state_at` says; two fast drags end at the last number, with one request at a time. At every record of more journals: `test_fold`."""
+    page = pages.open(journal.link(), showing="End of the journal")
     until(page, SEEN, journal.last)
     # In one call: between two of them the page may have the time to ask for what is passed by.
     page.evaluate(f"(drags) => drags.forEach({SLIDE})", [[2, journal.last - 1], [journal.last - 1, 5]])
@@ -147,10 +119,23 @@ def test_two_fast_drags_end_at_the_last_number(pages, journal):
     page.reload()
     until(page, SEEN, 5)
 
+    turning = {"prompt", "response_completed", "rewound"}
+    turns = [one["number"] for one in journal.records if one["kind"] in turning]
+    for number in turns:
+        page.evaluate(SLIDE, [number, number])
+        messages = journal.look("state", at=number)["state"]["messages"]
+        expected = {"you": said_by(messages, "user"), "it": said_by(messages, "assistant")}
+        until(
+            page,
+            f"([number, expected]) => JSON.stringify(({SEEN})(number)) === JSON.stringify(expected)",
+            [number, expected],
+        )
+    assert expected["you"] == ["Book it.", "Once more."]
+
 
 @pytest.mark.c(28)
-def test_why_is_drawn_as_columns(pages, journal):
-    """Who was asked, what won and why, for a block, a rewrite that lost and a plugin that failed: what `explain` says, and nothing is markup."""
+def test_why_is_drawn_as_columns_beside_the_state_and_what_changed_since_another(pages, journal):
+    """Who was asked, what won and why, for a block, a rewrite that lost and a plugin that failed; the state by name, each change with what stood there before; nothing is markup."""
     number = next(one["number"] for one in journal.records if one["kind"] == "response_completed")
     page = pages.open(journal.link(number))
     until(page, SEEN, number)
@@ -173,16 +158,12 @@ def test_why_is_drawn_as_columns(pages, journal):
         ]
         expected += [["", name, "", "not asked"] for name in run["not_asked"]]
     assert rows == expected
-    shows(page, "BlockTool, by guard")
-    shows(page, "not today ⟦U+202E⟧gpj.exe</td><img src=x onerror=alert(1)>")
+    shows(page, "BlockTool, by guard", "not today ⟦U+202E⟧gpj.exe</td><img src=x onerror=alert(1)>")
     assert page.evaluate("() => document.querySelectorAll('.journal img').length") == 0
     page.click("text=record 3")
     until(page, SEEN, 3)
 
-
-def test_a_state_and_what_changed_since_another(pages, journal):
-    """All of it by name, and each change with what stood there before."""
-    page = pages.open(journal.link(journal.last))
+    page.evaluate(SLIDE, [journal.last, journal.last])
     page.click("#journal-tab-state")
     shows(page, f"State after record {journal.last}")
     page.click(".state-head:has-text('messages')")
@@ -202,30 +183,8 @@ def test_a_state_and_what_changed_since_another(pages, journal):
     shows(page, "Full state")
 
 
-def test_records_are_looked_for_by_kind_plugin_and_text(pages, journal):
-    """What is found is listed; a click goes there; nothing found is said; all come back."""
-    page = pages.open(journal.link())
-    until(page, SEEN, journal.last)
-    rows = "() => [...document.querySelectorAll('.record-row')].map((row) => row.innerText.split('\\n')[1])"
-    page.select_option(".records-filter select >> nth=0", "tool_finished")
-    until(page, "() => document.querySelectorAll('.record-row').length === 1")
-    assert page.evaluate(rows) == ["ToolFinished"]
-    page.click(".record-row")
-    shows(page, ", ToolFinished, ")
-    page.click("text=Show all")
-    page.select_option(".records-filter select >> nth=1", "guard")
-    until(page, "() => document.querySelectorAll('.record-row').length === 1")
-    assert page.evaluate(rows) == ["ResponseCompleted"]
-    page.click("text=Show all")
-    page.fill(".records-filter input", "no such words")
-    page.press(".records-filter input", "Enter")
-    shows(page, "No record matches.")
-    page.click("text=Show all")
-    until(page, f"() => document.querySelectorAll('.record-row').length === {journal.last}")
-
-
-def test_the_keys_of_the_slider_and_of_the_page(pages, journal):
-    """One, ten, a cycle, both ends; the list by its arrows; `f` asks about a fork from here; focus stays where a person was."""
+def test_records_are_looked_for_by_kind_plugin_and_text_and_gone_through_by_keys(pages, journal):
+    """What is found is listed, a click goes there; one record, ten, a cycle, both ends; the list by its arrows; `f` asks about a fork from here; focus stays."""
     page = pages.open(journal.link(5))
     until(page, SEEN, 5)
     page.focus(".slider-range")
@@ -262,11 +221,43 @@ def test_the_keys_of_the_slider_and_of_the_page(pages, journal):
     page.keyboard.press("Escape")
     until(page, "() => !document.querySelector('dialog[open]')")
 
+    rows = "() => [...document.querySelectorAll('.record-row')].map((row) => row.innerText.split('\\n')[1])"
+    page.select_option(".records-filter select >> nth=0", "tool_finished")
+    until(page, "() => document.querySelectorAll('.record-row').length === 1")
+    assert page.evaluate(rows) == ["ToolFinished"]
+    page.click(".record-row")
+    shows(page, ", ToolFinished, ")
+    page.click("text=Show all")
+    page.select_option(".records-filter select >> nth=1", "guard")
+    until(page, "() => document.querySelectorAll('.record-row').length === 1")
+    assert page.evaluate(rows) == ["ResponseCompleted"]
+    page.click("text=Show all")
+    page.fill(".records-filter input", "no such words")
+    page.press(".records-filter input", "Enter")
+    shows(page, "No record matches.")
+    page.click("text=Show all")
+    until(page, f"() => document.querySelectorAll('.record-row').length === {journal.last}")
 
-def test_a_trimmed_journal_begins_where_it_is_kept(pages, scripted_server):
-    """A number in front of it is moved there, with words; the slider starts there."""
+
+def test_a_journal_that_is_not_there_or_begins_late_says_so(pages, scripted_server):
+    """How there is one, without asking for what would be refused; of an older server; of an unknown session. A number before the first record is moved there, with words."""
+    scripted_server.info["journal"] = False
+    page = pages.open(scripted_server.link("#/s/a/journal"), showing="This server keeps no journals.")
+    shows(page, "agentrail serve --store sqlite:")
+    assert not [one for one in scripted_server.asked if "inspect" in one]
+    scripted_server.info["journal"] = True
+    scripted_server.info["features"].remove("state_at")
+    reload(page, showing="The journal needs a newer server.")
+    scripted_server.info["features"].append("state_at")
+    scripted_server.answers["GET inspect/sessions/a/trace"] = (
+        404,
+        {"error": {"code": "session_unknown", "message": "there is none", "hint": None}},
+    )
+    pages.of(page).expects.append("404")
+    reload(page, showing="This session does not exist (any more).")
+
     long_journal(scripted_server, first=900, last=1_200)
-    page = pages.open(scripted_server.link("#/s/a/journal?at=7"))
+    page = pages.open_beside(page.context, scripted_server.link("#/s/a/journal?at=7"))
     shows(page, "Records before 900 are no longer stored.")
     slider = page.evaluate(
         "() => { const one = document.querySelector('.slider-range'); return [one.min, one.max, one.value]; }"
@@ -283,27 +274,6 @@ def test_a_trimmed_journal_begins_where_it_is_kept(pages, scripted_server):
         page,
         "() => { const one = document.querySelector('.slider-range'); return one.min === '1000' && one.value === '1000'; }",
     )
-
-
-def test_without_a_journal_it_is_said_how_there_is_one(pages, scripted_server):
-    """And nothing is asked for that would be refused; nor of an older server; nor of a session that is not there."""
-    scripted_server.info["journal"] = False
-    page = pages.open(scripted_server.link("#/s/a/journal"))
-    shows(page, "This server keeps no journals.")
-    shows(page, "agentrail serve --store sqlite:")
-    assert not [one for one in scripted_server.asked if "inspect" in one]
-    scripted_server.info["journal"] = True
-    scripted_server.info["features"].remove("state_at")
-    page.reload()
-    shows(page, "The journal needs a newer server.")
-    scripted_server.info["features"].append("state_at")
-    scripted_server.answers["GET inspect/sessions/a/trace"] = (
-        404,
-        {"error": {"code": "session_unknown", "message": "there is none", "hint": None}},
-    )
-    pages.of(page).expects.append("404")
-    page.reload()
-    shows(page, "This session does not exist (any more).")
 
 
 def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_server):
@@ -346,9 +316,10 @@ def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_se
 @pytest.mark.c(36)
 def test_axe_finds_nothing_on_it(pages, journal):
     """Light and dark, wide and on the phone's width, with each of its tabs."""
-    for width, dark, tabs in ((1280, False, ("state",)), (360, True, ("records", "why"))):
-        page = pages.open(journal.link(5), width=width, dark=dark)
-        until(page, "() => document.querySelector('.slider-range')")
+    page = pages.open(journal.link(5), once="() => document.querySelector('.slider-range')")
+    for width, scheme, tabs in ((1280, "light", ("state",)), (360, "dark", ("records", "why"))):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
         for tab in tabs:
             page.click(f"#journal-tab-{tab}")
             is_quiet(page)
@@ -358,51 +329,32 @@ def test_axe_finds_nothing_on_it(pages, journal):
 
 def long_journal(server: Any, *, first: int, last: int) -> None:
     """Let a scripted server have a journal of timers."""
-    from starlette.responses import JSONResponse  # noqa: PLC0415 - as it answers
 
     def record(number: int) -> dict[str, Any]:
-        return {
-            "number": number,
-            "at_ms": 1_795_341_600_000 + number,
-            "kind": "timer_fired",
-            "body": {},
-            "does": [],
-            "events": 0,
-            "epoch": 1,
-            "hash": "",
-        }
+        what = {"kind": "timer_fired", "body": {}, "does": [], "events": 0}
+        return {"number": number, "at_ms": 1_795_341_600_000 + number, **what, "epoch": 1, "hash": ""}
+
+    def traced(numbers: Iterable[int]) -> Any:
+        ends = {"next": None, "previous": None, "first": first, "last": last}
+        return JSONResponse({"entries": [record(number) for number in numbers], **ends})
 
     async def trace(request: Any) -> Any:
         query = request.query_params
         limit = int(query.get("limit", 100))
         if "kinds" in query:
-            return JSONResponse({"entries": [], "next": None, "previous": None, "first": first, "last": last})
+            return traced(())
         if "before" in query:
             end = min(last, int(query["before"]) - 1)
-            numbers = range(max(first, end - limit + 1), end + 1)
-        else:
-            after = int(query.get("after", 0))
-            assert after >= first - 1, "what was dropped is asked for"
-            numbers = range(after + 1, min(last, after + limit) + 1)
-        entries = [record(number) for number in numbers]
-        return JSONResponse(
-            {"entries": entries, "next": None, "previous": None, "first": first, "last": last}
-        )
+            return traced(range(max(first, end - limit + 1), end + 1))
+        after = int(query.get("after", 0))
+        assert after >= first - 1, "what was dropped is asked for"
+        return traced(range(after + 1, min(last, after + limit) + 1))
 
     async def explain(request: Any) -> Any:
         at = int(request.query_params["at"])
         signal = {"kind": "timer_fired", "at_ms": 1_795_341_600_000 + at, "effect_id": None, "begun_by": None}
-        return JSONResponse(
-            {
-                "at": at,
-                "signal": signal,
-                "phase": ["idle", "idle"],
-                "runs": [],
-                "effects": [],
-                "events": None,
-                "drift": None,
-            }
-        )
+        nothing = {"phase": ["idle", "idle"], "runs": [], "effects": [], "events": None, "drift": None}
+        return JSONResponse({"at": at, "signal": signal, **nothing})
 
     async def state(request: Any) -> Any:
         told = {"phase": "idle", "suspended": False, "ended": False, "messages": [], "plugins": {}}
@@ -415,4 +367,3 @@ def long_journal(server: Any, *, first: int, last: int) -> None:
         "GET sessions/a": {"seq": 0, "title": "A long one", "status": {}, "messages": [], "before": 0},
         "GET sessions/a/events": {"events": [], "first": 1, "last": 0, "more": False},
     }
-    assert json.dumps(server.info)

@@ -12,8 +12,7 @@ from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.console.browsing import shows, until
-from tests.host.hosting import profile
+from tests.console.browsing import reload, shows, until
 
 pytestmark = pytest.mark.check
 
@@ -116,8 +115,7 @@ def test_a_cycle_by_keyboard_alone(pages, console_server):
     """H-089: prompt, watch text arrive, approve a call, abort another, see the receipt, without a mouse."""
     model = HeldModel()
     served(console_server, model)
-    page = pages.open(console_server.link("#/s/main"))
-    shows(page, "No messages yet.")
+    page = pages.open(console_server.link("#/s/main"), showing="No messages yet.")
     page.keyboard.press("i")
     page.keyboard.type("Make it.")
     page.keyboard.press("Enter")
@@ -172,23 +170,44 @@ def test_a_cycle_with_the_finger_on_a_phone(pages, console_server):
 
 
 def test_an_abort_asks_only_when_something_runs_that_runs_once(pages, console_server):
-    """A tool that may run again is stopped without a question; what each promises is told with the snapshot."""
-    model = HeldModel()
-    tools = [HangingTool(name="look", effect_class="pure"), HangingTool(name="deploy")]
+    """A tool that may run again is stopped without a question; a question closes by itself when its calls have ended, and nothing is aborted."""
+    model, held = HeldModel(), trio.Event()
+
+    class HeldTool(HangingTool):
+        async def execute(self, _arguments, _ctx):
+            await held.wait()
+            return Ok(text="published")
+
+    tools = [
+        HangingTool(name="look", effect_class="pure"),
+        HangingTool(name="deploy"),
+        HeldTool(name="publish"),
+    ]
     console_server.start(model.model, session_tools=tools)
     post(console_server, "sessions", {"session_id": "main"})
-    page = pages.open(console_server.link("#/s/main"))
-    shows(page, "No messages yet.")
-    for number, (call, asks) in enumerate((("look", False), ("deploy", True)), 1):
+    page = pages.open(console_server.link("#/s/main"), showing="No messages yet.")
+
+    def begins(call):
         post(console_server, "sessions/main/prompt", {"message": f"Go, {call}."})
         model.give(console_server, calls((call, {"path": "site"})))
         until(page, f"() => document.querySelector('.call-running .call-name')?.innerText === '{call}'")
         page.keyboard.press("Control+.")
-        if asks:
+
+    for number, call in enumerate(("look", "deploy"), 1):
+        begins(call)
+        if call == "deploy":
             page.get_by_role("dialog", name="Abort?").wait_for()
             page.get_by_role("button", name="Abort anyway").click()
         until(page, f"() => document.querySelectorAll('.item-receipt').length === {number}")
         until(page, "() => !document.querySelector('.abort')")
+
+    begins("publish")
+    page.get_by_role("dialog", name="Abort?").wait_for()
+    model.give(console_server, says("It is published."))
+    console_server.thread.call(held.set)
+    shows(page, "It is published.")
+    until(page, "() => !document.querySelector('dialog')")
+    assert page.locator(".item-receipt").count() == 2
 
 
 def test_long_words_are_shown_whole_after_a_reload(pages, console_server):
@@ -199,40 +218,14 @@ def test_long_words_are_shown_whole_after_a_reload(pages, console_server):
     paragraph = f"{'It is long. ' * 100}\n\n"
     model.give(console_server, says(f"{paragraph * 15}My last words."))
     post(console_server, "sessions/main/prompt", {"message": f"{'Read this. ' * 1_700}Your last words."})
-    page = pages.open(console_server.link("#/s/main"))
-    shows(page, "Done")
-    page.reload()
-    shows(page, "My last words.")
+    page = pages.open(console_server.link("#/s/main"), showing="Done")
+    reload(page, showing="My last words.")
     assert "$cut" not in page.inner_text(".conversation")
     until(
         page,
         "() => { const feed = document.querySelector('.feed'); feed.scrollTop = 0; return feed.innerText.includes('Your last words.'); }",
     )
     assert "$cut" not in page.inner_text(".conversation")
-
-
-def test_the_question_of_an_abort_closes_when_its_calls_have_ended(pages, console_server):
-    """Nothing is left that it could stop: it closes by itself, and nothing is aborted."""
-    model, held = HeldModel(), trio.Event()
-
-    class HeldTool(HangingTool):
-        async def execute(self, _arguments, _ctx):
-            await held.wait()
-            return Ok(text="deployed")
-
-    console_server.start(model.model, session_tools=[HeldTool(name="deploy")])
-    post(console_server, "sessions", {"session_id": "main"})
-    page = pages.open(console_server.link("#/s/main"))
-    shows(page, "No messages yet.")
-    post(console_server, "sessions/main/prompt", {"message": "Go."})
-    model.give(console_server, calls(("deploy", {"path": "site"})), says("It is deployed."))
-    until(page, "() => document.querySelector('.call-running .call-name')?.innerText === 'deploy'")
-    page.keyboard.press("Control+.")
-    page.get_by_role("dialog", name="Abort?").wait_for()
-    console_server.thread.call(held.set)
-    shows(page, "It is deployed.")
-    until(page, "() => !document.querySelector('dialog')")
-    assert page.locator(".item-receipt").count() == 0
 
 
 @pytest.mark.c(12)
@@ -248,8 +241,7 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
     until(page, "() => document.querySelector('.composer-send').innerText === 'Steer'")
     page.locator(FIELD).fill("Look left.")
     page.keyboard.press("Enter")
-    shows(page, "Queued steers")
-    shows(page, "Look left.")
+    shows(page, "Queued steers", "Look left.")
     page.locator(FIELD).fill("And then this.")
     page.keyboard.down("Alt")
     until(page, "() => document.querySelector('.composer-send').innerText === 'Queue'")
@@ -272,31 +264,3 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
     model.give(console_server, says("Left, it is."), says("Done with all."))
     shows(page, "Left, it is.")
     until(page, "() => document.querySelector('.prompt-steer')?.innerText.includes('Look left.')")
-
-
-@pytest.mark.c(17)
-def test_another_model_a_fork_and_a_way_back(pages, console_server):
-    """The switch is shown; the dialogue of a way back lists the call that stays done outside; the fork opens."""
-    model, other = HeldModel(), HeldModel()
-    tool = RecordingTool(name="refund")
-    console_server.start(
-        store=MemoryStore(),
-        profiles=[profile(model.model, "desk", tools=[tool]), profile(other.model, "other")],
-    )
-    post(console_server, "sessions", {"session_id": "main", "agent_id": "desk"})
-    page = pages.open(console_server.link("#/s/main"), width=1440)
-    page.locator(FIELD).fill("Pay it back.")
-    page.keyboard.press("Enter")
-    model.give(console_server, calls(("refund", {"number": 7})), says("It is paid back."))
-    shows(page, "It is paid back.")
-    prompt = page.locator(".feed [data-key^='prompt:']").first
-    prompt.click()
-    prompt.get_by_role("button", name="Rewind to here").click()
-    dialog = page.get_by_role("dialog")
-    until(page, "() => document.querySelector('dialog')?.innerText.includes('refund')")
-    dialog.get_by_role("button", name="Close").first.click()
-    prompt.get_by_role("button", name="Fork here").click()
-    until(page, "() => document.querySelector('dialog')?.innerText.includes('refund')")
-    page.get_by_role("dialog").get_by_role("button", name="Fork", exact=False).last.click()
-    until(page, "() => location.hash.startsWith('#/s/') && location.hash !== '#/s/main'")
-    shows(page, "Pay it back.")

@@ -9,14 +9,14 @@ from agentrail.host import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import axe_faults, in_each_look, reload, shows, until
+from tests.console.rows import NOW, question_row, session_row, waiting_row
 from tests.console.story import Story
 from tests.host.hosting import profile
 
 pytestmark = pytest.mark.check
 
 LOCAL = Principal(tenant_id="local", user_id="local")
-NOW = int(time.time() * 1_000)
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "javascript:alert(1)",
@@ -27,65 +27,6 @@ HOSTILE = (
 )
 
 
-def row(name: str, **more: Any) -> dict[str, Any]:
-    """The row of a session."""
-    return {
-        "session_id": name,
-        "title": None,
-        "first_words": None,
-        "agent_id": "desk",
-        "phase": "idle",
-        "suspended": False,
-        "tearing_down": False,
-        "tool": None,
-        "running": 0,
-        "waiting": {"approvals": 0, "questions": 0},
-        "queued": 0,
-        "model": "demo:",
-        "turn": 0,
-        "tokens": 1_200,
-        "cost_usd": 0.04,
-        "created_at_ms": NOW,
-        "changed_at_ms": NOW,
-        "outcome": None,
-        "restarts": 0,
-        "parent": None,
-        "ended": False,
-        "user": "local",
-        **more,
-    }
-
-
-def waits(name: str, session_id: str, **more: Any) -> dict[str, Any]:
-    """The row of an approval."""
-    return {
-        "key": name,
-        "kind": "approval",
-        "session_id": session_id,
-        "title": None,
-        "agent_id": "desk",
-        "path": [{"session_id": session_id, "title": None}],
-        "at_ms": NOW,
-        "expires_at_ms": None,
-        "tool": "shell",
-        "summary": "rm -r build",
-        "approval_id": f"ap-{name}",
-        "ref": None,
-        "arguments_hash": "ab" * 32,
-        **more,
-    }
-
-
-def lines(page: Any) -> list[str]:
-    """What the list shows, heading by heading and row by row."""
-    found: list[str] = page.evaluate(
-        """() => [...document.querySelectorAll(".window-row")]
-          .sort((a, b) => a.dataset.index - b.dataset.index)
-          .map((one) => one.querySelector("h2")?.innerText.replace(/\\s+/g, " ") ?? one.innerText.split("\\n")[0])"""
-    )
-    return found
-
-
 def keys(page: Any) -> list[str]:
     """The keys of the rows that exist, in order."""
     found: list[str] = page.evaluate(
@@ -94,24 +35,13 @@ def keys(page: Any) -> list[str]:
     return found
 
 
-def watch_of(server: Any, what: str) -> Any:
-    """The id of the watch that the page began last."""
-    return [one for one in server.received if one["type"] == "watch" and one["what"] == what][-1]["id"]
-
-
-def change(server: Any, what: str, *rows: dict[str, Any], gone: tuple[str, ...] = (), total: int = 9) -> None:
-    """Tell the page of a change."""
-    told = {"type": "changed", "id": watch_of(server, what), "rows": [*rows], "gone": [*gone], "total": total}
-    server.send(told)
-
-
 def test_what_waits_stands_on_top_and_in_the_title_and_goes_when_it_is_decided(pages, scripted_server):
     """Oldest first; then working, idle and ended, each counted; a row that changes moves to its group."""
     scripted_server.rows = {
         "sessions": [
-            row("done", phase="ended", ended=True),
-            row("rests", title="Import Q3"),
-            row(
+            session_row("done", phase="ended", ended=True),
+            session_row("rests", title="Import Q3"),
+            session_row(
                 "works",
                 title="Refund 4411",
                 phase="executing_tools",
@@ -119,34 +49,38 @@ def test_what_waits_stands_on_top_and_in_the_title_and_goes_when_it_is_decided(p
                 tool={"name": "shell", "since_ms": NOW - 5_000},
             ),
         ],
-        "waiting": [waits("young", "rests", at_ms=NOW), waits("old", "works", at_ms=NOW - 60_000)],
+        "waiting": [
+            waiting_row("young", "rests", at_ms=NOW),
+            waiting_row("old", "works", at_ms=NOW - 60_000),
+        ],
     }
-    page = pages.open(scripted_server.link("#/"))
-    until(page, "() => document.title === '(2) Sessions · agentrail'")
+    page = pages.open(scripted_server.link("#/"), once="() => document.title === '(2) Sessions · agentrail'")
     assert keys(page) == [
         *("group waiting", "waiting old", "waiting young", "group working", "session works"),
         *("group idle", "session rests", "group ended"),
     ]
     shows(page, "shell +1")
-    change(scripted_server, "waiting", gone=("old",))
-    change(
-        scripted_server, "sessions", row("works", title="Refund 4411", outcome="completed"), gone=("done",)
+    scripted_server.change("waiting", gone=("old",))
+    scripted_server.change(
+        "sessions",
+        session_row("works", title="Refund 4411", outcome="completed"),
+        gone=("done",),
     )
     until(page, "() => document.title === '(1) Sessions · agentrail'")
     until(page, "() => !document.querySelector('[data-key=\"group working\"]')")
     assert keys(page) == [
         *("group waiting", "waiting young", "group idle", "session rests", "session works"),
     ]
-    change(scripted_server, "waiting", gone=("young",))
+    scripted_server.change("waiting", gone=("young",))
     until(page, "() => document.title === 'Sessions · agentrail'")
 
 
 def test_filters_stand_in_the_address_and_survive_a_reload(pages, scripted_server):
     """Words, phase, profile, outcome and sort; back out of them by one button."""
     scripted_server.rows["sessions"] = [
-        row("a", title="Refund 4411", agent_id="support", outcome="failed"),
-        row("b", title="Import Q3", agent_id="eval", phase="running"),
-        row("c", first_words="refund it please", agent_id="support", outcome="completed"),
+        session_row("a", title="Refund 4411", agent_id="support", outcome="failed"),
+        session_row("b", title="Import Q3", agent_id="eval", phase="running"),
+        session_row("c", first_words="refund it please", agent_id="support", outcome="completed"),
     ]
     page = pages.open(scripted_server.link("#/"))
     until(page, "() => document.querySelectorAll('.session-line').length === 3")
@@ -157,8 +91,7 @@ def test_filters_stand_in_the_address_and_survive_a_reload(pages, scripted_serve
     page.select_option("select[aria-label='Profile']", "support")
     until(page, "() => document.querySelectorAll('.session-line').length === 1")
     wanted = page.evaluate("() => location.hash")
-    page.reload()
-    until(page, "() => document.querySelectorAll('.session-line').length === 1")
+    reload(page, once="() => document.querySelectorAll('.session-line').length === 1")
     assert page.evaluate("() => location.hash") == wanted
     assert page.input_value("input[type=search]") == "refund"
     assert page.input_value("select[aria-label='Profile']") == "support"
@@ -174,13 +107,12 @@ def test_five_hundred_rows_scroll_and_are_gone_through_by_keys(pages, scripted_s
     """Only rows near the window exist; j, k, w and Enter; what has the focus stays where it is."""
     scripted_server.rows = {
         "sessions": [
-            row(f"s-{number:03}", title=f"Session {number:03}", changed_at_ms=NOW - number)
+            session_row(f"s-{number:03}", title=f"Session {number:03}", changed_at_ms=NOW - number)
             for number in range(500)
         ],
-        "waiting": [waits("w", "s-007")],
+        "waiting": [waiting_row("w", "s-007")],
     }
-    page = pages.open(scripted_server.link("#/"))
-    until(page, "() => document.querySelector('.session-line')")
+    page = pages.open(scripted_server.link("#/"), once="() => document.querySelector('.session-line')")
     assert page.evaluate("() => document.querySelectorAll('.session-line').length") < 80
     until(page, "() => document.querySelector('.group-head.idle')?.innerText.includes('500')")
     for _ in range(3):
@@ -207,24 +139,22 @@ def test_five_hundred_rows_scroll_and_are_gone_through_by_keys(pages, scripted_s
     until(page, "() => location.hash.startsWith('#/s/s-')")
 
 
-def test_an_empty_list_says_what_to_do(pages, scripted_server):
-    """One sentence, and the one thing to do."""
-    page = pages.open(scripted_server.link("#/"))
-    shows(page, "There are no sessions yet.")
+@pytest.mark.c(8)
+def test_a_list_says_that_it_is_empty_that_its_connection_is_lost_and_that_it_is_not_live(
+    pages, scripted_server
+):
+    """Empty, it says what to do; without a connection it stays readable, and comes back as it is; without watches it is that of its loading."""
+    page = pages.open(scripted_server.link("#/"), showing="There are no sessions yet.")
     page.get_by_role("button", name="New session").last.click()
     until(page, "() => document.querySelector('dialog[open]')")
     assert axe_faults(page) == []
     page.keyboard.press("Escape")
     until(page, "() => !document.querySelector('dialog')")
 
-
-def test_a_lost_connection_leaves_the_list_readable_and_it_comes_back_as_it_is(pages, scripted_server):
-    """The rows stay; what went meanwhile goes with the first frame behind the return."""
-    scripted_server.rows["sessions"] = [row("a", title="Stays"), row("b", title="Goes")]
-    page = pages.open(scripted_server.link("#/"))
+    scripted_server.change("sessions", session_row("a", title="Stays"), session_row("b", title="Goes"))
     shows(page, "Goes")
     welcome, scripted_server.welcome = scripted_server.welcome, None
-    scripted_server.rows["sessions"] = [row("a", title="Stays")]
+    scripted_server.rows["sessions"] = [session_row("a", title="Stays")]
     scripted_server.close(1001)
     until(page, "() => document.querySelector('.connection-bar.lost')")
     assert page.evaluate("() => document.querySelectorAll('.session-line').length") == 2
@@ -233,39 +163,24 @@ def test_a_lost_connection_leaves_the_list_readable_and_it_comes_back_as_it_is(p
     page.evaluate("() => dispatchEvent(new Event('online'))")
     until(page, "() => document.querySelectorAll('.session-line').length === 1")
 
-
-@pytest.mark.c(8)
-def test_a_server_without_watches_still_shows_its_list(pages, scripted_server):
-    """As it was when it was asked, and says that it is not live."""
     scripted_server.info["features"] = []
     listed = {"session_id": "a", "agent_id": "desk", "phase": "idle", "title": "From a list", "waits_for": 0}
     scripted_server.answers["GET sessions"] = {
         "sessions": [{**listed, "created_at_ms": NOW}],
         "next_cursor": None,
     }
-    page = pages.open(scripted_server.link("#/"))
-    shows(page, "From a list")
+    scripted_server.received.clear()
+    reload(page, showing="From a list")
     shows(page, "the list is not live")
     assert not [one for one in scripted_server.received if one["type"] == "watch"]
 
 
-def test_beside_an_open_session_the_list_is_there_from_1100_pixels(pages, scripted_server):
-    """With the open one marked, and without keys of its own."""
-    scripted_server.rows["sessions"] = [row("a", title="Refund 4411"), row("b", title="Import Q3")]
-    page = pages.open(scripted_server.link("#/s/a"), width=1200)
-    until(
-        page, "() => document.querySelector('.beside .line[aria-current]')?.innerText.includes('Refund 4411')"
-    )
-    page.set_viewport_size({"width": 1_000, "height": 800})
-    until(page, "() => !document.querySelector('.beside')")
-
-
 @pytest.mark.c(19)
-def test_hostile_words_are_shown_and_are_nothing_else(pages, scripted_server):
-    """As titles, first words, tools, profiles and summaries: no element, no request."""
+def test_hostile_and_hidden_words_are_shown_as_text_and_nothing_else(pages, scripted_server):
+    """As titles, first words, tools, profiles and summaries: no element, no request; hidden characters are marked, in hints and labels too."""
     scripted_server.rows = {
         "sessions": [
-            row(
+            session_row(
                 f"s-{place}",
                 title=text,
                 agent_id=text,
@@ -277,7 +192,7 @@ def test_hostile_words_are_shown_and_are_nothing_else(pages, scripted_server):
             for place, text in enumerate(HOSTILE)
         ],
         "waiting": [
-            waits(f"w-{place}", f"s-{place}", title=text, tool=text, summary=text[:200])
+            waiting_row(f"w-{place}", f"s-{place}", title=text, tool=text, summary=text[:200])
             for place, text in enumerate(HOSTILE)
         ],
     }
@@ -288,28 +203,26 @@ def test_hostile_words_are_shown_and_are_nothing_else(pages, scripted_server):
     wide = "() => document.documentElement.scrollWidth <= innerWidth && document.querySelector('.sessions-list').scrollWidth <= document.querySelector('.sessions-list').clientWidth"
     assert page.evaluate(wide)
 
-
-def test_hidden_characters_are_marked_in_what_waits_and_in_what_is_listed(pages, scripted_server):
-    """A user decides there: tools, summaries, sessions and agents show what turns or hides text, also in hints and labels."""
     turned = "rm \u202etxt.exe"
     path = [{"session_id": "s-1", "title": turned}, {"session_id": "s-2", "title": turned}]
     tool = {"name": turned, "since_ms": NOW}
     scripted_server.rows = {
         "sessions": [
-            row("s-1", title=turned, suspended=True),
-            row("s-2", title=None, first_words=turned, agent_id=turned, user=turned, tool=tool, running=1),
+            session_row("s-1", title=turned, suspended=True),
+            session_row(
+                "s-2", title=None, first_words=turned, agent_id=turned, user=turned, tool=tool, running=1
+            ),
         ],
-        "waiting": [waits("w", "s-1", title=turned, tool=turned, summary=turned, path=path)],
+        "waiting": [waiting_row("w", "s-1", title=turned, tool=turned, summary=turned, path=path)],
     }
-    page = pages.open(scripted_server.link("#/"))
-    until(page, "() => document.querySelectorAll('.session-line').length === 2")
+    reload(page, once="() => document.querySelectorAll('.session-line').length === 2")
     assert page.locator(".waiting-line .hidden-mark").count() == 4
     assert page.locator(".session-line .hidden-mark").count() == 5
     assert "\u202e" not in page.locator(".sessions-list").evaluate("(list) => list.outerHTML")
 
 
-def test_what_waits_is_named_by_words_and_found_by_them(pages, scripted_server):
-    """Of a session that is not in the list too, and of the agent below it that asks; the id stands only where there are no words."""
+def test_what_waits_is_named_and_found_by_words_and_tells_for_how_long(pages, scripted_server):
+    """Of a session that is not listed too, and of the agent below it; equal times look equal: `1:02 left` beside `for 0:19`, never a bare time."""
     path = [
         {"session_id": "s-1", "title": None},
         {"session_id": "s-2", "title": None, "first_words": "Look for it"},
@@ -318,8 +231,8 @@ def test_what_waits_is_named_by_words_and_found_by_them(pages, scripted_server):
     scripted_server.rows = {
         "sessions": [],
         "waiting": [
-            waits("w", "s-1", title=None, first_words="Refund 4411", path=path),
-            waits("v", "s-3", title=None, first_words=None, path=plain),
+            waiting_row("w", "s-1", title=None, first_words="Refund 4411", path=path),
+            waiting_row("v", "s-3", title=None, first_words=None, path=plain),
         ],
     }
     page = pages.open(scripted_server.link("#/"))
@@ -330,26 +243,40 @@ def test_what_waits_is_named_by_words_and_found_by_them(pages, scripted_server):
         page.fill("input[type=search]", sought)
         until(page, "() => document.querySelectorAll('.waiting-line').length === 1")
         shows(page, "Look for it")
+    page.fill("input[type=search]", "")
+    until(page, "() => location.hash === '#/'")
+
+    scripted_server.rows = {
+        "sessions": [session_row("a"), session_row("b")],
+        "waiting": [
+            waiting_row("limited", "a", at_ms=NOW, expires_at_ms=int(time.time() * 1_000) + 62_900),
+            waiting_row("unlimited", "b", at_ms=int(time.time() * 1_000) - 19_000),
+        ],
+    }
+    reload(page, once="() => document.querySelectorAll('.waiting-line').length === 2")
+    told = page.evaluate(
+        "() => [...document.querySelectorAll('.waiting-line > .time')].map((one) => one.innerText)"
+    )
+    assert sorted("left" if one.endswith(" left") else one.split()[0] for one in told) == ["for", "left"]
 
 
 @pytest.mark.c(36)
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False), (360, True)])
-def test_the_list_has_no_fault_that_axe_finds(pages, scripted_server, width, dark):
+def test_the_list_has_no_fault_that_axe_finds(pages, scripted_server):
     """With all groups, light and dark, wide and narrow; nothing scrolls sideways."""
     scripted_server.rows = {
         "sessions": [
-            row("a", title="Refund 4411 " * 9, phase="running", queued=2, restarts=1),
-            row("b", title="ملف الطلب", outcome="failed"),
-            row("c", suspended=True, waiting={"approvals": 1, "questions": 2}),
-            row("d", phase="ended", ended=True, cost_usd=None),
+            session_row("a", title="Refund 4411 " * 9, phase="running", queued=2, restarts=1),
+            session_row("b", title="ملف الطلب", outcome="failed"),
+            session_row("c", suspended=True, waiting={"approvals": 1, "questions": 2}),
+            session_row("d", phase="ended", ended=True, cost_usd=None),
         ],
-        "waiting": [waits("w", "c", expires_at_ms=NOW + 60_000), waits("q", "c", kind="question", tool=None)],
+        "waiting": [waiting_row("w", "c", expires_at_ms=NOW + 60_000), question_row("q", "c")],
     }
-    page = pages.open(scripted_server.link("#/"), width=width, dark=dark)
+    page = pages.open(scripted_server.link("#/"))
     until(page, "() => document.querySelectorAll('.waiting-line').length === 2")
-    is_quiet(page)
-    assert axe_faults(page) == []
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for width in in_each_look(page):
+        assert axe_faults(page) == []
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
 
 
 def test_a_real_session_is_created_works_waits_and_is_seen_all_along(pages, console_server):
@@ -357,8 +284,7 @@ def test_a_real_session_is_created_works_waits_and_is_seen_all_along(pages, cons
     model = ScriptedModel([calls(("shell", {"command": "rm -r build"})), says("Done")])
     options = {"tools": [RecordingTool(name="shell")], "plugins": [HumanApproval]}
     console_server.start(profiles=[profile(model, "support", **options), profile("demo:", "eval")])
-    page = pages.open(console_server.link("#/"), width=1_000)
-    shows(page, "There are no sessions yet.")
+    page = pages.open(console_server.link("#/"), width=1_000, showing="There are no sessions yet.")
     page.keyboard.press("n")
     page.get_by_role("button", name="Create").click()
     session_id = until(page, "() => location.hash.match(/^#\\/s\\/(.+)$/)?.[1]")
@@ -373,7 +299,7 @@ def test_a_real_session_is_created_works_waits_and_is_seen_all_along(pages, cons
     session = console_server.run(prompt)
     until(page, "() => document.title.startsWith('(1) ')")
     shows(page, "rm -r build")
-    assert lines(page)[0] == "Waiting 1"
+    assert page.locator(".window-row h2").first.inner_text().split() == ["Waiting", "1"]
 
     page.get_by_role("button", name="Decide on shell").click()
     until(page, "() => document.querySelector('.waiting-row .approval')?.innerText.includes('rm -r build')")
@@ -395,46 +321,15 @@ def question(ref: str = "q-1", **more: Any) -> dict[str, Any]:
 
 def asking(server: Any, *found: dict[str, Any], below: tuple[dict[str, Any], ...] = ()) -> None:
     """Let a session `a` wait for answers, itself and by one that works for it."""
-    status = {
-        "questions": list(found),
-        "children": [{"session_id": "a.b", "status": {"questions": list(below)}}],
-    }
-    server.answers["GET sessions/a"] = {"seq": 1, "status": status}
-    server.rows["sessions"] = [row("a", title="Import Q3")]
-    server.rows["waiting"] = [
-        waits(
-            one["ref"],
-            "a",
-            kind="question",
-            tool=None,
-            approval_id=None,
-            ref=one["ref"],
-            summary=one["question"],
-        )
-        for one in (*found, *below)
-    ]
-
-
-def test_how_long_something_waits_is_said_as_that_and_not_as_what_is_left(pages, scripted_server):
-    """Equal things look equal: `1:02 left` beside `for 0:19`, never a bare time."""
-    scripted_server.rows = {
-        "sessions": [row("a"), row("b")],
-        "waiting": [
-            waits("limited", "a", at_ms=NOW, expires_at_ms=int(time.time() * 1_000) + 62_900),
-            waits("unlimited", "b", at_ms=int(time.time() * 1_000) - 19_000),
-        ],
-    }
-    page = pages.open(scripted_server.link("#/"))
-    until(page, "() => document.querySelectorAll('.waiting-line').length === 2")
-    told = page.evaluate(
-        "() => [...document.querySelectorAll('.waiting-line > .time')].map((one) => one.innerText)"
-    )
-    assert sorted("left" if one.endswith(" left") else one.split()[0] for one in told) == ["for", "left"]
+    children = [{"session_id": "a.b", "status": {"questions": list(below)}}]
+    server.answers["GET sessions/a"] = {"seq": 1, "status": {"questions": list(found), "children": children}}
+    server.rows["sessions"] = [session_row("a", title="Import Q3")]
+    server.rows["waiting"] = [question_row(one["ref"], "a", one["question"]) for one in (*found, *below)]
 
 
 def test_a_question_is_answered_in_the_row_that_says_it_waits(pages, scripted_server):
-    """It opens by a person, its first field has the focus, what is sent is what was chosen, and the row says what became of it."""
-    asking(scripted_server, question())
+    """Of the session, or of an agent below it; one that is gone says so, and one that cannot be read is tried again."""
+    asking(scripted_server, question(), below=(question("q-2", question="How many?", options=[]),))
     scripted_server.replies["respond"] = {}
     page = pages.open(scripted_server.link("#/"))
     page.get_by_role("button", name="Answer “Which account?” in Import Q3").click()
@@ -448,34 +343,28 @@ def test_a_question_is_answered_in_the_row_that_says_it_waits(pages, scripted_se
     page.get_by_role("button", name="Answer", exact=True).click()
     sent = scripted_server.wait_for("respond", wait=lambda seconds: page.wait_for_timeout(seconds * 1_000))
     assert (sent["session_id"], sent["ref"], sent["response"]) == ("a", "q-1", 1)
-    change(scripted_server, "waiting", gone=("q-1",))
+    scripted_server.change("waiting", gone=("q-1",))
     shows(page, "You answered.")
-    page.get_by_role("button", name="Answer “Which account?” in Import Q3").click()
-    until(page, "() => !document.querySelector('.waiting-row')")
+    answered = page.get_by_role("button", name="Answer “Which account?” in Import Q3")
+    answered.click()
+    answered.wait_for(state="detached")
 
-
-def test_a_question_of_an_agent_below_is_answered_through_the_session_above_it(pages, scripted_server):
-    """Its row names the root: there it is found, however deep it stands."""
-    asking(scripted_server, below=(question("q-2", question="How many?", options=[]),))
-    scripted_server.replies["respond"] = {}
-    page = pages.open(scripted_server.link("#/"))
     page.get_by_role("button", name="Answer “How many?” in Import Q3").click()
     until(page, "() => document.activeElement.tagName === 'TEXTAREA'")
     page.keyboard.type("Three")
     page.wait_for_timeout(550)
     page.get_by_role("button", name="Answer", exact=True).click()
-    sent = scripted_server.wait_for("respond", wait=lambda seconds: page.wait_for_timeout(seconds * 1_000))
+    sent = scripted_server.wait_for(
+        "respond", count=2, wait=lambda seconds: page.wait_for_timeout(seconds * 1_000)
+    )
     assert (sent["session_id"], sent["ref"], sent["response"]) == ("a", "q-2", "Three")
 
-
-def test_a_question_that_is_gone_says_so_and_one_that_cannot_be_read_is_tried_again(pages, scripted_server):
-    """The row was there a moment ago; the answer of the server decides."""
     asking(scripted_server, question())
     scripted_server.answers["GET sessions/a"] = (
         503,
         {"error": {"code": "busy", "message": "ask again", "hint": None}},
     )
-    page = pages.open(scripted_server.link("#/"))
+    page.reload()
     pages.of(page).expects.append("503")
     page.get_by_role("button", name="Answer “Which account?”").click()
     shows(page, "ask again")
@@ -484,32 +373,33 @@ def test_a_question_that_is_gone_says_so_and_one_that_cannot_be_read_is_tried_ag
     shows(page, "This request is no longer pending.")
 
 
-@pytest.mark.parametrize("width", [1_000, 1_200])
-def test_the_row_of_a_question_leads_to_its_field_and_again_when_it_is_pressed_again(
-    pages, scripted_server, width
-):
-    """Alone or beside the session: the link of a row that waits goes to the card, with the focus where one begins."""
+def test_the_row_of_a_question_leads_to_its_field_alone_or_beside_the_session(pages, scripted_server):
+    """From 1100 pixels on the list stands beside an open session, with that one marked; a link leads to the card each time that it is pressed."""
     story = Story(scripted_server, session_id="a")
     story.begins()
     story.tell("ask_user", ref="q-1", question="Which account?", options=[])
     story.status["questions"] = [question(options=[])]
     scripted_server.rows = {
-        "sessions": [row("a", title="Import Q3")],
-        "waiting": [
-            waits(
-                "q-1", "a", kind="question", tool=None, approval_id=None, ref="q-1", summary="Which account?"
-            )
-        ],
+        "sessions": [session_row("a", title="Import Q3"), session_row("b", title="Refund 4411")],
+        "waiting": [question_row("q-1", "a", "Which account?")],
     }
-    page = pages.open(scripted_server.link("#/"), width=width)
+    page = pages.open(scripted_server.link("#/"), width=1_200)
     page.locator(".waiting-line").click()
     at_field = "() => document.activeElement.matches('.feed .question textarea') && location.hash === '#/s/a'"
     until(page, at_field)
-    if width > 1_100:
-        page.keyboard.press("Escape")
-        page.evaluate("() => document.activeElement.blur()")
-        page.locator(".beside .waiting-line").click()
-        until(page, at_field)
+    until(
+        page, "() => document.querySelector('.beside .line[aria-current]')?.innerText.includes('Import Q3')"
+    )
+    page.keyboard.press("Escape")
+    page.evaluate("() => document.activeElement.blur()")
+    page.locator(".beside .waiting-line").click()
+    until(page, at_field)
+
+    page.set_viewport_size({"width": 1_000, "height": 800})
+    until(page, "() => !document.querySelector('.beside')")
+    page.evaluate("() => { location.hash = '#/'; }")
+    page.locator(".waiting-line").click()
+    until(page, at_field)
 
 
 def test_five_thousand_sessions_that_change_a_hundred_times_a_second_stay_smooth(pages, scripted_server):
@@ -518,7 +408,7 @@ def test_five_thousand_sessions_that_change_a_hundred_times_a_second_stay_smooth
     Its own time is counted and not frames, which say as much of what else runs on this machine.
     """
     scripted_server.rows["sessions"] = [
-        row(
+        session_row(
             f"s-{number:04}",
             title=f"Session {number}",
             changed_at_ms=NOW - number,
@@ -526,8 +416,7 @@ def test_five_thousand_sessions_that_change_a_hundred_times_a_second_stay_smooth
         )
         for number in range(5_000)
     ]
-    page = pages.open(scripted_server.link("#/"))
-    until(page, "() => document.querySelector('.session-line')")
+    page = pages.open(scripted_server.link("#/"), once="() => document.querySelector('.session-line')")
     client = page.context.new_cdp_session(page)
     client.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -540,12 +429,12 @@ def test_five_thousand_sessions_that_change_a_hundred_times_a_second_stay_smooth
     before, changes = worked(), 8
     for turn in range(changes):
         changed = [
-            row(
+            session_row(
                 f"s-{(turn * 25 + number) * 37 % 5_000:04}", title=f"Changed {turn}", changed_at_ms=NOW + turn
             )
             for number in range(25)
         ]
-        change(scripted_server, "sessions", *changed, total=5_000)
+        scripted_server.change("sessions", *changed, total=5_000)
         page.wait_for_timeout(250)
     of_change = (worked() - before) / changes
     before = worked()

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.console.browsing import shows, until
+from tests.console.browsing import reload, shows, until
 
 pytestmark = pytest.mark.check
 
@@ -20,12 +20,8 @@ def test_without_inspect_pages_name_the_scope_and_ask_for_nothing(pages, scripte
     """Tree, Journal, Cost and Plugins say which scope they need; no request was sent that would be refused."""
     scripted_server.info["principal"]["scopes"] = ["use"]
     page = pages.open(scripted_server.link("#/tree"))
-    for place, name in (
-        ("/tree", "Tree"),
-        ("/s/a/journal", "Journal"),
-        ("/cost", "Cost"),
-        ("/plugins", "Plugins"),
-    ):
+    pages_of_it = {"/tree": "Tree", "/s/a/journal": "Journal", "/cost": "Cost", "/plugins": "Plugins"}
+    for place, name in pages_of_it.items():
         page.evaluate("(place) => { location.hash = place; }", place)
         shows(page, f"{name} needs a token with the scope “inspect”.")
     assert scripted_server.asked == ["GET console/info"]
@@ -37,8 +33,7 @@ def test_the_token_is_nowhere_to_be_seen(pages, scripted_server):
     """It is in no address, request path, `document` text or link after the page has started, and in nothing that outlives the tab."""
     given = f"agt_{'k' * 43}"
     scripted_server.token = given
-    page = pages.open(scripted_server.link(f"#token={given}&to=/nowhere"))
-    until(page, LIVE)
+    page = pages.open(scripted_server.link(f"#token={given}&to=/nowhere"), once=LIVE)
     assert page.evaluate("() => location.hash") == "#/nowhere"
     assert given not in page.content()
     assert not [url for url in pages.of(page).requests if given in url and "#" not in url]
@@ -65,16 +60,15 @@ def test_a_token_that_is_not_accepted_asks_for_another_one(pages, scripted_serve
     until(page, LIVE)
     assert page.evaluate("() => document.querySelector('dialog')") is None
     assert page.url.endswith("#/nowhere")
-    page.reload()
-    until(page, LIVE)
+    reload(page, once=LIVE)
 
 
 # --- the connection
 
 
 @pytest.mark.c(7)
-def test_a_handshake_that_never_answers_is_given_up_and_tried_again(pages, scripted_server):
-    """After 10 s; the bar says when the next try is; once it is back the bar goes, and a 401 is not tried again."""
+def test_a_lost_connection_is_tried_again_and_one_without_a_token_is_not(pages, scripted_server):
+    """A handshake is given up after 10 s; the bar says when the next try is, and goes with it; `online` does not wait for it; a 401 is not tried again."""
     scripted_server.welcome, welcome = None, scripted_server.welcome
     page = pages.open(scripted_server.link("#/nowhere"), clock=True)
     until(page, "() => document.querySelector('.connection-button.connecting')")
@@ -91,6 +85,14 @@ def test_a_handshake_that_never_answers_is_given_up_and_tried_again(pages, scrip
     until(page, LIVE)
     shows(page, "Connected again")
     assert not page.evaluate(BAR)
+
+    scripted_server.close()
+    until(page, "() => document.querySelector('.connection-button.lost')")
+    before = scripted_server.accepted
+    page.evaluate("() => { dispatchEvent(new Event('online')); }")
+    until(page, LIVE)
+    assert scripted_server.accepted == before + 1
+
     before = scripted_server.accepted
     scripted_server.close(4401)
     shows(page, "Your token expired or was revoked: log in again. Your draft is kept")
@@ -100,8 +102,7 @@ def test_a_handshake_that_never_answers_is_given_up_and_tried_again(pages, scrip
 
 def test_the_bar_comes_after_a_second_and_says_as_of_when(pages, scripted_server):
     """A loss of less than a second shows nothing; a longer one when the next try is and as of when all is shown; "Try now" tries."""
-    page = pages.open(scripted_server.link("#/nowhere"))
-    until(page, LIVE)
+    page = pages.open(scripted_server.link("#/nowhere"), once=LIVE)
     scripted_server.welcome, welcome = None, scripted_server.welcome
     scripted_server.close(1006 - 5)
     until(page, "() => document.querySelector('.connection-button.lost')")
@@ -116,30 +117,13 @@ def test_the_bar_comes_after_a_second_and_says_as_of_when(pages, scripted_server
     until(page, LIVE)
 
 
-def test_a_return_of_the_network_is_noticed_at_once(pages, scripted_server):
-    """`online` does not wait for the back-off."""
-    page = pages.open(scripted_server.link("#/nowhere"), clock=True)
-    until(page, LIVE)
-    scripted_server.close()
-    until(page, "() => document.querySelector('.connection-button.lost')")
-    before = scripted_server.accepted
-    page.evaluate("() => { dispatchEvent(new Event('online')); }")
-    until(page, LIVE)
-    assert scripted_server.accepted == before + 1
-
-
 @pytest.mark.c(8)
 def test_another_protocol_or_a_missing_feature_is_told_and_all_else_works(pages, scripted_server):
-    """A newer server: "reload"; an older one without `console/info`, or with fewer features: a banner. Frames of unknown kinds are counted."""
+    """A newer server: "reload"; an older one without `console/info`, or with fewer features: a banner."""
     scripted_server.info["protocol"] = "agentrail.v2"
-    page = pages.open(scripted_server.link("#/nowhere"))
-    shows(page, "This server is newer than this page.")
+    page = pages.open(scripted_server.link("#/nowhere"), showing="This server is newer than this page.")
     assert page.get_by_role("button", name="Reload").is_visible()
     until(page, LIVE)
-    scripted_server.send({"type": "wonder"}, "{", "[1]")
-    page.get_by_role("button", name="Live").click()
-    shows(page, "Frames of an unknown kind")
-    until(page, "() => [...document.querySelectorAll('dd')].map((one) => one.innerText).includes('2')")
     scripted_server.info = None
     older = pages.open(scripted_server.link("#/nowhere"))
     pages.of(older).expects.append("404")
@@ -147,21 +131,34 @@ def test_another_protocol_or_a_missing_feature_is_told_and_all_else_works(pages,
     until(older, LIVE)
 
 
-def test_a_page_that_is_not_there_leads_back(pages, scripted_server):
-    """An address that is none says so, and has one thing to do."""
-    page = pages.open(scripted_server.link("#/nowhere"))
-    shows(page, "This console has no page at /nowhere.")
-    assert page.get_by_role("link", name="Go to the sessions").get_attribute("href") == "#/"
-
-
 # --- keys
 
 
-def test_keys_lead_to_pages_and_can_be_switched_off(pages, scripted_server):
-    """`g t` goes to the tree, `?` shows the keys, and `Esc` closes them; single letters switched off do nothing, `Ctrl K` still does."""
+def test_keys_lead_to_pages_can_be_switched_off_and_are_letters_in_a_field(pages, scripted_server):
+    """`g t`, `?` and `Esc`; switched off they do nothing, but `Ctrl K` does; keys are dead in fields, and the palette finds sessions by what the server says."""
     scripted_server.info["principal"]["scopes"] = ["use"]
+    scripted_server.answers["GET sessions"] = {
+        "sessions": [
+            {"session_id": "s-1", "title": "Refund <b>4411</b>"},
+            {"session_id": "s-2", "title": "", "first_words": "Book \u202ea trip"},
+            {"session_id": "s-3", "title": "", "first_words": None},
+        ],
+        "next_cursor": None,
+    }
     page = pages.open(scripted_server.link("#/nowhere"))
+    pages.of(page).expects.append("404")
     until(page, LIVE)
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").wait_for()
+    page.keyboard.type("g t?")
+    assert page.get_by_role("combobox").input_value() == "g t?"
+    assert page.locator("dialog").count() == 1
+    shows(page, "Refund <b>4411</b>", "Book ⟦U+202E⟧a trip", "s-3")
+    page.get_by_role("option", name="Refund").click()
+    until(page, "() => location.hash === '#/s/s-1'")
+
+    page.evaluate("() => { location.hash = '#/nowhere'; }")
+    shows(page, "no page at /nowhere")
     page.keyboard.press("g")
     page.keyboard.press("t")
     until(page, "() => location.hash === '#/tree'")
@@ -184,42 +181,20 @@ def test_keys_lead_to_pages_and_can_be_switched_off(pages, scripted_server):
     until(page, "() => location.hash === '#/plugins'")
 
 
-def test_letters_in_a_field_are_letters(pages, scripted_server):
-    """Keys are dead in fields; the palette finds sessions by what the server says."""
-    scripted_server.answers["GET sessions"] = {
-        "sessions": [
-            {"session_id": "s-1", "title": "Refund <b>4411</b>"},
-            {"session_id": "s-2", "title": "", "first_words": "Book \u202ea trip"},
-            {"session_id": "s-3", "title": "", "first_words": None},
-        ],
-        "next_cursor": None,
-    }
-    page = pages.open(scripted_server.link("#/nowhere"))
-    until(page, LIVE)
-    page.keyboard.press("Control+k")
-    page.get_by_role("combobox").wait_for()
-    page.keyboard.type("g t?")
-    assert page.get_by_role("combobox").input_value() == "g t?"
-    assert page.locator("dialog").count() == 1
-    shows(page, "Refund <b>4411</b>")
-    shows(page, "Book ⟦U+202E⟧a trip")
-    shows(page, "s-3")
-    page.get_by_role("option", name="Refund").click()
-    until(page, "() => location.hash === '#/s/s-1'")
-    pages.of(page).expects.append("404")
-
-
-def test_colours_are_those_of_the_system_or_of_a_person(pages, scripted_server):
-    """As the system, light, dark; kept for the next time."""
-    page = pages.open(scripted_server.link("#/nowhere"), dark=True)
-    until(page, LIVE)
+def test_colours_are_those_of_the_system_or_of_the_user_and_an_unknown_page_leads_back(
+    pages, scripted_server
+):
+    """As the system, light, dark, kept for the next time; an address that is none says so, and has one thing to do."""
+    page = pages.open(scripted_server.link("#/nowhere"), dark=True, once=LIVE)
     ground = "() => getComputedStyle(document.documentElement).backgroundColor"
     assert page.evaluate(ground) == "rgb(20, 22, 26)"
     page.get_by_role("button", name="Colours: System").click()
     until(page, "() => getComputedStyle(document.documentElement).backgroundColor === 'rgb(251, 251, 253)'")
-    page.reload()
-    until(page, LIVE)
+    reload(page, once=LIVE)
     assert page.evaluate(ground) == "rgb(251, 251, 253)"
+
+    shows(page, "This console has no page at /nowhere.")
+    assert page.get_by_role("link", name="Go to the sessions").get_attribute("href") == "#/"
 
 
 # --- what the policy keeps from happening

@@ -35,8 +35,7 @@ def test_the_composer_offers_what_the_server_lists_and_runs_it(pages, console_se
     model = ScriptedModel([says("First."), says("Hello Ada."), says("A path.")])
     console_server.start(profiles=[profile(model)], store=MemoryStore(), commands=registry)
     post(console_server, "chat", {"message": "Hi", "session_id": "main"})
-    page = pages.open(console_server.link("#/s/main"))
-    shows(page, "First.")
+    page = pages.open(console_server.link("#/s/main"), showing="First.")
     page.fill(FIELD, "/st")
     assert until(page, "() => document.querySelectorAll('.slash-list li').length === 2")
     assert page.evaluate(OFFERED) == ["status", "steer words"]

@@ -1,8 +1,5 @@
 """One timeline, two folds: Python's and the console's give the same spans of the same events; live, behind a reload, and out of a journal."""
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,8 @@ from agentrail.core.journal.timeline import Timeline, TimelineSpan, timeline_of
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Event, UnknownEvent
 from tests.console.fold_cases import fold_cases
+from tests.console.node import needs_node, run_in_node
 
-HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parent.parent / "core" / "golden" / "events"
 
 
@@ -53,24 +50,15 @@ def known(event: dict[str, Any]) -> Event:
 
 @pytest.mark.c(29)
 @pytest.mark.check
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: apt-get install nodejs")
+@needs_node
 def test_the_console_draws_the_spans_that_python_folds(tmp_path):
     """Of each case the same, field for field."""
-    file = tmp_path / "timelines.jsonl"
     lines = [{**case, "spans": plain(folded(case["events"]))} for case in cases()]
     assert sum(len(case["spans"]) for case in lines) > 500
     kinds = {span["kind"] for case in lines for span in case["spans"]}
     assert kinds == {"cycle", "request", "call", "gate", "child", "compaction"}
-    file.write_bytes(b"\n".join(msgspec.json.encode(line) for line in lines))
-    run = subprocess.run(
-        ["node", "--test", f"{HERE}/js/spans_of_cases.test.js"],
-        env={**os.environ, "CONSOLE_TIMELINES": f"{file}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout
-    assert "# pass 2\n" in run.stdout
+    written = (msgspec.json.encode(line) + b"\n" for line in lines)
+    assert "# pass 2\n" in run_in_node("spans_of_cases", "CONSOLE_TIMELINES", written, tmp_path)
 
 
 def event(kind: str, seq: int, **fields: Any) -> dict[str, Any]:
@@ -100,8 +88,8 @@ LIFE = [
 
 
 @pytest.mark.c(29)
-def test_a_cycle_comes_to_its_spans():
-    """Retries are attempts of one row, a gate stands below its call and takes no time, and what plugins did is marked."""
+def test_a_cycle_comes_to_its_spans_and_what_has_no_end_ends_with_it():
+    """Retries are attempts of one row, a gate stands below its call, what plugins did is marked; a call that an abort took along, and a request whose cycle failed."""
     spans = folded(LIFE)
     told = [(one.key, one.parent, one.from_ms, one.to_ms, one.outcome) for one in spans]
     assert told == [
@@ -118,6 +106,16 @@ def test_a_cycle_comes_to_its_spans():
     assert (done.tokens_in, done.tokens_out, done.cost_usd) == (5, 2, 0.5)
     assert (gate.attributes["by"], gate.attributes["waited_ms"]) == ("user", 100)
 
+    cut = [*LIFE[:11], event("agent_abort", 12, reason="no", ref="p")]
+    by_key = {one.key: one for one in folded(cut)}
+    assert by_key["call:11"].outcome == "incomplete"
+    assert by_key["cycle:2"].outcome == "aborted"
+    failed = [*LIFE[:7], event("agent_error", 8, error=ERROR, ref="p")]
+    by_key = {one.key: one for one in folded(failed)}
+    assert (by_key["request:6"].outcome, by_key["request:6"].attributes["error"]) == ("error", "overloaded")
+    assert by_key["cycle:2"].outcome == "failed"
+    assert folded(LIFE[:6])[-1].to_ms is None
+
 
 @pytest.mark.c(29)
 def test_duplicates_and_a_beginning_in_the_middle_change_nothing_and_break_nothing():
@@ -129,16 +127,3 @@ def test_duplicates_and_a_beginning_in_the_middle_change_nothing_and_break_nothi
     whole = {one.key for one in folded(LIFE)}
     for start in range(len(LIFE)):
         assert {one.key for one in folded(LIFE[start:])} <= whole
-
-
-def test_what_has_no_end_ends_with_its_cycle_and_says_so():
-    """As a call that an abort took along, and a request whose cycle failed."""
-    cut = [*LIFE[:11], event("agent_abort", 12, reason="no", ref="p")]
-    by_key = {one.key: one for one in folded(cut)}
-    assert by_key["call:11"].outcome == "incomplete"
-    assert by_key["cycle:2"].outcome == "aborted"
-    failed = [*LIFE[:7], event("agent_error", 8, error=ERROR, ref="p")]
-    by_key = {one.key: one for one in folded(failed)}
-    assert (by_key["request:6"].outcome, by_key["request:6"].attributes["error"]) == ("error", "overloaded")
-    assert by_key["cycle:2"].outcome == "failed"
-    assert folded(LIFE[:6])[-1].to_ms is None

@@ -8,7 +8,7 @@ from agentrail.host import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.console.story import BEGAN_MS, USAGE, Story
 from tests.host.hosting import say
 
@@ -29,11 +29,8 @@ def story(scripted_server):
         given = request.query_params
         kinds = set(given["kinds"].split(",")) if "kinds" in given else None
         before, after = int(given.get("before", told.seq + 1)), int(given.get("after", 0))
-        wanted = [
-            one
-            for one in told.told
-            if after < one["seq"] < before and (kinds is None or one["kind"] in kinds)
-        ]
+        between = [one for one in told.told if after < one["seq"] < before]
+        wanted = [one for one in between if kinds is None or one["kind"] in kinds]
         limit = int(given["limit"])
         page = wanted[:limit] if "after" in given else wanted[-limit:]
         is_cut = len(page) < len(wanted)
@@ -44,133 +41,75 @@ def story(scripted_server):
     return told
 
 
+def result(call_id, name, text, *, is_error=False):
+    """What a call came to."""
+    return {"call_id": call_id, "name": name, "text": text, "is_error": is_error, "details": None}
+
+
 def lived(story):
     """A cycle with a retry, a gate, idle time, a plugin that acted, an agent below, and a call that fails."""
-    t = BEGAN_MS
-    story.tell(
-        "prompt_received",
-        ref="p-0",
-        content=[{"kind": "text", "text": "An earlier question"}],
-        at_ms=t - 9_000_000,
-    )
-    story.tell("agent_start", ref="p-0", at_ms=t - 9_000_000)
-    story.tell("request_start", model="demo:", messages=1, attempt=1, at_ms=t - 8_999_000)
-    answer = {
-        "role": "assistant",
-        "content": [{"kind": "text", "text": "Forty-two."}],
-        "model": "demo:",
-        "stop_reason": "end",
-        "cut": False,
-    }
-    story.tell(
-        "response_complete", message=answer, usage=USAGE, stop_reason="end", attempt=1, at_ms=t - 8_998_000
-    )
-    story.tell(
-        "agent_end", messages=[], usage=USAGE, stop_reason="end", ref="p-0", turns=1, at_ms=t - 8_997_900
-    )
-    story.tell("prompt_received", ref="p-1", content=[{"kind": "text", "text": "refund order 4411"}], at_ms=t)
-    story.tell("agent_start", ref="p-1", at_ms=t)
-    story.tell("request_start", model="demo:", messages=1, attempt=1, at_ms=t + 20)
-    story.tell("plugin_slow", plugin="audit", hook="RequestPrepared", milliseconds=320, at_ms=t + 340)
-    story.tell("stream_error", error=ERROR, attempt=1, discarded=True, at_ms=t + 600)
-    story.tell("retry", attempt=2, delay_ms=4_000, error=ERROR, at_ms=t + 600)
-    story.tell("request_start", model="demo:", messages=1, attempt=2, at_ms=t + 4_600)
-    story.tell("message_start", attempt=2, at_ms=t + 4_900)
-    calls_ = [
-        ("c-1", "lookup", {"order": 4411}),
-        ("c-2", "shell", {"command": "rm -r build"}),
-        ("c-3", "agent", {}),
+
+    def tell(kind, at, **fields):
+        story.tell(kind, at_ms=BEGAN_MS + at, **fields)
+
+    def says(role, **more):
+        return {"role": role, "model": "demo:", "cut": False, **more}
+
+    def asked(words):
+        return [{"kind": "text", "text": words}]
+
+    end = {"usage": USAGE, "stop_reason": "end"}
+    answer = says("assistant", content=asked("Forty-two."), stop_reason="end")
+    request = {"model": "demo:", "messages": 1}
+    tell("prompt_received", -9_000_000, ref="p-0", content=asked("An earlier question"))
+    tell("agent_start", -9_000_000, ref="p-0")
+    tell("request_start", -8_999_000, **request, attempt=1)
+    tell("response_complete", -8_998_000, message=answer, attempt=1, **end)
+    tell("agent_end", -8_997_900, messages=[], ref="p-0", turns=1, **end)
+
+    tell("prompt_received", 0, ref="p-1", content=asked("refund order 4411"))
+    tell("agent_start", 0, ref="p-1")
+    tell("request_start", 20, **request, attempt=1)
+    tell("plugin_slow", 340, plugin="audit", hook="RequestPrepared", milliseconds=320)
+    tell("stream_error", 600, error=ERROR, attempt=1, discarded=True)
+    tell("retry", 600, attempt=2, delay_ms=4_000, error=ERROR)
+    tell("request_start", 4_600, **request, attempt=2)
+    tell("message_start", 4_900, attempt=2)
+    wanted = {"lookup": {"order": 4411}, "shell": {"command": "rm -r build"}, "agent": {}}
+    blocks = [
+        {"kind": "tool_call", "call_id": f"c-{number}", "name": name, "arguments": arguments}
+        for number, (name, arguments) in enumerate(wanted.items(), 1)
     ]
-    blocks = [{"kind": "tool_call", "call_id": i, "name": n, "arguments": a} for i, n, a in calls_]
-    said = {"role": "assistant", "content": blocks, "model": "demo:", "stop_reason": "tool_use", "cut": False}
-    story.tell(
-        "response_complete", message=said, usage=USAGE, stop_reason="tool_use", attempt=2, at_ms=t + 6_100
-    )
-    story.tell(
-        "tool_execution_start", name="lookup", call_id="c-1", arguments={"order": 4411}, at_ms=t + 6_110
-    )
-    story.tell(
-        "tool_execution_end",
-        name="lookup",
-        call_id="c-1",
-        result={"call_id": "c-1", "name": "lookup", "text": "x", "is_error": True, "details": None},
-        at_ms=t + 6_150,
-    )
-    asked = {
-        "id": "s-1/1",
-        "call_id": "c-2",
-        "tool": "shell",
-        "arguments": {"command": "rm -r build"},
-        "arguments_hash": "h",
-        "requested_at_ms": t + 6_160,
-        "path": ["s-1"],
-    }
-    story.tell("approval_required", approval=asked, at_ms=t + 6_160)
-    story.tell("approval_resolved", approval=asked, status="approved", by="user", at_ms=t + 250_000)
-    story.tell(
-        "tool_execution_start",
-        name="shell",
-        call_id="c-2",
-        arguments={"command": "rm -r build"},
-        at_ms=t + 250_010,
-    )
-    story.tell(
-        "tool_execution_end",
-        name="shell",
-        call_id="c-2",
-        result={"call_id": "c-2", "name": "shell", "text": "ok", "is_error": False, "details": None},
-        at_ms=t + 251_500,
-    )
-    story.tell("tool_execution_start", name="agent", call_id="c-3", arguments={}, at_ms=t + 251_510)
-    story.tell(
-        "subagent_start",
-        child_id="s-2",
-        call_id="c-3",
-        description="Look the order up in the archive",
-        at_ms=t + 251_520,
-    )
-    inner = {"session_id": "s-2", "session_path": ["s-1", "s-2"]}
-    for seq, (kind, more, at) in enumerate(
-        [
-            ("agent_start", {"ref": "q"}, 251_530),
-            ("request_start", {"model": "demo:small", "messages": 1, "attempt": 1}, 251_540),
-            (
-                "response_complete",
-                {"message": answer, "usage": USAGE, "stop_reason": "end", "attempt": 1},
-                252_800,
-            ),
-            (
-                "agent_end",
-                {"messages": [], "usage": USAGE, "stop_reason": "end", "ref": "q", "turns": 1},
-                252_810,
-            ),
-        ],
+    said, stop = says("assistant", content=blocks, stop_reason="tool_use"), {"stop_reason": "tool_use"}
+    tell("response_complete", 6_100, message=said, usage=USAGE, attempt=2, **stop)
+    lookup, shell, agent = ({"name": name, "call_id": f"c-{number}"} for number, name in enumerate(wanted, 1))
+    tell("tool_execution_start", 6_110, **lookup, arguments=wanted["lookup"])
+    tell("tool_execution_end", 6_150, **lookup, result=result("c-1", "lookup", "x", is_error=True))
+    approval = story.approval("c-2", "shell", **wanted["shell"]) | {"requested_at_ms": BEGAN_MS + 6_160}
+    tell("approval_required", 6_160, approval=approval)
+    tell("approval_resolved", 250_000, approval=approval, status="approved", by="user")
+    tell("tool_execution_start", 250_010, **shell, arguments=wanted["shell"])
+    tell("tool_execution_end", 251_500, **shell, result=result("c-2", "shell", "ok"))
+    tell("tool_execution_start", 251_510, **agent, arguments={})
+    below = {"child_id": "s-2", "call_id": "c-3"}
+    tell("subagent_start", 251_520, **below, description="Look the order up in the archive")
+    for seq, (kind, at, more) in enumerate(
+        (
+            ("agent_start", 251_530, {"ref": "q"}),
+            ("request_start", 251_540, {"model": "demo:small", "messages": 1, "attempt": 1}),
+            ("response_complete", 252_800, {"message": answer, "attempt": 1, **end}),
+            ("agent_end", 252_810, {"messages": [], "ref": "q", "turns": 1, **end}),
+        ),
         1,
     ):
-        event = {"kind": kind, "seq": seq, "at_ms": t + at, **inner, **more}
-        story.tell("subagent_event", call_id="c-3", child_id="s-2", depth=1, event=event, at_ms=t + at)
-    story.tell(
-        "subagent_end",
-        child_id="s-2",
-        call_id="c-3",
-        result={"call_id": "c-3", "name": "agent", "text": "found", "is_error": False, "details": None},
-        at_ms=t + 252_820,
-    )
-    story.tell(
-        "tool_execution_end",
-        name="agent",
-        call_id="c-3",
-        result={"call_id": "c-3", "name": "agent", "text": "found", "is_error": False, "details": None},
-        at_ms=t + 252_830,
-    )
-    story.tell("request_start", model="demo:", messages=5, attempt=1, at_ms=t + 252_840)
-    story.tell("intervention", prompt="Be brief.", by=["quota"], at_ms=t + 252_850)
-    story.tell(
-        "response_complete", message=answer, usage=USAGE, stop_reason="end", attempt=1, at_ms=t + 254_000
-    )
-    story.tell(
-        "agent_end", messages=[], usage=USAGE, stop_reason="end", ref="p-1", turns=2, at_ms=t + 254_010
-    )
+        inner = {"kind": kind, "seq": seq, "at_ms": BEGAN_MS + at, "session_id": "s-2", **more}
+        tell("subagent_event", at, **below, depth=1, event={**inner, "session_path": ["s-1", "s-2"]})
+    tell("subagent_end", 252_820, **below, result=result("c-3", "agent", "found"))
+    tell("tool_execution_end", 252_830, **agent, result=result("c-3", "agent", "found"))
+    tell("request_start", 252_840, model="demo:", messages=5, attempt=1)
+    tell("intervention", 252_850, prompt="Be brief.", by=["quota"])
+    tell("response_complete", 254_000, message=answer, attempt=1, **end)
+    tell("agent_end", 254_010, messages=[], ref="p-1", turns=2, **end)
 
 
 def shown(pages, story, tab="timeline", **given):
@@ -219,8 +158,7 @@ def test_a_cycle_is_the_same_live_behind_a_reload_and_from_the_journal(pages, co
     )
     until(page, "() => !document.querySelector('.timeline .span-note.accent')")
     live = keys_of(page)
-    page.reload()
-    until(page, "() => document.querySelector('[data-tab=timeline]')")
+    reload(page, once="() => document.querySelector('[data-tab=timeline]')")
     page.click("[data-tab=timeline]")
     until(page, f"() => ({ROWS})().length >= 5")
     assert keys_of(page) == live
@@ -239,8 +177,8 @@ def keys_of(page):
     )
 
 
-def test_attempts_share_a_row_idle_is_folded_and_marks_have_words(pages, story):
-    """A retry is two bars of one row, four minutes of waiting are 24 px with their length, and no bar is less than 2 px."""
+def test_attempts_share_a_row_idle_is_folded_and_a_row_that_is_selected_selects_its_item(pages, story):
+    """A retry is two bars of one row, idle minutes are 24 px with their length, marks have words; by mouse and keys a row tells what is known; own and Σ side by side."""
     lived(story)
     page = shown(pages, story)
     rows = until(page, f"() => {{ const rows = ({ROWS})(); return rows.length > 8 && rows; }}")
@@ -264,12 +202,6 @@ def test_attempts_share_a_row_idle_is_folded_and_marks_have_words(pages, story):
     assert "quota intervened" in marks
     assert not page.evaluate("() => document.querySelector('.timeline svg, .timeline canvas')")
 
-
-def test_a_row_that_is_selected_selects_its_item_and_tells_what_is_known(pages, story):
-    """By the mouse and by keys; own and Σ of tokens and cost stand side by side where there is room."""
-    lived(story)
-    page = shown(pages, story)
-    until(page, f"() => ({ROWS})().length > 8")
     page.click(".timeline .tree-body [role=row]:has-text('lookup')")
     shows(page, "lookup")
     told = page.inner_text(".span-details")
@@ -329,16 +261,17 @@ def test_five_thousand_spans_are_as_many_rows_as_fit(pages, story):
 
 
 @pytest.mark.c(36)
-@pytest.mark.parametrize("tab", ["timeline", "context"])
-def test_axe_finds_nothing_in_the_panels(pages, story, tab):
-    """Dark and narrow; and the large timeline."""
+def test_axe_finds_nothing_in_the_panels(pages, story):
+    """Dark and narrow."""
     lived(story)
     answers_context(story)
-    page = shown(pages, story, tab=tab, width=1100, dark=True)
-    until(page, f"() => document.querySelectorAll('.{tab} .tree-body [role=row]').length > 2")
-    is_quiet(page)
-    # Of the conversation beside it: the heading inside of a call that stands open.
-    assert axe_faults(page, allowed=("heading-order",)) == []
+    page = shown(pages, story, width=1100, dark=True)
+    for tab in ("timeline", "context"):
+        page.click(f"[data-tab={tab}]")
+        until(page, f"() => document.querySelectorAll('.{tab} .tree-body [role=row]').length > 2")
+        is_quiet(page)
+        # Of the conversation beside it: the heading inside of a call that stands open.
+        assert axe_faults(page, allowed=("heading-order",)) == []
 
 
 # --- the context
@@ -369,12 +302,11 @@ def answers_context(story, **more):
 
 
 def test_the_context_is_told_part_by_part(pages, story):
-    """Tokens of each kind and part, how full the window is, and a digest; what a person selects is shown and found."""
+    """Tokens of each kind and part, how full the window is, and a digest; what is selected is shown and found; an unknown window is said to be that."""
     lived(story)
     answers_context(story)
     page = shown(pages, story, tab="context")
-    shows(page, "10.6k of 12k tokens")
-    shows(page, "The window is nearly full")
+    shows(page, "10.6k of 12k tokens", "The window is nearly full")
     rows = page.evaluate(
         "() => [...document.querySelectorAll('.context .tree-body [role=row]')].map((row) => row.innerText.split('\\n').join(' '))"
     )
@@ -385,11 +317,8 @@ def test_the_context_is_told_part_by_part(pages, story):
     until(page, "() => document.querySelector('.context-text')?.innerText === 'lookup: <b>x</b>'")
     until(page, "() => document.querySelector(\".feed [data-key='call:c-1']\")")
 
-
-def test_a_session_that_has_ended_has_no_context(pages, story):
-    """A sentence, and no error; a window that is not known is said to be that."""
-    lived(story)
     answers_context(story, window=None)
-    page = shown(pages, story, tab="context")
-    shows(page, "The size of its context window is unknown.")
-    shows(page, "10.6k tokens")
+    page.reload()
+    page.click("[data-tab=context]")
+
+    shows(page, "The size of its context window is unknown.", "10.6k tokens")

@@ -6,7 +6,8 @@ import pytest
 
 from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.testing.cancelling import crash
-from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.browsing import axe_faults, in_each_look, reload, shows, until
+from tests.console.rows import tree_row
 
 pytestmark = pytest.mark.check
 
@@ -15,24 +16,6 @@ NAMES = "() => [...document.querySelectorAll('.tree-body .node-name .cut')].map(
 IS_UP = """(name) => [...document.querySelectorAll('.tree-body .tree-row')]
   .some((one) => one.innerText.includes(name) && /\\bup\\b/.test(one.innerText))"""
 WIDE = "() => document.scrollingElement.scrollWidth - innerWidth"
-
-
-def node(key, parent="0", **given):
-    """A row of a tree, as a server sends it."""
-    usual = {
-        "kind": "session" if parent else "supervisor",
-        "status": "running",
-        "phase": "idle" if parent else None,
-        "session_id": given.get("name", key) if parent else None,
-        "incarnation": 1,
-        "restarts": 0,
-        "mailbox": 0,
-        "up_at_ms": int(time.time() * 1000) - 7_200_000,
-        "intensity": {"used": 0, "allowed": 3, "within_ms": 5_000},
-        "exits": [],
-        "stuck": False,
-    }
-    return {"key": key, "parent": parent, "name": key, **usual, **given}
 
 
 def crashed(ago_ms, *reasons):
@@ -44,7 +27,7 @@ def crashed(ago_ms, *reasons):
     ]
 
 
-ROOT = node("0", None, name="sessions", strategy="dynamic")
+ROOT = tree_row("0", None, name="sessions", strategy="dynamic")
 
 
 @pytest.mark.c(31)
@@ -53,8 +36,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
     console_server.start(store=None)
     host = console_server.host
     session = console_server.thread.run(lambda: host.create(LOCAL, session_id="s-crash"))
-    page = pages.open(console_server.link("#/tree"))
-    shows(page, "s-crash")
+    page = pages.open(console_server.link("#/tree"), showing="s-crash")
     shows(page, "no restarts in the last minute")
     page.evaluate("() => { globalThis.isTheSamePage = true; }")
 
@@ -68,9 +50,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
 
     console_server.thread.run(hit, "ray 1")
     is_shown(1, used=1)
-    console_server.thread.jump(
-        5.1
-    )  # the budget of a session is two within five seconds: the first counts no more
+    console_server.thread.jump(5.1)  # the budget is two within five seconds: the first counts no more
     for number, used in ((2, 1), (3, 2)):
         console_server.thread.run(hit, f"ray {number}")
         is_shown(number, used)
@@ -83,21 +63,20 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
     )
     assert "s-crash" in row
     assert page.evaluate("() => globalThis.isTheSamePage")
-    page.reload()
-    shows(page, "parked")
+    reload(page, showing="parked")
 
 
 def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_server):
     """The stuck, the parked, the restarted, those with letters; a restart is told by words and colour, and its time runs."""
     scripted_server.rows["tree"] = [
         ROOT,
-        node("0.1", name="calm"),
-        node("0.2", name="busy", mailbox=7),
-        node(
+        tree_row("0.1", name="calm"),
+        tree_row("0.2", name="busy", mailbox=7),
+        tree_row(
             "0.3", name="restless", exits=crashed(20_000, "crashed: KeyError: 'x'"), restarts=1, incarnation=2
         ),
-        node("0.4", name="deaf", status="stuck", stuck=True),
-        node(
+        tree_row("0.4", name="deaf", status="stuck", stuck=True),
+        tree_row(
             "parked:gone",
             name="gone",
             status="parked",
@@ -105,22 +84,13 @@ def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_se
             exits=crashed(300_000, "crashed: ValueError"),
         ),
     ]
-    page = pages.open(scripted_server.link("#/tree"), clock=True)
-    shows(page, "restless")
+    page = pages.open(scripted_server.link("#/tree"), clock=True, showing="restless")
     names = page.evaluate("() => [...document.querySelectorAll('.look-name')].map((one) => one.innerText)")
     assert names == ["deaf", "gone", "restless", "busy"]
     said = page.evaluate(LOOK)
     for words in ("does not stop", "parked 5 m ago", "0 of 3 in 5 s", "KeyError", "7 queued messages"):
         assert words in said
-    scripted_server.send(
-        {
-            "type": "changed",
-            "id": scripted_server.wait_for("watch")["id"],
-            "rows": [node("0.2", name="busy")],
-            "gone": ["0.4"],
-            "total": 5,
-        }
-    )
+    scripted_server.change("tree", tree_row("0.2", name="busy"), gone=("0.4",), total=5)
     until(page, "() => !document.querySelector('.look-first').innerText.includes('deaf')")
     assert "busy" not in page.evaluate(LOOK)
     page.clock.fast_forward(41_000)
@@ -131,9 +101,9 @@ def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_ser
     """Keys of a treegrid; a third press on a column gives the order of the tree back; a node tells its last exits and leads to its session."""
     scripted_server.rows["tree"] = [
         ROOT,
-        node("0.10", name="ten", restarts=1, exits=crashed(90_000, "first words", "second words")),
-        node("0.2", name="two", restarts=5),
-        node("0.2.0", "0.2", name="worker", kind="actor", phase=None, session_id=None, mailbox=None),
+        tree_row("0.10", name="ten", restarts=1, exits=crashed(90_000, "first words", "second words")),
+        tree_row("0.2", name="two", restarts=5),
+        tree_row("0.2.0", "0.2", name="worker", kind="actor", phase=None, session_id=None, mailbox=None),
     ]
     page = pages.open(scripted_server.link("#/tree"))
     until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 4")
@@ -165,45 +135,14 @@ def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_ser
     shows(page, "No node matches.")
 
 
-@pytest.mark.parametrize(
-    "title", ["Refund 4411", "A title that is much longer than any column of this table " * 3]
-)
-def test_a_node_is_called_by_its_title_and_its_id_is_seen_too(pages, scripted_server, title):
-    """The title first, the id dim behind it or below it: neither pushes the other out of sight."""
+def test_a_session_is_named_by_what_it_is_about_and_its_id_is_seen_too(pages, scripted_server):
+    """The title first, else its first words, with the id dim behind it or below it: neither pushes the other out of sight. All are found, and a title is text."""
     scripted_server.rows["tree"] = [
         ROOT,
-        node("0.1", name="s-0b1e6a7c-0123-4567-89ab", title=title, stuck=True),
-    ]
-    page = pages.open(scripted_server.link("#/tree"))
-    until(page, "() => document.querySelector('.tree-body .node-id')")
-    for width in (1280, 360):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(60)
-        for place in (".tree-body .node-name:has(.node-title)", ".look-name"):
-            title_box, id_box, around = (
-                page.locator(f"{place} {part}".strip()).bounding_box()
-                for part in (".node-title", ".node-id", "")
-            )
-            assert title_box["width"] >= 60
-            assert id_box["width"] >= 40
-            assert id_box["x"] + id_box["width"] <= around["x"] + around["width"] + 1
-            assert (id_box["x"], id_box["y"]) > (title_box["x"], title_box["y"]) or id_box["y"] > title_box[
-                "y"
-            ]
-    page.locator(".look").click()
-    dialog = page.locator("dialog[open]")
-    assert dialog.get_by_role("heading").first.inner_text().split() == f"Node {title}".split()
-    assert "s-0b1e6a7c-0123-4567-89ab" in dialog.inner_text()
-
-
-def test_a_session_is_named_by_what_it_is_about(pages, scripted_server):
-    """The title first, else what was said to it first, and its id beside; all of them are found, and a title is nothing but text."""
-    scripted_server.rows["tree"] = [
-        ROOT,
-        node("0.1", name="s-1", title="Refund 4411", first_words="Where is my money?", mailbox=2),
-        node("0.2", name="s-2", first_words="Find the invoice"),
-        node("0.3", name="s-3", title="<img src=x onerror=alert(1)>"),
-        node("0.4", name="s-4"),
+        tree_row("0.1", name="s-1", title="Refund 4411", first_words="Where is my money?", mailbox=2),
+        tree_row("0.2", name="s-2", first_words="Find the invoice"),
+        tree_row("0.3", name="s-3", title="<img src=x onerror=alert(1)>"),
+        tree_row("0.4", name="s-4"),
     ]
     page = pages.open(scripted_server.link("#/tree"))
     until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 5")
@@ -214,44 +153,60 @@ def test_a_session_is_named_by_what_it_is_about(pages, scripted_server):
     until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 2")
     assert page.evaluate(NAMES) == ["sessions", named[1]]
 
+    for title in ("Refund 4411", "A title that is much longer than any column of this table " * 3):
+        of_it = tree_row("0.1", name="s-0b1e6a7c-0123-4567-89ab", title=title, stuck=True)
+        scripted_server.rows["tree"] = [ROOT, of_it]
+        reload(page, once="() => document.querySelector('.tree-body .node-id')")
+        for width in (1280, 360):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.wait_for_timeout(60)
+            for place in (".tree-body .node-name:has(.node-title)", ".look-name"):
+                title_box, id_box, around = (
+                    page.locator(f"{place} {part}".strip()).bounding_box()
+                    for part in (".node-title", ".node-id", "")
+                )
+                assert title_box["width"] >= 60
+                assert id_box["width"] >= 40
+                assert id_box["x"] + id_box["width"] <= around["x"] + around["width"] + 1
+                is_right = (id_box["x"], id_box["y"]) > (title_box["x"], title_box["y"])
+                assert is_right or id_box["y"] > title_box["y"]
+        page.locator(".look").click()
+        dialog = page.locator("dialog[open]")
+        assert dialog.get_by_role("heading").first.inner_text().split() == f"Node {title}".split()
+        assert "s-0b1e6a7c-0123-4567-89ab" in dialog.inner_text()
+
 
 def test_its_states_say_what_is_missing(pages, scripted_server):
     """An older server, a refused watch, a tree without sessions."""
     scripted_server.info["features"] = ["watch"]
-    page = pages.open(scripted_server.link("#/tree"))
-    shows(page, "Tree needs a newer server")
+    page = pages.open(scripted_server.link("#/tree"), showing="Tree needs a newer server")
     assert not [frame for frame in scripted_server.received if frame["type"] == "watch"]
     scripted_server.info["features"] = ["watch", "tree"]
+    error = {"code": "store_unavailable", "message": "not now", "hint": "later", "status": 503}
     scripted_server.replies["watch"] = lambda frame: [
-        {
-            "type": "reply",
-            "id": frame["id"],
-            "ok": False,
-            "error": {"code": "store_unavailable", "message": "not now", "hint": "later", "status": 503},
-        }
+        {"type": "reply", "id": frame["id"], "ok": False, "error": error}
     ]
-    page.reload()
-    shows(page, "not now")
+    reload(page, showing="not now")
     del scripted_server.replies["watch"]
     scripted_server.rows["tree"] = [ROOT]
-    page.reload()
-    shows(page, "No active sessions.")
+    reload(page, showing="No active sessions.")
 
 
 def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):
     """15.9: rows near the window alone exist; jumping to the end and a hundred changes a second leave it so."""
-    many = [ROOT, *(node(f"0.{place}", name=f"session-{place}", mailbox=place % 3) for place in range(2_000))]
+    many = [
+        ROOT,
+        *(tree_row(f"0.{place}", name=f"session-{place}", mailbox=place % 3) for place in range(2_000)),
+    ]
     scripted_server.rows["tree"] = many
-    page = pages.open(scripted_server.link("#/tree"))
-    shows(page, "2,001 nodes")
+    page = pages.open(scripted_server.link("#/tree"), showing="2,001 nodes")
     assert page.evaluate("() => document.querySelectorAll('*').length") < 1_500
     page.evaluate(
         "() => { globalThis.tasks = []; new PerformanceObserver((list) => globalThis.tasks.push(...list.getEntries().map((one) => one.duration))).observe({ entryTypes: ['longtask'] }); }"
     )
-    watch = scripted_server.wait_for("watch")["id"]
     for turn in range(8):
         rows = [{**one, "mailbox": turn} for one in many[1 + turn * 25 : 26 + turn * 25]]
-        scripted_server.send({"type": "changed", "id": watch, "rows": rows, "gone": [], "total": 2_001})
+        scripted_server.change("tree", *rows, total=2_001)
         page.evaluate(
             "(turn) => { const box = document.querySelector('.tree-body'); box.scrollTop = (box.scrollHeight / 8) * (turn + 1); }",
             turn,
@@ -270,32 +225,22 @@ def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):
 
 
 @pytest.mark.c(36)
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, 360])
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, dark, width):
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server):
     """With long names, a dialogue, and all that can stand first."""
+    long_name, reason = "a-session-with-a-name-that-is-far-too-long-for-any-column-" * 2, "x" * 200
+    exits = crashed(5_000, f"crashed: KeyError: {reason}")
     scripted_server.rows["tree"] = [
         ROOT,
-        node(
-            "0.1",
-            name="a-session-with-a-name-that-is-far-too-long-for-any-column-" * 2,
-            title="🚀 عنوان طويل جدا",
-        ),
-        node("0.2", name="busy", mailbox=12_345),
-        node(
-            "0.3",
-            name="restless",
-            exits=crashed(5_000, "crashed: KeyError: " + "x" * 200),
-            restarts=12_345,
-            incarnation=2,
-        ),
-        node("0.4", name="deaf", status="stuck", stuck=True),
+        tree_row("0.1", name=long_name, title="🚀 عنوان طويل جدا"),
+        tree_row("0.2", name="busy", mailbox=12_345),
+        tree_row("0.3", name="restless", exits=exits, restarts=12_345, incarnation=2),
+        tree_row("0.4", name="deaf", status="stuck", stuck=True),
     ]
-    page = pages.open(scripted_server.link("#/tree"), width=width, dark=dark)
-    shows(page, "restless")
-    is_quiet(page)
-    assert page.evaluate(WIDE) <= 0
-    assert axe_faults(page) == []
-    page.locator(".look").first.click()
-    assert page.get_by_role("dialog").is_visible()
-    assert axe_faults(page) == []
+    page = pages.open(scripted_server.link("#/tree"), showing="restless")
+    for _ in in_each_look(page):
+        assert page.evaluate(WIDE) <= 0
+        assert axe_faults(page) == []
+        page.locator(".look").first.click()
+        assert page.get_by_role("dialog").is_visible()
+        assert axe_faults(page) == []
+        page.keyboard.press("Escape")

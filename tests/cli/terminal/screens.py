@@ -21,14 +21,7 @@ PATIENCE_SECONDS = 20
 
 @define
 class Watched:
-    """Somebody at a terminal who sees its screen.
-
-    Attributes:
-        process: The command.
-        master: The other end of the terminal.
-        screen: What stands on it, with what scrolled away above.
-        bells: How often it rang.
-    """
+    """The user at a terminal who sees its screen, with what scrolled away above."""
 
     process: Forked
     master: int
@@ -89,6 +82,11 @@ class Watched:
         """Press keys."""
         os.write(self.master, text.encode())
 
+    async def press(self, keys: str, wanted: str | Callable[[str], bool]) -> str:
+        """Press keys, and wait for what they bring."""
+        self.type(keys)
+        return await self.wait_for(wanted)
+
     async def paste(self, text: str, *, brackets: bool = True) -> None:
         """Paste, with a terminal's brackets or without."""
         left = (f"\x1b[200~{text}\x1b[201~" if brackets else text.replace("\n", "\r")).encode()
@@ -108,6 +106,11 @@ class Watched:
         """Make the terminal another size."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen.resize(rows, columns)
+
+    async def leave(self, keys: str = "\x04") -> None:
+        """Leave the chat, which ends well."""
+        self.type(keys)
+        assert await self.wait_end() == 0
 
     async def wait_end(self) -> int:
         """Read to the end, and give the exit code."""

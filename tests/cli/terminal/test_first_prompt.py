@@ -20,8 +20,7 @@ async def test_what_is_typed_before_there_is_a_session_is_answered():
     async with open_screen(*TALK) as seen:
         await seen.wait_for(asks)
         for words in ("first", "second"):
-            seen.type(words)
-            await seen.wait_for(lambda text, words=words: text.split("\n")[-1] == f"> {words}")
+            await seen.press(words, lambda text, words=words: text.split("\n")[-1] == f"> {words}")
             seen.type("\r")  # alone: with the words at once it would be pasted
             await seen.wait_for(rests)
         seen.type("half a li")
@@ -30,8 +29,7 @@ async def test_what_is_typed_before_there_is_a_session_is_answered():
         )
         assert joined(seen.text).index("You said: first") < joined(seen.text).index("You said: second")
         assert seen.text.count("> first") == seen.text.count("> second") == 1
-        seen.type("\x03\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave("\x03\x04")
 
 
 async def test_control_c_does_not_wait_for_a_session():
@@ -40,27 +38,19 @@ async def test_control_c_does_not_wait_for_a_session():
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         async with open_screen("chat", "--connect", url) as seen:
             await seen.wait_for(asks)
-            seen.type("half")
-            await seen.wait_for("> half")
-            seen.type("\x03")
-            await seen.wait_for(asks)
+            await seen.press("half", "> half")
+            await seen.press("\x03", asks)
             seen.type("\x03")
             assert await seen.wait_end() == 130
             assert seen.text.strip() == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("no toml", "this is not TOML"),
-        ('model = "demo:fast"\nmax_turns = "many"\n', "max_turns"),
-    ],
-)
-async def test_what_is_wrong_with_files_is_said_when_the_terminal_is_given_back(tmp_path, text, told):
+async def test_what_is_wrong_with_files_is_said_when_the_terminal_is_given_back(tmp_path):
     """The prompt is gone, the fault stands there, and the code is 2."""
-    (tmp_path / "agentrail.toml").write_text(text, encoding="utf-8")
-    arguments = ("chat", "--config", str(tmp_path / "agentrail.toml"), "--store", "memory:")
-    async with open_screen(*arguments, columns=200) as seen:
-        assert await seen.wait_end() == 2
-        assert told in joined(seen.text)
-        assert ">" not in seen.text
+    path = tmp_path / "agentrail.toml"
+    for text, told in (("no toml", "not TOML"), ('model = "demo:fast"\nmax_turns = "many"\n', "max_turns")):
+        path.write_text(text, encoding="utf-8")
+        async with open_screen("chat", "--config", str(path), "--store", "memory:", columns=200) as seen:
+            assert await seen.wait_end() == 2
+            assert told in joined(seen.text)
+            assert ">" not in seen.text

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
@@ -53,16 +52,13 @@ def test_a_terminal_without_utf8_gets_ascii():
     assert draw_line((("→ ✓ …", ""),), ink) == "> + ~"
 
 
-@pytest.mark.parametrize(
-    ("term", "colorterm", "no_color", "expected"),
-    [
+def test_how_many_colours_there_are():
+    """`NO_COLOR` comes before all (no-color.org)."""
+    for term, colorterm, no_color, expected in (
         ("xterm", "", False, "standard"),
         ("xterm-256color", "", False, "256"),
         ("xterm-256color", "truecolor", False, "truecolor"),
         ("xterm-256color", "truecolor", True, None),
         ("dumb", "truecolor", False, None),
-    ],
-)
-def test_how_many_colours_there_are(term, colorterm, no_color, expected):
-    """`NO_COLOR` comes before all (no-color.org)."""
-    assert decide_colors(term=term, colorterm=colorterm, no_color=no_color) == expected
+    ):
+        assert decide_colors(term=term, colorterm=colorterm, no_color=no_color) == expected

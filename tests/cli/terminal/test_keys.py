@@ -92,30 +92,23 @@ KNOWN = KnownNames(
 )
 
 
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [
-        ("/", ["/help", "/model", "/status"]),
-        ("/S", ["/status"]),
-        ("/model d", ["demo:", "demo:fast"]),
-        ("/model fast", ["demo:fast"]),
-        ("/status x", []),
-        ("see @s", ["setup.py", "src/"]),
-        ("see @src/", ["a.py"]),
-        ("@.", [".git/"]),
-        ("@", ["setup.py", "src/"]),
-        ("mail@s", []),
-        ("words", []),
-        ("one\n/he", []),
-    ],
-)
-def test_what_a_word_may_become(before, expected):
-    """Commands at the beginning, models behind theirs, files behind `@`; hidden files when a dot was typed."""
-    assert [one.text for one in complete(before, KNOWN)] == expected
-    assert is_completed(before) or not expected
-
-
-def test_what_is_picked_takes_the_place_of_what_was_typed():
-    """A command goes in the place of its slash and all behind it, a file in the place of its last part."""
+def test_what_a_word_may_become():
+    """Commands at the beginning, models behind theirs, files behind `@`, hidden ones when a dot was typed; a command takes all behind its slash, a file its last part."""
+    for before, *expected in (
+        ("/", "/help", "/model", "/status"),
+        ("/S", "/status"),
+        ("/model d", "demo:", "demo:fast"),
+        ("/model fast", "demo:fast"),
+        ("/status x",),
+        ("see @s", "setup.py", "src/"),
+        ("see @src/", "a.py"),
+        ("@.", ".git/"),
+        ("@", "setup.py", "src/"),
+        ("mail@s",),
+        ("words",),
+        ("one\n/he",),
+    ):
+        assert [one.text for one in complete(before, KNOWN)] == expected
+        assert is_completed(before) or not expected
     assert [one.replaces for one in complete("/he", KNOWN)] == [3]
     assert [one.replaces for one in complete("see @src/a", KNOWN)] == [1]

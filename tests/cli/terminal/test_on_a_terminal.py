@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -25,6 +26,15 @@ def rests(text):
     return text.split("\n")[-1] == ">"
 
 
+@asynccontextmanager
+async def chatting(*arguments, **given):
+    """Open a screen with a chat that is ready, and leave it, which ends well."""
+    async with open_screen(*arguments, **given) as seen:
+        await seen.wait_for(READY)
+        yield seen
+        await seen.leave()
+
+
 def printed(raw):
     """What was sent, without what styles it and places it."""
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", raw.decode())
@@ -35,39 +45,25 @@ def joined(text):
     return " ".join(text.split())
 
 
+def says_at_rest(words):
+    """Whether the model has said these words, and a line can be typed again."""
+    return lambda text: f"You said: {words}" in joined(text) and rests(text)
+
+
 @pytest.mark.experience("X-007")
 @pytest.mark.parametrize("has_brackets", [True, False])
-async def test_forty_pasted_lines_are_one_prompt(has_brackets):
-    """`/quit` among them leaves nothing, with a terminal's brackets and without; the line is sent with Enter."""
+async def test_lines_that_are_pasted_are_one_prompt(has_brackets):
+    """With a terminal's brackets and without. `/quit` among forty leaves nothing; a megabyte is a mark in the line, keys are heard at once, and it is said as a whole."""
     lines = ["/quit", *(f"line {number}" for number in range(38)), "the end"]
-    async with open_screen(*TALK, rows=60) as seen:
-        await seen.wait_for(READY)
+    async with chatting(*TALK, rows=60) as seen:
         await seen.paste("\n".join(lines), brackets=has_brackets)
         await seen.wait_for("[pasted text 1, 40 lines]")
-        seen.type("\r")
-        await seen.wait_for(lambda text: "You said: /quit" in joined(text) and rests(text))
-        seen.type("/status\r")
-        await seen.wait_for("idle · model demo:fast · 2 messages")
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
-
-
-@pytest.mark.experience("X-007")
-@pytest.mark.parametrize("has_brackets", [True, False])
-async def test_a_megabyte_that_is_pasted_is_one_prompt(has_brackets):
-    """It stands in the line as a mark, keys are heard at once, and it is said as a whole; also where the terminal puts no brackets around it."""
-    async with open_screen(*TALK) as seen:
-        await seen.wait_for(READY)
+        await seen.press("\r", says_at_rest("/quit"))
         await seen.paste("word\n" * 199_000, brackets=has_brackets)
         await seen.wait_for("[pasted text 1, 199,001 lines]")
-        seen.type(" heard")
-        await seen.wait_for("heard")
-        seen.type("\r")
-        await seen.wait_for(lambda text: "You said: word" in joined(text) and rests(text))
-        seen.type("/status\r")
-        await seen.wait_for("idle · model demo:fast · 2 messages")
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.press(" heard", "heard")
+        await seen.press("\r", says_at_rest("word"))
+        await seen.press("/status\r", "idle · model demo:fast · 4 messages")
 
 
 @pytest.mark.experience("X-008")
@@ -75,14 +71,10 @@ async def test_control_c_on_a_half_typed_line_keeps_the_conversation():
     """It clears the line, and the conversation goes on; two more leave, with code 130 and the terminal as it was."""
     async with open_screen(*TALK) as seen:
         await seen.wait_for(READY)
-        seen.type("half a li")
-        await seen.wait_for("half a li")
-        seen.type("\x03")
-        await seen.wait_for(rests)
-        seen.type("still there?\r")
-        await seen.wait_for(lambda text: "You said: still there?" in joined(text) and rests(text))
-        seen.type("\x03")
-        await seen.wait_for("Ctrl-C again leaves")
+        await seen.press("half a li", "half a li")
+        await seen.press("\x03", rests)
+        await seen.press("still there?\r", says_at_rest("still there?"))
+        await seen.press("\x03", "Ctrl-C again leaves")
         seen.type("\x03")
         assert await seen.wait_end() == 130
         assert "half a li" not in seen.text
@@ -92,19 +84,14 @@ async def test_control_c_on_a_half_typed_line_keeps_the_conversation():
 @pytest.mark.experience("X-009")
 async def test_a_server_that_hangs_is_seen_to_hang_and_control_c_ends_it():
     """The working line counts while nothing comes; Ctrl-C ends the cycle within 100 ms."""
-    async with open_model(None) as model, open_screen("chat", *model, *NOT_KEPT, **KEY) as seen:
-        await seen.wait_for(READY)
-        seen.type("hello\r")
-        await seen.wait_for("asking openai-chat:busy · 0 s")
+    async with open_model(None) as model, chatting("chat", *model, *NOT_KEPT, **KEY) as seen:
+        await seen.press("hello\r", "asking openai-chat:busy · 0 s")
         await seen.wait_for("asking openai-chat:busy · 2 s")
-        seen.type("\x03")
-        await seen.wait_for("aborted: interrupted")
+        await seen.press("\x03", "aborted: interrupted")
         await seen.wait_for(lambda text: re.search(r"stopped in \d+ ms", text) is not None and rests(text))
         stopped = re.search(r"stopped in (\d+) ms", seen.text)
         assert stopped
         assert int(stopped[1]) <= 100
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 @pytest.mark.experience("X-011")
@@ -120,8 +107,7 @@ async def test_no_key_is_lost_while_two_thousand_deltas_a_second_stream(columns)
         open_screen("chat", *model, *NOT_KEPT, columns=columns, **KEY) as seen,
     ):
         await seen.wait_for(READY)
-        seen.type("go\r")
-        await seen.wait_for("w100")
+        await seen.press("go\r", "w100")
         for key in keys:
             seen.type(key)
             await seen.read_for(0.02)
@@ -131,75 +117,58 @@ async def test_no_key_is_lost_while_two_thousand_deltas_a_second_stream(columns)
             "the model was asked twice, so there are two answers to look at"
         )
         assert re.findall(r"\bw\d+", seen.text) == words
-        seen.type("\x03\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave("\x03\x04")
 
 
 @pytest.mark.parametrize("columns", [10, 20, 80, 200])
 async def test_a_conversation_at_every_width(columns):
     """A prompt, a call that is approved in the dialogue, its outcome: nothing overflows, nothing is left below."""
-    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell", columns=columns) as seen:
-        await seen.wait_for(READY)
-        seen.type('shell "echo here"\r')
-        await seen.wait_for("1 yes")
+    async with chatting(*WORK, *NOT_KEPT, "--approve", "shell", columns=columns) as seen:
+        await seen.press('shell "echo here"\r', "1 yes")
         await seen.read_for(0.5)  # whoever types when it comes up has not read it
-        seen.type("1")
-        await seen.wait_for(lambda text: "shell" in text and "says:" in text and rests(text))
+        await seen.press("1", lambda text: "shell" in text and "says:" in text and rests(text))
         assert "1 yes" not in seen.text
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 async def test_a_dialogue_takes_keys_while_a_draft_stands_and_the_draft_comes_back(tmp_path):
     """Typed while a call runs: what stands in the line is set aside, a key decides, and the line is as it was."""
-    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell", "--cwd", str(tmp_path)) as seen:
-        await seen.wait_for(READY)
-        seen.type('shell "until test -e go; do sleep 0.05; done"\r')
-        await seen.wait_for("1 yes")
+    async with chatting(*WORK, *NOT_KEPT, "--approve", "shell", "--cwd", str(tmp_path)) as seen:
+        await seen.press('shell "until test -e go; do sleep 0.05; done"\r', "1 yes")
         await seen.read_for(0.5)
-        seen.type("1")
-        await seen.wait_for(rests)
-        seen.type('shell "echo here"\r')
-        await seen.wait_for("queued at position 0")
-        seen.type("half of a thought")
-        await seen.wait_for("> half of a thought")
+        await seen.press("1", rests)
+        await seen.press('shell "echo here"\r', "queued at position 0")
+        await seen.press("half of a thought", "> half of a thought")
         (tmp_path / "go").touch()
         await seen.wait_for("(draft set aside) >")
         assert "half of a thought" not in seen.text
         await seen.read_for(0.5)
-        seen.type("n")
-        await seen.wait_for("why not?")
-        seen.type("too loud\r")
-        await seen.wait_for("shell failed: Rejected by the user: too loud")
+        await seen.press("n", "why not?")
+        await seen.press("too loud\r", "shell failed: Rejected by the user: too loud")
         await seen.wait_for("> half of a thought")
-        seen.type(" and the rest\r")
-        await seen.wait_for("half of a thought and the rest")
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.press(" and the rest\r", "half of a thought and the rest")
 
 
-async def test_a_call_is_refused_with_a_reason_and_edited_in_the_persons_editor(tmp_path):
+def editor(directory, command):
+    """The variables that name an editor which does this."""
+    path = directory / "editor"
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return {"EDITOR": str(path), "VISUAL": ""}
+
+
+async def test_a_call_is_refused_with_a_reason_and_edited_in_the_users_editor(tmp_path):
     """`n` asks why not; `e` opens `$EDITOR` with the arguments, and what was saved runs."""
-    editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i 's/first/second/' \"$1\"\n")
-    editor.chmod(0o755)
-    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell", EDITOR=str(editor), VISUAL="") as seen:
-        await seen.wait_for(READY)
-        seen.type('shell "echo first"\r')
-        await seen.wait_for("3 no, and say why")
-        await seen.read_for(0.5)
-        seen.type("n")
-        await seen.wait_for("why not?")
-        seen.type("too loud\r")
-        await seen.wait_for("shell failed: Rejected by the user: too loud")
-        await seen.wait_for(rests)
-        seen.type('shell "echo first"\r')
-        await seen.wait_for("4 edit the arguments")
-        await seen.read_for(0.5)
-        seen.type("e")
+    chosen = editor(tmp_path, "sed -i 's/first/second/' \"$1\"")
+    async with chatting(*WORK, *NOT_KEPT, "--approve", "shell", **chosen) as seen:
+        for key, wanted in (("n", "3 no, and say why"), ("e", "4 edit the arguments")):
+            await seen.press('shell "echo first"\r', wanted)
+            await seen.read_for(0.5)
+            seen.type(key)
+            if key == "n":
+                await seen.wait_for("why not?")
+                await seen.press("too loud\r", "shell failed: Rejected by the user: too loud")
+                await seen.wait_for(rests)
         await seen.wait_for(lambda text: "second [exit code 0" in joined(text))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 async def test_a_resize_in_mid_stream_keeps_every_word():
@@ -208,125 +177,79 @@ async def test_a_resize_in_mid_stream_keeps_every_word():
     deltas = [f"{word} \n\n" if number % 50 == 49 else f"{word} " for number, word in enumerate(words)]
     async with (
         open_model(deltas, per_second=1_000) as model,
-        open_screen("chat", *model, *NOT_KEPT, columns=100, **KEY) as seen,
+        chatting("chat", *model, *NOT_KEPT, columns=100, **KEY) as seen,
     ):
-        await seen.wait_for(READY)
-        seen.type("go\r")
-        await seen.wait_for("w200")
+        await seen.press("go\r", "w200")
         seen.resize(40, 15)
         await seen.wait_for("w700")
         seen.resize(120, 30)
         await seen.wait_for(lambda text: "w1499" in text and rests(text))
         # What a terminal does with rows above when it becomes narrow is its own; that each word was sent whole is ours.
         assert set(words) <= set(re.findall(r"\bw\d+", printed(seen.raw)))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 async def test_a_model_cannot_ring_move_the_cursor_or_rename_the_window():
     """Bells, colours, cursor and title of a model come to the terminal as nothing."""
     hostile = ["\x07\x1b[2J", "safe\x1b]0;owned\x07\x9b31m", " `\x1b[5m`&#27;[7m", "\n\nend\n"]
-    async with open_model(hostile) as model, open_screen("chat", *model, *NOT_KEPT, **KEY) as seen:
-        await seen.wait_for(READY)
-        seen.type("go\r")
-        await seen.wait_for(lambda text: "end" in text and rests(text))
+    async with open_model(hostile) as model, chatting("chat", *model, *NOT_KEPT, **KEY) as seen:
+        await seen.press("go\r", lambda text: "end" in text and rests(text))
         assert b"\x07" not in seen.raw
         assert b"owned\x07" not in seen.raw
         assert b"\x1b[5m" not in seen.raw
         assert b"\x1b[2J" not in seen.raw
         assert "safe" in seen.text
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 async def test_no_color_and_no_utf8():
     """`NO_COLOR` sends no colour, and a terminal without UTF-8 gets ASCII."""
-    async with open_screen(*TALK, NO_COLOR="1", LC_ALL="de_DE.ISO-8859-1") as seen:
-        await seen.wait_for(READY)
-        seen.type("plain\r")
-        await seen.wait_for(lambda text: "You said" in text and rests(text))
+    async with chatting(*TALK, NO_COLOR="1", LC_ALL="de_DE.ISO-8859-1") as seen:
+        await seen.press("plain\r", lambda text: "You said" in text and rests(text))
         assert not re.search(rb"\x1b\[[0-9;]*(3[0-7]|38;|9[0-7]|4[0-7])[0-9;]*m", seen.raw)
         assert seen.raw.isascii()
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
-async def test_what_was_typed_comes_back_in_the_next_chat(tmp_path):
-    """The history outlives the process, several lines as one entry, in a file that is its user's alone."""
+async def test_what_was_typed_comes_back_in_the_next_chat_and_is_searched(tmp_path):
+    """The history outlives the process, several lines as one entry, in a file that is its user's alone; Enter takes what Ctrl-R found into the line, and Ctrl-C leaves the search."""
     kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
     arguments = ("chat", "--model", "demo:fast", "--tools", "none")
     async with open_screen(*arguments, **kept) as seen:
         await seen.wait_for(READY)
-        seen.type("one\x1b\rtwo")
-        await seen.wait_for("two")
-        seen.type("\r")
-        await seen.wait_for(lambda text: "You said: one two" in joined(text) and rests(text))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.press("one\x1b\rtwo", "two")
+        await seen.press("\r", says_at_rest("one two"))
+        await seen.leave()
         assert "is kept: agentrail chat --resume s-" in seen.text
     assert (tmp_path / "chat-history").stat().st_mode & 0o077 == 0
-    async with open_screen(*arguments, **kept) as seen:
-        await seen.wait_for(READY)
-        seen.type("\x1b[A")
-        await seen.wait_for(lambda text: "> one\n  two" in text)
-        seen.type("\x03\x04")
-        assert await seen.wait_end() == 0
-
-
-async def test_the_history_is_searched_and_what_is_found_is_not_sent(tmp_path):
-    """Ctrl-R, and Enter takes what was found into the line; Ctrl-C leaves the search, and the conversation stands."""
-    async with open_screen(*TALK) as seen:
-        await seen.wait_for(READY)
-        seen.type("apples and pears\r")
-        await seen.wait_for(lambda text: "You said: apples" in joined(text) and rests(text))
-        seen.type("\x12pea")
-        await seen.wait_for("> apples and pears\n")
-        seen.type("\r")
-        await seen.wait_for(lambda text: text.endswith("> apples and pears"))
-        seen.type("\x12xyz")
-        await seen.wait_for("xyz")
-        seen.type("\x03")
-        await seen.wait_for(lambda text: "xyz" not in text)
-        seen.type("\x03")
-        await seen.wait_for(rests)
-        seen.type("/status\r")
-        await seen.wait_for("idle · model demo:fast · 2 messages")
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+    async with chatting(*arguments, **kept) as seen:
+        await seen.press("\x1b[A", lambda text: "> one\n  two" in text)
+        await seen.press("\x03", rests)
+        await seen.press("apples and pears\r", says_at_rest("apples"))
+        await seen.press("\x12pea", "> apples and pears\n")
+        await seen.press("\r", lambda text: text.endswith("> apples and pears"))
+        await seen.press("\x12xyz", "xyz")
+        await seen.press("\x03", lambda text: "xyz" not in text)
+        await seen.press("\x03", rests)
+        await seen.press("/status\r", "idle · model demo:fast · 2 messages")
 
 
 async def test_a_prompt_is_written_in_the_persons_editor(tmp_path):
     """Ctrl-G opens `$EDITOR` with what is typed; what was saved stands in the line, and is sent with Enter."""
-    editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nprintf 'and\\nmore\\n' >> \"$1\"\n")
-    editor.chmod(0o755)
-    async with open_screen(*TALK, EDITOR=str(editor), VISUAL="") as seen:
-        await seen.wait_for(READY)
-        seen.type("half ")
-        await seen.wait_for("> half")
-        seen.type("\x07")
-        await seen.wait_for("> half and\n  more")
-        seen.type("\r")
-        await seen.wait_for(lambda text: "You said: half and more" in joined(text) and rests(text))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+    async with chatting(*TALK, **editor(tmp_path, "printf 'and\\nmore\\n' >> \"$1\"")) as seen:
+        await seen.press("half ", "> half")
+        await seen.press("\x07", "> half and\n  more")
+        await seen.press("\r", says_at_rest("half and more"))
 
 
 async def test_a_question_is_answered_in_the_line():
     """What the model asks is answered by typing: no command is needed, and the cycle goes on with it."""
     tools = ("chat", "--model", "demo:fast", "--tools", "ask_user", *NOT_KEPT)
-    async with open_screen(*tools, columns=60) as seen:
-        await seen.wait_for(READY)
-        seen.type('ask_user "Which one?"\r')
-        await seen.wait_for("? Which one?\n  type the answer; /decline gives none")
+    async with chatting(*tools, columns=60) as seen:
+        await seen.press('ask_user "Which one?"\r', "? Which one?\n  type the answer; /decline gives none")
         await seen.wait_for("waiting for you")
         seen.type("the second\r")
         await seen.wait_for(
             lambda text: "answered" in text and "ask_user says" in joined(text) and rests(text)
         )
         assert "Not run" not in seen.text
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
 
 
 LATE_CRASH = (
@@ -347,8 +270,7 @@ async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
     )
     async with open_screen(program, warm=PROGRAM, columns=60) as seen:
         await seen.wait_for(READY)
-        seen.type("half a line")
-        await seen.wait_for("> half a line")
+        await seen.press("half a line", "> half a line")
         now.touch()
         await seen.wait_for(
             lambda text: "ZeroDivisionError: planted" in text and text.endswith("> half a line")
@@ -358,8 +280,7 @@ async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
         first = next(place for place, row in enumerate(rows) if row.startswith("Exception in thread"))
         assert rows[-2] == "ZeroDivisionError: planted"
         assert rows[first + 1] == "Traceback (most recent call last):"
-        seen.type("\x03\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave("\x03\x04")
 
 
 async def test_what_was_said_before_can_be_gone_back_to(tmp_path):
@@ -373,21 +294,18 @@ async def test_what_was_said_before_can_be_gone_back_to(tmp_path):
             await seen.wait_for(
                 lambda shown, text=text: f"You said: {text}" in joined(shown) and rests(shown)
             )
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave()
     async with open_screen("chat", "--resume", columns=100, **kept) as seen:
         await seen.wait_for(lambda text: "> pears" in text and rests(text))
         seen.type("\x1b\x1b")
         await seen.wait_for(
             lambda text: re.search(r"2 +> pears · ", text) and re.search(r"1 +> apples · ", text)
         )
-        seen.type("1\r")
-        await seen.wait_for("back at the end of turn 1")
+        await seen.press("1\r", "back at the end of turn 1")
         seen.type("/rewind\r")
         shown = await seen.wait_for("/rewind 1 goes back to the end of turn 1")
         assert "> pears ·" not in shown.split("> /rewind\n")[-1]
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave()
 
 
 async def test_a_closed_terminal_parks_the_session(tmp_path):
@@ -404,8 +322,7 @@ async def test_a_closed_terminal_parks_the_session(tmp_path):
         await seen.wait_for("is back, with model demo:fast")
         await seen.wait_for("was cut off")
         await seen.wait_for(rests)
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.leave()
 
 
 async def test_a_terminal_that_is_gone_ends_the_chat(tmp_path):
@@ -425,18 +342,15 @@ async def test_a_chat_that_was_killed_goes_on_and_asks_again(tmp_path):
     kept = {"AGENTRAIL_DATA_DIR": str(tmp_path / "data")}
     async with open_screen(*WORK, "--approve", "shell", "--cwd", str(tmp_path), **kept) as seen:
         await seen.wait_for(READY)
-        seen.type('shell "echo once >> ran"\r')
-        await seen.wait_for("1 yes, this once")
+        await seen.press('shell "echo once >> ran"\r', "1 yes, this once")
         seen.kill()
         await seen.wait_end()
     async with open_screen("chat", "--resume", *WORK[5:], **kept) as seen:
         shown = await seen.wait_for("1 yes, this once")
         assert '> shell "echo once >> ran"' in shown
         await seen.read_for(0.5)
-        seen.type("y")
-        await seen.wait_for(lambda text: "shell says" in text and rests(text))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.press("y", lambda text: "shell says" in text and rests(text))
+        await seen.leave()
     assert (tmp_path / "ran").read_text() == "once\n"
 
 
@@ -444,30 +358,20 @@ async def test_from_one_conversation_to_another(tmp_path):
     """`/clear` begins anew, `/sessions` lists, `/resume` goes back; Esc Esc opens `/rewind` with the turns; `/export` writes."""
     kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
     arguments = ("chat", "--model", "demo:fast", "--tools", "none", "--cwd", str(tmp_path))
-    async with open_screen(*arguments, columns=100, rows=40, **kept) as seen:
-        await seen.wait_for(READY)
-        seen.type("apples\r")
-        await seen.wait_for(lambda text: "You said: apples" in joined(text) and rests(text))
-        seen.type("/export said.md\r")
-        await seen.wait_for("said.md: 2 messages")
+    async with chatting(*arguments, columns=100, rows=40, **kept) as seen:
+        await seen.press("apples\r", says_at_rest("apples"))
+        await seen.press("/export said.md\r", "said.md: 2 messages")
         assert "apples" in (tmp_path / "said.md").read_text()
-        seen.type("/export said.md\r")
-        await seen.wait_for("is there already")
-        seen.type("\x1b\x1b")
-        await seen.wait_for(lambda text: re.search(r"1 +> apples · This is a demo", text) is not None)
-        seen.type("\x03")
-        await seen.wait_for(rests)
-        seen.type("/clear\r")
-        await seen.wait_for(lambda text: text.count("model demo:fast (--model)") == 2 and rests(text))
-        seen.type("pears\r")
-        await seen.wait_for(lambda text: "You said: pears" in joined(text) and rests(text))
-        seen.type("/sessions\r")
-        await seen.wait_for(lambda text: "this one" in text and "/resume ID" in text)
-        seen.type("/resume s-no\r")
-        await seen.wait_for("error: there is no session 's-no'")
-        seen.type("/resume ")
-        await seen.wait_for(lambda text: re.search(r"s-\w+ +idle · apples", text) is not None)
-        seen.type("\r")
-        await seen.wait_for(lambda text: text.count("> apples") == 2 and rests(text))
-        seen.type("\x04")
-        assert await seen.wait_end() == 0
+        await seen.press("/export said.md\r", "is there already")
+        await seen.press(
+            "\x1b\x1b", lambda text: re.search(r"1 +> apples · This is a demo", text) is not None
+        )
+        await seen.press("\x03", rests)
+        await seen.press(
+            "/clear\r", lambda text: text.count("model demo:fast (--model)") == 2 and rests(text)
+        )
+        await seen.press("pears\r", says_at_rest("pears"))
+        await seen.press("/sessions\r", lambda text: "this one" in text and "/resume ID" in text)
+        await seen.press("/resume s-no\r", "error: there is no session 's-no'")
+        await seen.press("/resume ", lambda text: re.search(r"s-\w+ +idle · apples", text) is not None)
+        await seen.press("\r", lambda text: text.count("> apples") == 2 and rests(text))

@@ -1,5 +1,5 @@
 // C-027: at every record of a journal the conversation that is folded here equals what `state_at` says, and what the slider does. The journals come from
-// tests/console/test_past.py, which says where they are.
+// tests/console/test_fold.py, which says where they are.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -18,7 +18,7 @@ import {
 import { wrongWords } from "./fold_cases.js";
 
 const file = process.env.CONSOLE_PAST_CASES;
-const skip = file === undefined ? "tests/console/test_past.py gives it its journals" : false;
+const skip = file === undefined ? "tests/console/test_fold.py gives it its journals" : false;
 /** @type {any[]} */
 const cases =
   file === undefined
