@@ -241,7 +241,7 @@ async def test_a_session_goes_to_another_store_and_back_is_the_same_and_a_change
     assert ran.out.encode() == file.read_bytes()
     assert (await ask("check", store="other")).code == 0
     ran = await ask("export", session, "-o", str(file))
-    assert (ran.code, "is there already" in ran.err) == (2, True)
+    assert (ran.code, "already exists" in ran.err) == (2, True)
 
     text = (await ask("export", session)).out
     file.write_text(text.replace("look around", "look another"))
@@ -252,7 +252,7 @@ async def test_a_session_goes_to_another_store_and_back_is_the_same_and_a_change
     assert (await ask("import", str(tmp_path / "nowhere.jsonl"))).code == 2
     file.write_text("hello\n")
     ran = await ask("import", str(file))
-    assert (ran.code, "no export of a session" in ran.err) == (2, True)
+    assert (ran.code, "not an export of a session" in ran.err) == (2, True)
 
 
 @pytest.mark.journal(25)
