@@ -31,9 +31,13 @@ def unanswered(state):
 @pytest.mark.at(1, 3, 6)
 def test_calls_are_unanswered_only_while_they_run_or_a_person_decides():
     """In all of the small world a call lacks its result in EXECUTING_TOOLS and in a suspended cycle, and nowhere else."""
+    known = {}  # most steps leave the history as it is
     for seen in small_world():
         may_lack = seen.after.phase is Phase.EXECUTING_TOOLS or seen.after.suspended
-        assert bool(unanswered(seen.after)) == may_lack
+        history = id(seen.after.data.history)
+        if history not in known:
+            known[history] = bool(unanswered(seen.after))
+        assert known[history] == may_lack
 
 
 @given(data=st.data())

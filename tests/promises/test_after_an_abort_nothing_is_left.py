@@ -24,18 +24,8 @@ from agentrail.testing.cancelling import cancel_everywhere, check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
-from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, saying, until, wants
+from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, saying, start_hanging, until, wants
 from tests.thinned import first, paired, sampled
-
-
-async def start_hanging(supervisor, *tools, then="next", **options):
-    """Start a session in whose first cycle all these tools have begun and will not return."""
-    script = ScriptedModel([wants(*(tool.name for tool in tools)), says(then)])
-    session = await supervisor.start_session(model=script, tools=tools, **options)
-    await session.prompt("Hi")
-    for tool in tools:
-        await tool.started.wait()
-    return session
 
 
 @on_virtual_time

@@ -90,6 +90,18 @@ def wants(*names: str) -> Turn:
     return calls(*((name, {}) for name in names))
 
 
+async def start_hanging(
+    supervisor: SessionSupervisor, *tools: Any, then: str = "next", **options: Any
+) -> Session:
+    """Start a session in whose first cycle all these tools have begun and will not return."""
+    model = calling(*(tool.name for tool in tools), then=then)
+    session = await supervisor.start_session(model=model, tools=tools, **options)
+    await session.prompt("Hi")
+    for tool in tools:
+        await tool.started.wait()
+    return session
+
+
 async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
     """Read up to the first event of a kind, that one included."""
     seen: list[Event] = []

@@ -18,7 +18,7 @@ from agentrail.events import AgentEnd, AgentStart, PromptQueued, SessionEnd
 from agentrail.messages import FileRef, Image, Text
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, StubbornTool
-from tests.runtime.rig import calling, on_virtual_time, open_bare, rest, saying, until, wants
+from tests.runtime.rig import on_virtual_time, open_bare, rest, saying, start_hanging, until, wants
 from tests.runtime.test_wrong_types import AFTER
 
 # --- prompt and ask
@@ -88,9 +88,7 @@ async def test_a_prompt_that_is_empty_or_has_other_blocks_is_refused(supervisor,
 async def test_a_full_queue_refuses(supervisor):
     """`PromptQueueFull` goes to the sender alone; the ones who wait stay."""
     hang = HangingTool()
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang], max_prompt_queue=1)
-    await session.prompt("one")
-    await hang.started.wait()
+    session = await start_hanging(supervisor, hang, max_prompt_queue=1)
     kept = await session.prompt("two")
     with pytest.raises(PromptQueueFull, match="1 prompts wait already, at most 1 may"):
         await session.ask("three")
@@ -111,9 +109,7 @@ async def test_collect_reply_waits_for_the_running_cycle(supervisor):
 async def test_two_aborts_at_once_get_the_same_receipt(supervisor):
     """The second finds nothing more to stop, and waits for the teardown of the first."""
     hang = HangingTool()
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
-    await session.prompt("one")
-    await hang.started.wait()
+    session = await start_hanging(supervisor, hang)
     receipts = []
 
     async def abort() -> None:
@@ -133,9 +129,7 @@ async def test_two_aborts_at_once_get_the_same_receipt(supervisor):
 async def test_stop_that_times_out_goes_on(supervisor):
     """`ReplyTimeout`; the session ends all the same."""
     hang = HangingTool()
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
-    await session.prompt("one")
-    await hang.started.wait()
+    session = await start_hanging(supervisor, hang)
     async with session.subscribe() as events:
         with pytest.raises(ReplyTimeout):
             await session.stop(timeout_seconds=0)
@@ -206,9 +200,7 @@ async def test_every_call_is_answered_while_its_supervisor_closes(way):
         async with trio.open_nursery() as callers:
             with suppress(KeyError), trio.CancelScope() as scope:
                 async with open_bare() as supervisor:
-                    session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
-                    await session.prompt("Go")
-                    await stubborn.started.wait()
+                    session = await start_hanging(supervisor, stubborn)
                     callers.start_soon(keep_calling, callers, session)
                     await trio.sleep(0.25)
                     closing.set()

@@ -348,7 +348,7 @@ async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bea
 async def test_streams_are_not_read_while_the_store_is_away(store):
     """A server that talks on is not listened to, and its silence is not held against it."""
     async with no_orphans(), open_over(store, store_patience=0.1) as supervisor:
-        model = ScriptedModel([says(*("x" for _ in range(200)), pause_seconds=0.005)])
+        model = ScriptedModel([says(*"x" * 100, pause_seconds=0.005)])
         session = await supervisor.start_session(model=model, session_id="s-1")
         async with session.subscribe() as events:
             await session.prompt("Hi")
@@ -364,7 +364,7 @@ async def test_streams_are_not_read_while_the_store_is_away(store):
             assert len(session._cell.state.data.stream.text) == said  # noqa: SLF001 - as above
             store.mend()
             await until(events, AgentEnd)
-        assert (await session.messages())[-1].text == "x" * 200
+        assert (await session.messages())[-1].text == "x" * 100
 
 
 async def test_fenced_is_told_by_a_store_without_a_writer_too():

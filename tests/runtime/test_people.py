@@ -30,7 +30,7 @@ from agentrail.events import (
 from agentrail.messages import JsonObject
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import calling, on_virtual_time, result_texts, saying, until
+from tests.runtime.rig import calling, on_virtual_time, result_texts, saying, start_hanging, until
 
 ASKED: JsonObject = {"question": "Which one?", "options": ["left", "right"]}
 
@@ -76,9 +76,7 @@ async def test_a_steer_stops_the_tools_of_the_batch_and_is_heard_behind_their_re
 async def test_steers_beyond_the_limit_are_refused(supervisor):
     """`SteeringQueueFull` with the limit; everybody hears that it was refused, and the others stay."""
     hang = HangingTool(killable=False)
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang], max_steering_queue=1)
-    await session.prompt("Go")
-    await hang.started.wait()
+    session = await start_hanging(supervisor, hang, max_steering_queue=1)
     kept = await session.steer("one")
     async with session.subscribe() as events:
         with pytest.raises(SteeringQueueFull, match="1 steers wait already, at most 1 may"):
@@ -125,9 +123,7 @@ async def test_a_prompt_that_is_sent_again_under_its_name_happens_once(superviso
 async def test_a_steer_that_is_sent_again_under_its_name_happens_once(supervisor):
     """The first receipt comes back; as a prompt the name is taken."""
     hang = HangingTool(killable=False)
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
-    await session.prompt("Go")
-    await hang.started.wait()
+    session = await start_hanging(supervisor, hang)
     first = await session.steer("left", client_id="web-2")
     assert await session.steer("left", client_id="web-2") == first
     with pytest.raises(ClientIdReused):

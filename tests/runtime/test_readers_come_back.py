@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
-from agentrail.errors import EventMissed, SessionDown, StoreUnavailable, SubscriberTooSlow, YourMove
+from agentrail.errors import EventMissed, SessionDown, SubscriberTooSlow, YourMove
 from agentrail.events import AgentEnd, AgentStart, EventsLost, PromptReceived, SessionRecovered
 from agentrail.runtime import event_bus, fan_in, journal_events
 from agentrail.runtime.plugin_watch import QuietWatch
@@ -22,7 +22,7 @@ from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import eventually, kinds, on_bounded_time, open_over, saying, until, wants
-from tests.runtime.test_resumed_sessions import Process, fresh, open_again, results, wants_task
+from tests.runtime.test_resumed_sessions import fresh, wants_task
 from tests.runtime.test_resuming import committed, read_into
 
 pytestmark = on_bounded_time
@@ -281,41 +281,6 @@ async def test_a_full_buffer_forgets_no_loss():
 
 
 # --- sessions below
-
-
-@pytest.mark.journal(13)
-async def test_the_end_of_a_child_is_found_where_few_events_are_kept():
-    """It had answered when the process was killed, and was not closed; no event of it is kept. Its journal has the end; it is not asked twice."""
-    inner = fresh()
-    process = Process(inner)
-    async with process as supervisor:
-        append = inner.append
-
-        def lose_its_close(batch):
-            if any(one.session != "s-1" and one.records[-1].kind == "closed" for one in batch):
-                process.store.go_away("killed")
-                message = "killed"
-                raise StoreUnavailable(message)
-            return append(batch)
-
-        inner.append = lose_its_close
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants_task(), says("from the child")]),
-            tools=[TaskTool()],
-            session_id="s-1",
-            event_buffer_size=0,
-        )
-        writer = session._cell.journal.writer  # noqa: SLF001 - it is known there
-        await session.prompt("Hi")
-        await eventually(lambda: not writer.is_available)
-        inner.append = append
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session(
-            "s-1", model=saying("done"), tools=[TaskTool()], event_buffer_size=0
-        )
-        with trio.fail_after(60):
-            assert await session.collect_reply() == "done"
-        assert await results(session) == ["from the child"]
 
 
 async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_session(monkeypatch):

@@ -12,7 +12,7 @@ from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import calling, kinds, rest, saying
+from tests.runtime.rig import calling, kinds, rest, saying, start_hanging
 from tests.thinned import first, sampled
 
 
@@ -129,9 +129,7 @@ async def test_children_go_with_their_parent(supervisor):
 async def test_two_callers_get_the_same(supervisor):
     """And the first time that is over counts."""
     hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(model=calling("hang"), tools=[hanging], session_id="s-1")
-    await session.prompt("Hi")
-    await hanging.started.wait()
+    await start_hanging(supervisor, hanging, session_id="s-1")
     got = []
 
     async def put_to_rest(within) -> None:
@@ -213,9 +211,7 @@ async def test_a_state_that_cannot_be_written_stays_awake(supervisor):
 async def test_one_that_ends_meanwhile_is_down(supervisor):
     """Its end is no rest."""
     hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(model=calling("hang"), tools=[hanging], session_id="s-1")
-    await session.prompt("Hi")
-    await hanging.started.wait()
+    session = await start_hanging(supervisor, hanging, session_id="s-1")
 
     async def put_to_rest() -> None:
         with pytest.raises(SessionDown, match="enough") as caught:

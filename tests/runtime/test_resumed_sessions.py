@@ -42,7 +42,17 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import calling, eventually, kinds_in, on_virtual_time, open_over, saying, until, wants
+from tests.runtime.rig import (
+    calling,
+    eventually,
+    kinds_in,
+    on_virtual_time,
+    open_over,
+    saying,
+    start_hanging,
+    until,
+    wants,
+)
 
 pytestmark = on_virtual_time
 
@@ -273,9 +283,7 @@ async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
     """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back."""
     inner, hang = fresh(), HangingTool(effect_class="pure")
     async with Process(inner) as supervisor:
-        session = await supervisor.start_session(model=calling("hang"), tools=[hang], session_id="s-1")
-        await session.prompt("Hi")
-        await hang.started.wait()
+        session = await start_hanging(supervisor, hang, session_id="s-1")
 
     def give(_opening):
         return {"model": saying("done"), "tools": [HangingTool(effect_class="pure")]}
@@ -307,49 +315,51 @@ async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
 
 @pytest.mark.journal(13)
 @pytest.mark.at(95)
-@pytest.mark.parametrize("when", ["at work", "done"])
+@pytest.mark.parametrize("when", ["at work", "done", "not closed"])
 async def test_a_child_comes_back_before_its_parent_and_its_end_is_delivered_once(when):
-    """Killed while it worked, and killed with its end in flight: the call has its result, once."""
-    inner = fresh()
-    hang = HangingTool(effect_class="pure")
+    """Killed while it worked, with its end in flight, and before it was closed with no event of it kept: the call has its result, once."""
+    inner, hang = fresh(), HangingTool(effect_class="pure")
     process = Process(inner)
+    child = [wants("hang")] if when == "at work" else [says("from the child")]
+    options = {"session_id": "s-1", "event_buffer_size": 0 if when == "not closed" else 1_000}
     async with process as supervisor:
-        child = [says("from the child")] if when == "done" else [wants("hang")]
-        model = ScriptedModel([wants_task(), *child])
-        session = await supervisor.start_session(model=model, tools=[TaskTool(), hang], session_id="s-1")
-        if when == "done":
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants_task(), *child]), tools=[TaskTool(), hang], **options
+        )
+        if when == "at work":
+            await session.prompt("Hi")
+            await hang.started.wait()
+        else:
             append = inner.append
 
-            def lose_the_parent(batch):
-                if any(
-                    one.session == "s-1" and any(r.kind == "tool_finished" for r in one.records)
-                    for one in batch
-                ):
+            def is_lost(one):
+                if when == "done":
+                    return one.session == "s-1" and any(r.kind == "tool_finished" for r in one.records)
+                return one.session != "s-1" and one.records[-1].kind == "closed"
+
+            def lose(batch):
+                if any(map(is_lost, batch)):
                     process.store.go_away("killed")
                     message = "killed"
                     raise StoreUnavailable(message)
                 return append(batch)
 
             writer = session._cell.journal.writer  # noqa: SLF001 - it is known there
-            inner.append = lose_the_parent
+            inner.append = lose
             await session.prompt("Hi")
             await eventually(lambda: process.store.calls.count("append") > 3 and not writer.is_available)
             inner.append = append
-        else:
-            await session.prompt("Hi")
-            await hang.started.wait()
-    children = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
-    assert len(children) == 1
+    (ended,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
     async with open_again(inner) as supervisor:
-        rest = [] if when == "done" else [says("from the child")]
         session = await supervisor.resume_session(
-            "s-1",
-            model=ScriptedModel([*rest, says("done")]),
+            options.pop("session_id"),
+            model=saying(*(["from the child"] if when == "at work" else []), "done"),
             tools=[TaskTool(), RecordingTool(name="hang", effect_class="pure")],
+            **options,
         )
         assert await session.collect_reply() == "done"
         assert await results(session) == ["from the child"]
-    assert inner.get("", children[0]).standing.has_ended
+    assert inner.get("", ended).standing.has_ended
 
 
 def wants_task():
@@ -473,11 +483,7 @@ async def test_those_that_had_work_come_back_by_themselves():
     async with Process(inner) as supervisor:
         hangs = [HangingTool(effect_class="pure") for _ in range(3)]
         for number, hang in enumerate(hangs):
-            session = await supervisor.start_session(
-                model=calling("hang"), tools=[hang], session_id=f"s-{number}"
-            )
-            await session.prompt("Hi")
-            await hang.started.wait()
+            session = await start_hanging(supervisor, hang, session_id=f"s-{number}")
         await supervisor.start_session(model=saying("a"), session_id="idle")
         await supervisor.find()
 

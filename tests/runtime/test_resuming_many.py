@@ -60,7 +60,7 @@ def give(_opening):
     return {"model": saying("b")}
 
 
-@pytest.mark.parametrize("count", [10, 150, pytest.param(300, marks=pytest.mark.check)])
+@pytest.mark.parametrize("count", [10, 110, pytest.param(300, marks=pytest.mark.check)])
 @pytest.mark.parametrize("which", ["all", "working"])
 async def test_what_is_asked_of_the_store_grows_with_pages_and_not_with_sessions(count, which):
     """A look for each page of a hundred, all of one size, and one that finds nothing; and one call takes eight trees, or nearly."""

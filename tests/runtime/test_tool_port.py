@@ -32,7 +32,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
 from agentrail.tools.function import tool
 from tests.runtime.doors import Foreign
-from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, until, wants
+from tests.runtime.rig import calling, kinds, on_virtual_time, rest, saying, start_hanging, until, wants
 from tests.tools.rig import CTX
 
 
@@ -383,9 +383,7 @@ async def test_a_process_that_outlives_its_kill_is_named_with_its_pid(supervisor
                 note_stopped(4710, ended=2, left=frozenset({4711, 4712}))
 
     stuck = Stuck(name="disk", deaf_seconds=60 if is_deaf else 1)
-    session = await supervisor.start_session(model=calling("disk"), tools=[stuck])
-    await session.prompt("Hi")
-    await stuck.started.wait()
+    session = await start_hanging(supervisor, stuck)
     await trio.sleep(0.5)
     receipt = await session.abort()
     if is_deaf:
