@@ -16,7 +16,7 @@ from agentrail.actors import (
     worker,
 )
 from agentrail.actors.introspection import get_status, resume, suspend
-from agentrail.actors.mailbox import dead_letters
+from agentrail.actors.mailbox import Mailbox, dead_letters
 from agentrail.actors.monitor import monitor
 from agentrail.errors import (
     ActorDown,
@@ -112,13 +112,14 @@ async def test_numbers_of_partitions(count):
 
 
 @pytest.mark.parametrize("options", [{"capacity": 0}, {"capacity": -1}, {"overflow": "explode"}], ids=str)
-@on_virtual_time
-async def test_mailbox(options):
+def test_mailbox(options):
     """A bound below 1, and a policy that is none: the message has the four."""
-    with pytest.raises(InvalidSpec) as caught:
-        machine(lambda: Tabled({"s1": Keep()})).with_options(**options)
-    words = ("reject", "drop_oldest", "dead_letter", "block") if "overflow" in options else ("capacity",)
-    refused(caught, "invalid_mailbox", *words)
+    made = machine(lambda: Tabled({"s1": Keep()}))
+    for make in (made.with_options, Mailbox):
+        with pytest.raises(InvalidSpec) as caught:
+            make(**options)
+        words = ("reject", "drop_oldest", "dead_letter", "block") if "overflow" in options else ("capacity",)
+        refused(caught, "invalid_mailbox", *words)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.nan])

@@ -100,6 +100,18 @@ async def test_while_it_starts(stage):
 
 
 @on_virtual_time
+async def test_children_that_are_counted_apart(stage):
+    """One that crashes too often is given up alone: reported, gone from the tree, and the block goes on."""
+    async with stage.open("dynamic", [stage.W("template")], intensity=0, intensity_per="child") as supervisor:
+        for name in "ab":
+            await supervisor.start_child(stage.W(name))
+        stage.crash("a")
+        await settled()
+        assert _ids(await supervisor.tree()) == ["b"]
+        assert ("shutdown", "a") in stage.kinds()
+
+
+@on_virtual_time
 async def test_ended_while_the_caller_waited(stage):
     """A call that is under way when the supervisor ends gets a tree that was true, or `ActorDown`."""
     heard = []

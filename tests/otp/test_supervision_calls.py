@@ -299,10 +299,11 @@ def test_steps_grow_with_the_children_and_no_faster():
 
 @pytest.mark.scenario("S-097")
 def test_reconfigure_to_another_kind():
-    """A static supervisor does not become a dynamic one, and has no template; instances take a new one when they restart."""
+    """A static supervisor does not become a dynamic one, and has no template; what a new spec says holds from then on."""
     rig = Rig(specs=[W("a")])
     before = rig.state.flags
     for flags, specs, code in (
+        (None, (), "invalid_flags"),
         (SupervisorFlags("one_for_one"), (W("a"), W("a")), "duplicate_id"),
         (SupervisorFlags("dynamic"), (W("a"),), "invalid_strategy"),
     ):
@@ -311,6 +312,9 @@ def test_reconfigure_to_another_kind():
     refusal = rig.call(StartInstanceCall())
     assert isinstance(refusal, InvalidSpec)
     assert ("start_child" in str(refusal), refusal.__traceback__) == (True, None)
+    assert rig.call(ReconfigureCall(before, (W("a", restart="temporary"),))) is None
+    rig.crash("a")
+    assert (rig.status(), rig.ended) == ([], None)
     rig = Rig("dynamic", [W("t", 1)])
     rig.call(StartInstanceCall())
     assert rig.call(ReconfigureCall(SupervisorFlags("dynamic"), (W("t", 2),))) is None

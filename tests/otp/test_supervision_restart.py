@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.errors import AlreadyPresent, ChildRestarting, ChildStuck as ChildStuckRefusal
+from agentrail.errors import AlreadyPresent, ChildRestarting, ChildStuck as ChildStuckRefusal, InvalidSpec
 from agentrail.otp.child_specs import Arguments, Backoff
 from agentrail.otp.exits import Crashed, InitFailed, Normal, Shutdown, Stuck
 from agentrail.otp.supervision_types import (
@@ -358,15 +358,19 @@ def test_unknown_tokens_are_dropped_and_counted():
 KINDS = ["permanent", "transient", "temporary"]
 
 
-@pytest.mark.scenario("S-004")
-def test_culprit_is_named_through_the_tree():
-    """The reason of a subtree that did not start says which child of which child it was."""
+@pytest.mark.scenario("S-004", "S-012")
+def test_starts_that_fail():
+    """The reason of a subtree says which child of which child it was; bad specs are refused before anything starts."""
     rig = Rig(
         specs=[W("top", kind="supervisor")],
         starts={"top": [subtree("one_for_one", [W("x")], starts={"x": ["fail"]})]},
     )
     below = InitFailed("child", cause=BROKEN, child_id="x")
     assert rig.ended.reason == InitFailed("child", cause=below, child_id="top")
+    log = []
+    with pytest.raises(InvalidSpec):
+        Rig(specs=[W("a"), W("a")], log=log)
+    assert log == []
 
 
 # --- B. restart types
