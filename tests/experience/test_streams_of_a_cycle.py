@@ -190,7 +190,7 @@ async def test_a_session_that_crashes_and_one_that_is_parked(supervisor):
 
 
 async def test_a_prompt_that_decides_an_approval_or_supersedes_its_cycle(supervisor):
-    """The first begins no cycle, and ends with the one that it lets go on; for the second the end of that one is not its own."""
+    """The first ends with the cycle that it resumes. The second ends with its own cycle."""
     asks = (HumanApproval, {"require_approval_for": ["record"]})
     model = ScriptedModel([wants("record"), says("done"), wants("record"), says("second")])
     session = await supervisor.start_session(model=model, tools=[RecordingTool()], plugins=[asks])
@@ -223,7 +223,7 @@ async def test_behind_another_cycle(supervisor):
 @pytest.mark.parametrize("deltas", [True, False])
 @on_virtual_time
 async def test_text(supervisor, deltas):
-    """As it is said; without deltas a response at a time, an empty line between two, as in `all_text`. A cycle that fails raises behind it."""
+    """Text arrives as it is said, with an empty line between responses. A cycle that fails raises after it."""
     model = ScriptedModel(
         [says("One", " two.", pause_seconds=0.001), says("Half", " of it"), fails(Overloaded("busy"))]
     )

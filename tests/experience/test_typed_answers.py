@@ -151,7 +151,7 @@ async def test_a_wrong_answer_is_put_right_once_and_a_second_one_ends_the_cycle(
 
 
 async def test_only_the_answer_is_judged_and_given(supervisor):
-    """What the model says beside a call is no answer yet, and is in `all_text`; inline tags are in neither; the session's own format is given bare."""
+    """Text next to a call is not an answer, and inline tags are removed. The session's own format is returned bare."""
     model = ScriptedModel([calls(("record", {}), text="I will look."), says('{"x": 1}')])
     session = await supervisor.start_session(model=model, tools=[RecordingTool()])
     assert await session.ask("Go", output=Point) == Point(1)

@@ -47,7 +47,7 @@ async def test_the_window_is_the_profiles_else_the_models(said, model, told):
 
 @on_virtual_time
 async def test_who_asks_meanwhile_is_given_the_same_answer():
-    """Each check runs once for all of them, also when the one who asked first has left; one that does not come back holds up no other, and is not run on top of itself."""
+    """A check runs once for all callers, also when the first one left. A check that hangs delays no other and never runs twice."""
     runs = []
 
     async def check():

@@ -34,7 +34,7 @@ def made(content: bytes, arguments: dict[str, JsonValue], *, is_edit: bool = Tru
 
 
 def test_an_edit_and_a_write_are_shown_as_they_would_be_made():
-    """Before and after, and the hash of what it was made of; what would fail, is no text or too large says why, and is never cut."""
+    """The preview has before, after and a hash. A call that would fail says why, and no content is cut."""
     shown = made(b"one\n", EDIT)
     assert (shown.before, shown.after, shown.fault) == ("one\n", "two\n", None)
     assert shown.before_sha256 == hashlib.sha256(b"one\n").hexdigest()

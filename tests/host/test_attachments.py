@@ -74,7 +74,7 @@ def test_a_name_that_was_used_before_gets_a_number():
 
 @pytest.mark.host("H-033")
 def test_as_much_as_may_be_is_taken_and_one_byte_more_is_not():
-    """One file, or one byte too many in one, or in all together; what is no file is refused with its place, and not with its content."""
+    """Limits hold per message, per file and in all. An object that is not a file is refused by its index, without its content."""
     limits = Limits(max_attachments=3, max_attachment_bytes=10, max_attachments_bytes=25)
     ten = b"x" * 10
     check_attachments([attached(content=ten), attached(content=ten), attached(content=b"x" * 5)], limits)
@@ -125,7 +125,7 @@ def refusal(code):
 
 @pytest.mark.host("H-059")
 def test_whose_move_a_refusal_is():
-    """Of one file among those that worked; its words are for the log, and in the cause. Where fewer are answered for, none is lost in silence."""
+    """The code decides the error. The sandbox's words are only in the cause. A missing answer is a failure too."""
     for code, error in (
         ("too_large", TooLarge),
         ("unsupported", AttachmentsUnsupported),
@@ -177,7 +177,7 @@ async def test_files_are_written_where_the_tools_find_them():
 
 @on_virtual_time
 async def test_no_two_messages_take_one_name_at_once(tmp_path):
-    """Ten at once, in sessions that share a sandbox, or a directory: each file is there, whole; no lock is kept. Those in memory are each a place of its own."""
+    """Sessions that share a sandbox or a directory write one after the other. Every file is complete, and no lock is kept."""
     uploads, told = Uploads(Limits()), []
     shared = SlowSandbox()
     async with (
@@ -238,7 +238,7 @@ class SlowSandbox(MemorySandbox):
 @pytest.mark.parametrize("upload", [hang, break_down, refuse])
 @on_virtual_time
 async def test_a_workspace_that_fails_is_the_operators_move(upload):
-    """One that hangs is waited for no longer than a minute; no word of it reaches a caller. A cancellation is no failure. No lock is kept."""
+    """An upload times out after a minute, and no word of it reaches a caller. A cancellation frees the workspace."""
     uploads = Uploads(Limits())
     async with open_session(type("Failing", (MemorySandbox,), {"upload": upload})()) as session:
         start = trio.current_time()

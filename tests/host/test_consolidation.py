@@ -115,7 +115,7 @@ async def test_each_changed_session_is_read_and_one_call_merges():
 
 
 async def test_nothing_is_asked_of_a_model_in_vain():
-    """A session that is short is read once as long as it stays so; those of who is there wait; what tells nothing makes no profile; half of one is none."""
+    """Short sessions, active users and empty findings cost no further call. A failed merge writes nothing."""
     sessions = Sessions(ada=["s1"], bob=["b1"])
     sessions.there[ADA, "s1"] = TALK[:3]
     sessions.changed[BOB, "b1"] = sessions.at_ms - 1

@@ -51,7 +51,7 @@ def whole_parts(dollars):
 
 
 def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
-    """From midnight on; who spent nothing is not named, and has all of it left. Budgets are told as far as there are any, the tenant's in front."""
+    """Spending counts from midnight on. Budgets are listed if they exist, the tenant's first."""
     told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13)), spent("bob", (-13, 17))]
     told.append(spent("", (0, 19)))
     use = use_of_day(told, NOON)

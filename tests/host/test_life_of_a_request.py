@@ -78,7 +78,7 @@ FILE = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
 @pytest.mark.host("H-057")
 @pytest.mark.parametrize("kind", ["chat", "stream"])
 async def test_hooks_hear_of_a_request_in_order(kind):
-    """Exactly the documented fields; the reader reads the session at the end; a hook that fails is reported once, and keeps no request from its session."""
+    """Payloads have the documented fields, and the reader reads the session at the end. A failing hook is reported once and stops nothing."""
     ledger, reports = Ledger(), Reports()
     store, seen = MemoryStore(), []
 
@@ -119,7 +119,7 @@ async def test_hooks_hear_of_a_request_in_order(kind):
 @pytest.mark.host("H-025")
 @pytest.mark.host("H-027")
 async def test_an_interceptor_answers_lets_pass_or_refuses():
-    """One that answers does so in place of a session; one that is critical refuses, and nothing of what it raised is told but its own refusal."""
+    """An answer replaces the session. A failure passes unless the plugin is critical, and only its own refusal is shown."""
     heard, ledger = [], Ledger()
     answer = HandledResponse({"text": "/help"}, 201, {"x-by": "slash"})
     first = plugin("slash", priority=5, intercept_chat_request=saying(answer))
@@ -501,7 +501,7 @@ async def test_a_caller_that_leaves(on_disconnect, outcome):
 @pytest.mark.host("H-064")
 @pytest.mark.host("H-103")
 async def test_a_cycle_that_waits_for_people_answers_for_now():
-    """Then it goes on, and the hooks end it once: by an approval, by a prompt that is taken for a yes, or by one that supersedes it."""
+    """Then an approval, a confirming prompt or another prompt ends it, and the hooks run once."""
     ledger, shell = Ledger(), calls(("shell", {}))
     model = ScriptedModel([shell, says("Done."), shell, says("Done."), shell, says("As you like.")])
     options = {
@@ -560,7 +560,7 @@ async def test_of_three_that_wait_the_middle_one_is_cancelled():
 @on_virtual_time
 @pytest.mark.host("H-016")
 async def test_a_message_may_be_a_steer_while_its_session_is_at_work():
-    """It ends with the cycle that heard it; one that no cycle heard has its own. In idle a steer is a request of kind `prompt`."""
+    """A steer ends with the cycle that read it, else with its own. In an idle session it is a request of kind `prompt`."""
     ledger = Ledger()
     model = ScriptedModel([calls(("hang", {})), says("Left it is."), SLOW, says("Late."), says("One."), SLOW])
     async with hosting(model, ledger, session_tools=[HangingTool(name="hang")]) as host:
@@ -778,7 +778,7 @@ async def test_events_of_a_request_end_with_it():
 @on_virtual_time
 @pytest.mark.host("H-109")
 async def test_what_a_request_came_to_is_known_after_a_restart():
-    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on. Who waits for one is told when the host closes."""
+    """The store has its outcome and text, and a cycle continues. A waiting caller is told when the host closes."""
     store, told = MemoryStore(), []
     model = ScriptedModel([says("One."), SLOW, SLOW, says("Two.", pause_seconds=5.0)])
     async with hosting(model, store=store, drain_timeout=0) as host:
@@ -834,7 +834,7 @@ async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
 
 @on_virtual_time
 async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
-    """Cycles are not waited for; what the body raised leaves as itself. What a hook raises for the process closes the host in order, and leaves."""
+    """Cycles are not waited for, and the error leaves unchanged. An interrupt in a hook closes the host in order."""
     for leave in ("raise", "cancel"):
         ledger, stopped = Ledger(), []
         began = trio.current_time()

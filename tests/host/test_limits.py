@@ -92,7 +92,7 @@ def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
 
 
 def test_full_buckets_are_forgotten_and_buckets_are_bounded():
-    """Callers who never come back are not held, and no call pays for all; of too many the one that was asked about longest ago goes."""
+    """Callers who never return are dropped without a scan of all. Beyond the bound, the least recently used bucket goes."""
     allowance = Allowance(Pace(60, 60.0, 10))
     for key in range(1000):
         allowance.take(key, FAR + key)
@@ -168,7 +168,7 @@ class Living(set[tuple[SessionOwner, str]]):
 
 
 def test_a_caller_has_so_many_sessions_and_no_more():
-    """Until one ends; one that is known is not counted twice, one being started counts, one that does not come about does not. Who never comes back is forgotten."""
+    """A session counts from its start to its end, and once. A start that fails does not count, and ended callers are forgotten."""
     living = Living()
     sessions = OpenSessions(2, living.is_open)
     living.start(sessions, ADA, "a")

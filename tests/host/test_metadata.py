@@ -102,7 +102,7 @@ async def test_metadata_lives_as_long_as_its_session(tmp_path):
 
 @on_virtual_time
 async def test_metadata_is_kept_as_it_was_said_and_what_is_none_makes_no_session():
-    """A caller's object may change behind it, what is read of it cannot be changed, and what is refused is so before any plugin hears of it."""
+    """Metadata is copied and read-only. Invalid metadata is refused before any plugin sees it."""
     said: dict[str, Any] = {"tags": ["a"]}
     async with hosting(answering()) as host:
         session = await host.create(ANN, metadata=said)

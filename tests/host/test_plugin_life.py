@@ -66,7 +66,7 @@ class Foreign(BaseException):
 @pytest.mark.host("H-004")
 @pytest.mark.parametrize("error", [ValueError("no database"), Foreign()], ids=["an error", "no `Exception`"])
 async def test_a_start_that_fails_is_rolled_back_and_leaves_as_itself(error):
-    """It is reported, and in no group; the third never starts; a stop that fails in the rollback is reported and does not take its place."""
+    """It is reported, and not wrapped in a group. Later plugins never start, and a failing stop is only reported."""
     heard, reports = [], Reports()
     plugins = [
         both("zero", heard),

@@ -138,7 +138,7 @@ def test_files_are_taken_where_no_other_user_reads_them(given, alone, several):
     """And never into the directory that the process happens to run in."""
     one = profile(options=options(**given))
     shared = profile(options=options(**given), shared_workspace=True)
-    by_itself = profile(options=find_none)
+    by_itself = profile(options=giving(lambda: None))
     for is_for_several, expected in [(False, alone), (True, several)]:
         profiles = check_agent_profiles([one], is_for_several=is_for_several)
         assert takes_files(profiles, one, options(**given)) is expected
@@ -146,9 +146,14 @@ def test_files_are_taken_where_no_other_user_reads_them(given, alone, several):
         assert takes_files(profiles, by_itself, options(**given)) is alone
 
 
-async def find_none(_context):
-    """Find nothing."""
-    await trio.lowlevel.checkpoint()
+def giving(make):
+    """A function of a profile, or one that looks profiles up, with what another one makes."""
+
+    async def give(_context):
+        await trio.lowlevel.checkpoint()
+        return make()
+
+    return give
 
 
 @on_virtual_time
@@ -172,29 +177,10 @@ async def test_a_profile_may_be_a_function_of_whom_it_is_for():
     assert [(one.agent_id, one.mode, one.session_id) for one in seen] == [("desk", "plan", "s-2")]
 
 
-async def gives_nothing(_context):
-    """Return no options."""
-
-
-async def sets_the_tenant(_context):
-    """Say whose the session is."""
-    return options(user_data={"tenant_id": "evil"})
-
-
 async def raises_a_bug(_context):
     """Raise what no one catches by name."""
     message = "db password s3cret"
     raise BaseException(message)  # noqa: TRY002 - also what is no `Exception` ends one request alone
-
-
-async def has_a_wrong_option(_context):
-    """Raise what would be the caller's fault."""
-    return options(max_turns=0)
-
-
-async def names_no_plugin(_context):
-    """Give a stack that is none."""
-    return options(plugins=[5])
 
 
 is_not_async = operator.truth
@@ -204,9 +190,10 @@ is_not_async = operator.truth
 @pytest.mark.host("H-106")
 @on_virtual_time
 async def test_a_function_that_fails_is_the_operators_move():
-    """One error, whatever it was; the cause keeps it, and its words are not among those that a caller could read. A lookup that fails is no 404."""
-    broken = (gives_nothing, sets_the_tenant, raises_a_bug, has_a_wrong_option, names_no_plugin, is_not_async)
-    for configure in broken:
+    """Every failure is one error with a cause, and its words reach no caller. A failing lookup is not a 404."""
+    sets_the_tenant = giving(lambda: options(user_data={"tenant_id": "evil"}))
+    wrong = (giving(lambda: None), giving(lambda: options(max_turns=0)), giving(lambda: options(plugins=[5])))
+    for configure in (*wrong, sets_the_tenant, raises_a_bug, is_not_async):
         one = profile(options=configure)
         with pytest.raises(ProfileFailed) as caught:
             await options_of_profile(check_agent_profiles([one]), one, ADA)

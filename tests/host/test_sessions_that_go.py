@@ -78,7 +78,7 @@ def wakes_before_it_goes(host, monkeypatch, times):
 
 @on_virtual_time
 async def test_a_session_that_wakes_as_it_is_deleted_is_deleted(monkeypatch):
-    """Who deletes one is not told that it is needed because it was read at that moment; one that a fork needs is, for that does not pass."""
+    """A read at that moment does not prevent the deletion. A fork that needs the session does."""
     async with hosting(talking(), store=MemoryStore()) as host:
         await text_of(host, "Hi")
     async with hosting(talking(), store=host.options.store) as host:

@@ -167,7 +167,7 @@ async def test_the_call_of_a_child_passes_the_hooks_with_its_own_id():
 @pytest.mark.host("H-047")
 @pytest.mark.host("H-056")
 async def test_the_first_denial_wins_and_the_model_reads_why():
-    """The tool does not run, and none is told of an end: so behind a rewrite that breaks the schema, that a policy denies, or a plugin of the session."""
+    """The tool does not run, and no end is reported. A rewrite is checked against schema, policy and session plugins."""
     ears = Ears()
     book, said = await play(
         ears.judge("first"), ears.judge("guard", Deny("ada may not travel")), ears.judge("later")
@@ -295,7 +295,7 @@ async def test_people_are_shown_what_plugins_made_of_a_call_and_that_runs():
 @on_virtual_time
 @pytest.mark.host("H-050")
 async def test_plugins_hear_of_each_call_whose_code_has_ended():
-    """Of a result and of a raised error; not of what was denied, unknown, of a wrong shape, rejected by a person, or ended by an abort."""
+    """Results and errors are reported. Denied, unknown, malformed, rejected and aborted calls are not."""
     ears = Ears()
     tools = [
         RecordingTool(name="good", answer=Ok(text="fine")),

@@ -117,7 +117,7 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected():
 @pytest.mark.host("H-111")
 @on_bounded_time
 async def test_a_redirect_is_an_answer_and_not_a_way():
-    """Where it leads nothing is sent. Why there was no answer is logged without an address, which may hold what a receiver knows its callers by."""
+    """Nothing is sent to its target. The log of a failed try has no address, which may be a secret."""
     inside = Receiver()
     async with open_sites(inside):
         for status in (301, 302, 303, 307, 308):

@@ -188,7 +188,7 @@ async def test_a_request_that_waits_for_people_is_told_and_then_its_end(kind):
 
 @on_virtual_time
 async def test_each_kind_of_end_is_told_and_nothing_of_a_message_that_was_not_accepted():
-    """Failed, aborted, dropped, and by the end of a host whose sessions end with it; who was refused has heard so, and nothing of it is kept."""
+    """Failed, dropped, aborted and shut down. A refused message leaves no row and no webhook."""
     receiver, store = Receiver(), MemoryStore()
     async with hosting(ScriptedModel([SLOW]), webhooks=hooked(receiver), store=store) as host:
         running = await asked(host, session_id="main")
@@ -220,7 +220,7 @@ async def test_each_kind_of_end_is_told_and_nothing_of_a_message_that_was_not_ac
 @on_virtual_time
 @pytest.mark.host("H-111")
 async def test_an_address_that_may_not_be_is_refused_before_any_hook():
-    """With the name of the field, and nothing was done; a host without webhooks takes no message that it would not tell of; nor does what is no webhooks open."""
+    """The error names the field, and nothing has happened. A host without webhooks refuses such a message."""
     receiver, heard = Receiver(), []
     hears = plugin("hears", heard=heard, intercept_chat_request=saying(None), on_request_start=saying(None))
     async with hosting(answering(), hears, webhooks=hooked(receiver)) as host:
@@ -440,7 +440,7 @@ async def test_a_file_keeps_what_is_owed(tmp_path, monkeypatch):
 
 @on_bounded_time
 async def test_that_an_end_is_to_be_told_is_kept_before_the_session_has_the_message():
-    """So no death of the process comes between. While the store takes no row no message with a webhook is taken; nothing is left of it."""
+    """So a crash in between loses nothing. While the store takes no row, such messages are refused."""
     store, receiver = FaultyStore(MemoryStore()), Receiver()
     model = answering("One.", "Two.", "Three.")
     async with hosting(model, webhooks=hooked(receiver), store=store) as host:

@@ -1,7 +1,5 @@
 """The author's door: a class or a function becomes a plugin, and what is left out is filled in."""
 
-from typing import TypeVar
-
 import attrs
 import pytest
 
@@ -10,32 +8,12 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from tests.core.plugin_rig import CTX, EVENTS
 
-S = TypeVar("S")
-
 
 @attrs.frozen
 class Calls:
     """Which tools ran."""
 
     seen: tuple[str, ...] = ()
-
-
-class Audit(p.Plugin[Calls]):
-    """Records which tools ran."""
-
-    priority = 500
-
-    def init(self, **options) -> Calls:
-        """Nothing ran."""
-        return Calls()
-
-    def handle(self, event: p.HookEvent, state: Calls, ctx: p.Context) -> p.Action[Calls]:
-        """Note the name."""
-        match event:
-            case p.BeforeTool(name=name):
-                return p.Continue(Calls((*state.seen, name)))
-            case _:
-                return p.Continue(state)
 
 
 class Marked(p.Plugin[Calls]):
@@ -86,8 +64,8 @@ def test_the_helpers_say_what_an_action_is():
     assert not p.short_circuit(p.Intervene("x", 1))
     with pytest.raises(TypeError, match="None is not an action: expected one of Continue, Emit, Intervene"):
         p.action_type(None)
-    assert p.is_plugin(Audit)
-    assert p.is_plugin(Audit())
+    assert p.is_plugin(Marked)
+    assert p.is_plugin(Marked())
     assert not p.is_plugin(dict)
     assert not p.is_plugin(None)
 

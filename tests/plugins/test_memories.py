@@ -72,7 +72,7 @@ def test_an_answer_that_is_none_of_its_own_changes_nothing():
 
 
 def test_what_cannot_be_shown_is_said():
-    """A long file is cut; what is left out is named in the prompt and in an event, and so is what cannot be read (12.5)."""
+    """A long file is cut. Omitted and unreadable files are named in the prompt and in an event (12.5)."""
     plugin = Alone(MemoryLoader)
     plugin.hears(p.SessionStarted())
     (event,) = plugin.runs({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)})
@@ -405,7 +405,7 @@ def test_a_session_is_not_shown_what_it_knows():
 
 
 def test_what_cannot_be_done_is_reported():
-    """A failure with the step and the reason; so is that only words were compared. Where a user is required, nothing is looked up or kept without one (5.8, 12.2)."""
+    """Failures have a step and a reason. With `require_user_id`, nothing happens without a user (5.8, 12.2)."""
     plugin = Alone(EpisodicMemory)
     plugin.hears(p.BeforePrompt(text="deploy"))
     (event,) = plugin.gets(failed("away")).events

@@ -41,7 +41,7 @@ def test_the_narrowest_rules_of_a_line(line, texts):
 
 
 def test_only_what_asked_is_proposed():
-    """A command that a rule allows needs none; what a rule asks about, or denies, is not for `allow`; nor is a path that leads elsewhere."""
+    """Calls that a rule allows, asks about or denies get no rule, nor do links that lead elsewhere."""
     line = call_of("shell", command="git log | head")
     assert proposed(line, PermissionPolicy(allow=rules("shell(head *)"))) == ("shell(git log *)",)
     assert proposed(line, PermissionPolicy(ask=rules("shell(git *)"))) == ()
@@ -69,7 +69,7 @@ def test_the_narrowest_rule_of_another_call(tool, arguments, texts):
 
 
 def test_explain_names_the_rule_that_always_wrote():
-    """G-017: with it the call is allowed, by that very rule; a line that is too long for a rule gets none. Other words are not allowed."""
+    """G-017: exactly that rule allows the call, and no other line. A line that is too long gets no rule."""
     for line in ("wc a", "git log -n 1", "git log | wc a"):
         call = call_of("shell", command=line)
         texts = proposed(call)

@@ -163,7 +163,7 @@ class Hiding(p.Plugin[int]):
 
 
 def test_what_hides_tools_hides_only_those_that_there_are():
-    """One that raises, or gives what is no tuple, hides nothing. Guards stay with their states, also one that is named again; others are replaced (12.2)."""
+    """A plugin that fails hides nothing. Guards keep their states, and other plugins are replaced (12.2)."""
     for names, hidden in ((("a", "z"), ("a",)), ("raise", ()), ("a", ()), ((), ())):
         stack, states = load_stack([(Hiding, {"names": names if names == "raise" else list(names)})])
         plugin = stack.members[0].plugin

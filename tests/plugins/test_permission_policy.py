@@ -189,7 +189,7 @@ def test_what_a_rule_of_deny_may_be_about(rule, lines, others):
 
 
 def test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny():
-    """Unless a person wrote the very line; without a rule of `deny` a star decides. Of fifty ordinary lines thirteen ask: four are not read (12.7)."""
+    """Unless a rule has the very line. Without `deny` a star decides. Thirteen of fifty ordinary lines ask (12.7)."""
     denies, wide = {"deny": ["shell(rm *)"]}, ["shell"]
     lines = ("make test", "python x.py", "./x", "env rm", "find . -exec rm x", "git -c a.b=c log", "xargs rm")
     for told in (*lines, "sort -o x y"):

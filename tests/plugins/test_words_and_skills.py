@@ -72,9 +72,6 @@ def test_no_keyword_is_left(words, keywords):
 # --- `ContentPolicy`: keywords, and a judge that may fail
 
 
-KEYWORDS = {"brand_keywords": ["Acme Cloud"], "competitor_keywords": ["initech", "C++Corp"]}
-
-
 def refused(text, **options):
     """What a prompt is refused with; None when it passes."""
     outcome = Alone(ContentPolicy, **options).hears(p.BeforePrompt(text=text))

@@ -22,13 +22,11 @@ class Served:
     Attributes:
         url: Where it listens.
         connections: How many were accepted.
-        requests: The headers of each request.
         left: Set when a client closed a connection.
     """
 
     url: str
     connections: int = 0
-    requests: list[dict[str, str]] = field(factory=list)
     left: trio.Event = field(factory=trio.Event)
 
 
@@ -72,8 +70,6 @@ async def _serve(
                 return
             for event in events:
                 match event:
-                    case h2.events.RequestReceived(headers=headers):
-                        served.requests.append({str(name): str(text) for name, text in headers})
                     case h2.events.DataReceived(flow_controlled_length=length, stream_id=stream_id):
                         connection.acknowledge_received_data(length, stream_id)
                     case h2.events.StreamEnded(stream_id=stream_id):

@@ -27,7 +27,7 @@ def request(*names, schema=SCHEMA, tool_choice="auto"):
 
 
 def test_the_tool_is_put_in():
-    """With the schema as its parameters, under a name that no other has; on the last turn it is alone. Where no tool could take it the request stays."""
+    """It has the schema as parameters and a unique name, and is alone on the last turn. Other schemas change nothing."""
     told, name = with_answer_tool(request("look", "final_answer"))
     assert name == "final_answer_"
     assert told.tools.names == ("final_answer", "final_answer_", "look")

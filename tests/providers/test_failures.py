@@ -178,7 +178,7 @@ def test_each_error_event_has_its_type(event, kind):
 
 
 def test_a_refusal_says_what_helps():
-    """Of the page of a proxy the first 200 characters, on one line, and where to look; of a wrong key where it comes from; a short key is no secret."""
+    """Of a proxy's page 200 characters on one line, of a wrong key its variable. A short key is not a secret."""
     failure = _failure(200, "<html>\n" + "x" * 500)
     assert "<html> " + "x" * 193 + "…" in str(failure)
     assert "x" * 194 not in str(failure)

@@ -45,7 +45,7 @@ def _answered(end: Completed) -> list[Message]:
 
 
 async def test_text_limits_and_refusals(kind, litellm, model):
-    """The simplest answer, and the reason of an end at the limit; 429 stays 429, and whatever the proxy makes of a 529 may be tried again."""
+    """The proxy keeps text, stop reason and 429. Whatever it makes of a 529 is retryable."""
     end = completed(await _ask(kind, litellm, model, said("Hi")))
     assert (end.message.text, end.stop_reason) == ("Hello from the mock.", "end")
     assert completed(await _ask(kind, litellm, model, said("long"))).stop_reason == "max_tokens"

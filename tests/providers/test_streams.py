@@ -215,7 +215,7 @@ def test_the_last_report_of_usage_counts(wire, name, usage, outputs):
 
 
 def test_what_says_nothing_new_is_counted_and_not_told():
-    """Usage that did not change would wake every subscriber; unknown events change nothing, and somebody can see that they came. Hidden thinking is a part of the output."""
+    """Repeated usage wakes no subscriber, and unknown events are only counted. Hidden thinking is a part of the output."""
     reader = reader_of("openai_chat")
     event = json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}})
     assert [len(reader.feed(event)) for _ in range(3)] == [1, 0, 0]
@@ -234,7 +234,7 @@ def test_what_says_nothing_new_is_counted_and_not_told():
 
 
 def test_errors_say_what_the_vendor_said():
-    """The id of the request, the reason of a refusal, the words about a malformed call, the pause that is asked for; what is no block, or no delta."""
+    """They carry request id, reason, text and pause of the vendor. Events of a wrong shape are protocol errors."""
     with pytest.raises(Overloaded, match="Overloaded") as caught:
         _read("anthropic", "error_event")
     assert caught.value.request_id == "req_7"
