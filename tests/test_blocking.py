@@ -763,7 +763,7 @@ def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
         assert isinstance(events.next(timeout_seconds=SECONDS), AgentEnd)
 
         first = events.futures.next()
-        with pytest.raises(YourMove, match="another thread waits here already"):
+        with pytest.raises(YourMove, match="another thread already waits here"):
             events.next()
         session.ask("Hi")
         assert isinstance(first.result(SECONDS), AgentEnd)

@@ -138,10 +138,11 @@ RESULTS = st.one_of(
     st.builds(Found, entries=st.lists(JSON, max_size=3).map(tuple)),
 )
 AT = {"at_ms": st.just(7)}
+PROMPTED = {**AT, "signal_id": st.just("p1"), "ref": st.just("p1")}
 CALL, EFFECT = {**AT, "signal_id": st.just("s1")}, {**AT, "effect_id": st.just("e1")}
 MORE = st.one_of(
     st.builds(sig.SessionBegan, **AT),
-    st.builds(sig.Prompt, **CALL, ref=st.just("p1"), content=st.just(()), client_id=TEXTS),
+    st.builds(sig.Prompt, **PROMPTED, content=st.just(()), client_id=TEXTS),
     st.builds(sig.Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
     st.builds(sig.UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
     st.builds(
