@@ -44,7 +44,7 @@ def test_no_exception_ends_another_session(error, door):
         with trio.fail_after(60):
             async with open_torn(raises) as supervisor:
                 bystander = await supervisor.start_session(model=says_ok())
-                await DOORS[door].knock(supervisor, raises)
+                await DOORS[door](supervisor, raises)
                 assert await bystander.ask("go") == "ok"
                 assert supervisor.statistics().restarts == 0
 

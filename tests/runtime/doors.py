@@ -1,13 +1,12 @@
 """Every door by which somebody else's code comes into a session: each lets in one exception, and tells how it was answered."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 import trio
-from attrs import frozen
 
 from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import Ok
@@ -546,21 +545,6 @@ async def own_sandbox(supervisor: SessionSupervisor, raises: Raises) -> None:
         await session.monitor().wait()
 
 
-@frozen
-class Door:
-    """One of them.
-
-    Attributes:
-        name: For messages.
-        knock: Lets the exception in, and holds what follows.
-        lets_exits_out: `SystemExit` leaves here: it is no tool.
-    """
-
-    name: str
-    knock: Callable[[SessionSupervisor, Raises], Awaitable[None]]
-    lets_exits_out: bool = False
-
-
 TOOLS: Final = (
     async_tool,
     inline_tool,
@@ -583,15 +567,8 @@ OTHERS: Final = (
 )
 
 
-def doors() -> Iterator[Door]:
-    """Give all of them."""
-    for knock in TOOLS:
-        yield Door(knock.__name__, knock)
-    for knock in OTHERS:
-        yield Door(knock.__name__, knock, lets_exits_out=True)
-
-
-DOORS: Final = {door.name: door for door in doors()}
+DOORS: Final = {knock.__name__: knock for knock in (*TOOLS, *OTHERS)}
+"""By name, what lets the exception in and holds what follows. `SystemExit` leaves those that are no tools."""
 
 
 def open_torn(raises: Raises) -> AbstractAsyncContextManager[SessionSupervisor]:

@@ -131,23 +131,15 @@ async def test_ids_that_are_unknown_taken_or_of_another_node():
         assert (held.value.node, held.value.address) == ("n-x", "http://10.0.0.7:8700")
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({"user_data": {"a": {"b": [1, object()]}}}, OptionError, r"user_data.*a\.b\[1\] is a object"),
-        (
-            {"plugins": [(Guard((), name="guard"), {"a": [object()]})]},
-            PluginError,
-            r"options\.a\[0\] is a object",
-        ),
-    ],
-    ids=["user_data", "options"],
-)
-async def test_what_no_journal_can_hold(options, error, words):
+async def test_what_no_journal_can_hold():
     """Its path is in the message, and nothing was begun."""
-    store = MemoryStore()
+    store, guard = MemoryStore(), (Guard((), name="guard"), {"a": [object()]})
     async with open_over(store) as supervisor:
-        with pytest.raises(error, match=words):
-            await supervisor.start_session(model=saying("a"), session_id="s-1", **options)
+        for options, error, words in (
+            ({"user_data": {"a": {"b": [1, object()]}}}, OptionError, r"user_data.*a\.b\[1\] is a object"),
+            ({"plugins": [guard]}, PluginError, r"options\.a\[0\] is a object"),
+        ):
+            with pytest.raises(error, match=words):
+                await supervisor.start_session(model=saying("a"), session_id="s-1", **options)
         assert supervisor.sessions() == ()
     assert store.get("", "s-1") is None

@@ -199,7 +199,6 @@ def wrong(value: Any) -> Any:
             RecordingTool(parameters={"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}),
             "nothing is fetched",
         ),
-        (RecordingTool(effect_class="reconcilable"), "reconcile"),
         (RecordingTool(description=wrong(lambda _: None)), "is None: expected a text, or a function"),
         (
             RecordingTool(description=wrong(lambda _: 1 / 0)),
@@ -207,7 +206,7 @@ def wrong(value: Any) -> Any:
         ),
     ],
     ids=[
-        *("name", "no-name", "long-name", "description", "no-object", "schema", "ref", "reconcile"),
+        *("name", "no-name", "long-name", "description", "no-object", "schema", "ref"),
         *("described-type", "describing"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from tests.runtime.doors import DOORS, PLAIN, Raises, open_torn, says_ok
+from tests.runtime.doors import DOORS, PLAIN, TOOLS, Raises, open_torn, says_ok
 
 NURSERIES = {"nursery_of_a_tool", "tool_that_is_killed"}
 # What Trio itself does with them: a scope that is cancelled catches every cancellation, also an old one; and a nursery of
@@ -12,7 +12,7 @@ CAUGHT = {("a kept cancellation", door) for door in (*NURSERIES, "clean_up_of_a_
 TRIOS_OWN = {(error, door) for error in PLAIN if error.startswith("unprintable") for door in NURSERIES}
 PAIRS = [
     *((door, error) for door in DOORS for error in PLAIN if (error, door) not in CAUGHT | TRIOS_OWN),
-    *((name, "SystemExit") for name, door in DOORS.items() if not door.lets_exits_out),
+    *((name, "SystemExit") for name, knock in DOORS.items() if knock in TOOLS),
 ]
 
 
@@ -24,7 +24,7 @@ async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
     with trio.fail_after(60):
         async with open_torn(raises) as supervisor:
             bystander = await supervisor.start_session(model=says_ok())
-            await DOORS[door].knock(supervisor, raises)
+            await DOORS[door](supervisor, raises)
             assert await bystander.ask("go") == "ok"
             assert supervisor.statistics().restarts == 0
     assert raises.times

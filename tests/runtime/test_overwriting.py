@@ -10,7 +10,7 @@ import trio.testing
 
 import agentrail
 from agentrail.abc.store import OwedRow, Standing
-from agentrail.errors import StillNeeded, StoreUnavailable
+from agentrail.errors import SessionNotFound, StillNeeded, StoreUnavailable
 from agentrail.outside import current
 from agentrail.runtime import overwriter
 from agentrail.runtime.overwriter import OVERWRITE_AFTER_SECONDS, REST_PER_SECOND, Overwriter
@@ -212,6 +212,8 @@ async def test_nothing_of_a_purged_session_is_in_the_file(tmp_path, monkeypatch)
     assert len(overwrites) == 1
     async with agentrail.open_supervisor(store=f"sqlite:{file}") as supervisor:
         assert await supervisor.delete_session("s-2") > 0
+        with pytest.raises(SessionNotFound):
+            await supervisor.delete_session("s-2")
     assert len(overwrites) == 1
     assert all(b"4711-0815" not in one.read_bytes() for one in tmp_path.iterdir())
     with closing(SqliteStore(file)) as store:

@@ -477,38 +477,6 @@ async def test_one_that_another_owner_has_is_left_to_it():
         assert await other.ask("Again") == "c"
 
 
-async def test_those_that_had_work_come_back_by_themselves():
-    """One that cannot keeps no other from it, and idle ones are left alone; `find` tells all of them."""
-    inner = fresh()
-    async with Process(inner) as supervisor:
-        hangs = [HangingTool(effect_class="pure") for _ in range(3)]
-        for number, hang in enumerate(hangs):
-            session = await start_hanging(supervisor, hang, session_id=f"s-{number}")
-        await supervisor.start_session(model=saying("a"), session_id="idle")
-        await supervisor.find()
-
-    def give(opening):
-        if opening.session_id == "s-1":
-            return None
-        assert opening.tools == ("hang",)
-        return {
-            "model": saying("done"),
-            "tools": [RecordingTool(name="hang", effect_class="pure")],
-        }
-
-    async with open_again(inner, resume="working", revive=give) as supervisor:
-        assert sorted(one.session_id for one in supervisor.sessions()) == ["s-0", "s-2"]
-        for session in supervisor.sessions():
-            assert await session.collect_reply() == "done"
-        (failed,) = await supervisor.resume_all("working")
-        assert failed.session_id == "s-1"
-        assert isinstance(failed.error, Unrevivable)
-        found = await supervisor.find(Filters(has_ended=False))
-        assert [one.session for one in found] == ["idle", "s-0", "s-1", "s-2"]
-        with pytest.raises(OptionError, match="expected 'none', 'working' or 'all'"):
-            await supervisor.resume_all("some")
-
-
 @pytest.mark.journal(20)
 async def test_a_damaged_snapshot_is_ignored_and_the_session_is_the_same(caplog):
     """Its journal is the truth."""

@@ -9,7 +9,7 @@ import trio
 
 from agentrail.abc.store import Node
 from agentrail.core.journal.record import TAKEN
-from agentrail.errors import HeldBy, StoreUnavailable
+from agentrail.errors import HeldBy, OptionError, StoreUnavailable
 from agentrail.outside import installed
 from agentrail.runtime.hibernation import RESUMED_AT_ONCE
 from agentrail.stores.memory import MemoryStore
@@ -92,6 +92,8 @@ async def test_one_that_is_held_keeps_no_other_from_coming_back():
     store = Counting(inner)
     with installed(Inline()):
         async with open_over(store, revive=give) as supervisor:
+            with pytest.raises(OptionError, match="expected 'none', 'working' or 'all'"):
+                await supervisor.resume_all("some")
             (failed,) = await supervisor.resume_all("all")
             assert failed.session_id == "s-00002"
             assert isinstance(failed.error, HeldBy)

@@ -29,6 +29,8 @@ async def test_what_cannot_be_asked_is_refused():
             supervisor.check_store,
             lambda: supervisor.stored_journal("s"),
             lambda: supervisor.stored_state("s"),
+            lambda: supervisor.delete_session("s"),
+            lambda: supervisor.trim_session("s", before=2),
         ):
             with pytest.raises(OptionError, match="store"):
                 await ask()

@@ -84,6 +84,7 @@ WRONG = {
     ],
     "journal": [
         (lambda s: s.journal("1"), "after is '1': expected a whole number from 0"),
+        (lambda s: s.journal(), "a journal needs a store: open_supervisor(store='sqlite:')"),
         (lambda s: s.journal(-1, 0), "after is -1: expected a whole number from 0; limit is 0: expected a whole number from 1 to 10000"),
     ],
     "turns": [
