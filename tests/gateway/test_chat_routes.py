@@ -22,13 +22,6 @@ SLOW = says("So", " it", " is.", pause_seconds=30.0)
 A_FILE = {"name": "a.txt", "mime_type": "text/plain", "base64": "aGVsbG8="}
 
 
-async def until(is_so, seconds=5):
-    """Wait for something that has no event."""
-    with trio.fail_after(seconds):
-        while not is_so():  # noqa: ASYNC110 - what is waited for has none
-            await trio.sleep(0.005)
-
-
 @pytest.mark.host("H-016", "H-063")
 async def test_a_chat_is_answered_with_what_its_cycle_came_to():
     """Every documented field is there; the same message again is the same request, and with other words a 409."""
@@ -222,7 +215,8 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
         with trio.move_on_after(0.15):
             await web.post(path, said)
         left_at = trio.current_time()
-        await until(lambda: ledger.ends)
+        while not ledger.ends:  # noqa: ASYNC110 - what is waited for has no event
+            await trio.sleep(0.005)
         if says_abort:
             assert trio.current_time() - left_at < 1
         await web.served.quiet()

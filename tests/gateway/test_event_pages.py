@@ -18,7 +18,7 @@ from agentrail.runtime.event_history import PageOfEvents
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.gateway.test_session_routes import by_header
+from tests.gateway.attacks.wire import by_header
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time

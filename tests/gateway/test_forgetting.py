@@ -1,13 +1,12 @@
 """A user is forgotten while the server runs (G-014), by whom that may be said, and what the answer says."""
 
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
-from agentrail.host import Principal
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
-from tests.gateway.test_session_routes import ANN, BOB, EVE, by_header
+from tests.gateway.callers import auth, by
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
@@ -15,6 +14,9 @@ from tests.runtime.rig import on_bounded_time
 CANARY = "kingfisher4711"
 LARGE = f"{CANARY} sat there. " * 5_000
 TOOLS = builtin("remember", "recall", "forget")
+
+
+ANN, BOB, EVE = by("ann"), by("bob"), by("eve")
 
 
 async def chat(web, who, session_id, message):
@@ -43,7 +45,7 @@ async def test_forgetting_a_user_leaves_nothing_of_a_canary_in_any_file_of_a_run
         memories.put(
             MemoryOwner(tenant="acme", user="ann"), MemoryEntry(id=f"a{number}", text=CANARY, at_ms=number)
         )
-    options = {"auth": by_header, "store": f"sqlite:{tmp_path / 'sessions.db'}", "memories": memories}
+    options = {"auth": auth, "store": f"sqlite:{tmp_path / 'sessions.db'}", "memories": memories}
     options["notes"] = f"files:{tmp_path / 'notes'}"
     async with serving(model, session_tools=TOOLS, **options) as web:
         (await chat(web, ANN, "s1", f"Remember: I saw a {CANARY}.")).raise_for_status()
@@ -81,16 +83,10 @@ async def test_forgetting_a_user_leaves_nothing_of_a_canary_in_any_file_of_a_run
 @on_bounded_time
 async def test_each_user_is_forgotten_by_who_speaks_for_them():
     """Themselves, and a token of their tenant that names them; never a colleague, and never another tenant's of the same name."""
-
-    def auth(headers):
-        if headers.get("authorization") == "Bearer tenant":
-            return Principal(tenant_id="acme", user_id="", scopes=frozenset({"use"}))
-        return by_header(headers)
-
     memories = InMemoryRecall()
     ann = MemoryOwner(tenant="acme", user="ann")
     memories.put(ann, MemoryEntry(id="m1", text="tea", at_ms=1))
-    tenant = {"authorization": "Bearer tenant"}
+    tenant = by("team")
     async with serving(answering("Hi", "Hi"), auth=auth, store=MemoryStore(), memories=memories) as web:
         await chat(web, ANN, "s1", "Hi")
         refused = error_of(

@@ -1,6 +1,5 @@
 """What every call meets in front of the routes, called as of ASGI, without a server: the guard, and how it learns who calls."""
 
-import functools
 import json
 import logging
 
@@ -18,6 +17,7 @@ from agentrail.gateway.authorization import (
 from agentrail.gateway.error_responses import ErrorAnswer
 from agentrail.gateway.tokens import Tokens, decode_tokens, make_token
 from agentrail.host.hook_payloads import Principal
+from tests.host.rig import hang, raising
 from tests.runtime.rig import on_virtual_time
 
 MADE = make_token("acme", "ann", now=0.0)
@@ -149,9 +149,6 @@ async def test_a_websocket_is_judged_before_its_upgrade(headers, status, caller,
         assert seen.sent == [{"type": "websocket.close"}]
 
 
-# --- who calls, on virtual time
-
-
 BAD = {"authorization": "Bearer agt_planted"}
 RULES = AccessRules()
 
@@ -201,25 +198,10 @@ class Odd(BaseException):
     """What is no `Exception`."""
 
 
-def raising(error):
-    """An `authenticate` that raises."""
-
-    async def authenticate(headers):
-        await trio.lowlevel.checkpoint()
-        raise error
-
-    return authenticate
-
-
-async def hanging(headers):
-    """An `authenticate` that does not answer."""
-    await trio.sleep_forever()
-
-
-async def in_a_nursery(headers):
+async def in_a_nursery(_headers):
     """An `authenticate` whose task fails."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(functools.partial(raising(ValueError("planted")), headers))
+        nursery.start_soon(raising(ValueError("planted")))
         await trio.sleep_forever()
 
 
@@ -235,7 +217,7 @@ async def in_a_nursery(headers):
         (lambda headers: True, "principal is of type bool"),
         (lambda headers: Principal(tenant_id="planted planted", user_id=""), "tenant_id is no id"),
         (lambda headers: Principal(tenant_id="acme", user_id="planted planted"), "user_id is no id"),
-        (hanging, "it took longer than 10 s"),
+        (hang, "it took longer than 10 s"),
     ],
 )
 async def test_an_application_that_fails_lets_no_call_in(caplog, auth, why):

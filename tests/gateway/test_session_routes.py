@@ -8,47 +8,33 @@ import pytest
 from agentrail.abc import FileBytes
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.path_endpoint import CallRoute
-from agentrail.host import Limits, Principal
+from agentrail.host import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from tests.gateway.attacks.test_other_peoples import VALUES
+from tests.gateway.attacks.wire import by_header
 from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
 pytestmark = on_bounded_time
 
-ALL = frozenset({"use", "inspect"})
-
-
-def by_header(headers: Any) -> Principal | None:
-    """Who calls says so: `tenant/user`."""
-    tenant_id, _, user_id = headers.get("authorization", "").removeprefix("Bearer ").partition("/")
-    return Principal(tenant_id=tenant_id, user_id=user_id, scopes=ALL) if user_id else None
-
 
 def caller(name: str) -> dict[str, str]:
-    """The header of one."""
-    return {"authorization": f"Bearer {name}"}
+    """The header of one, `tenant/user`, who may inspect too."""
+    return {"authorization": f"Bearer {name}+"}
 
 
-ANN, BOB, EVE = caller("acme/ann"), caller("acme/bob"), caller("else/eve")
+ANN = caller("acme/ann")
 MANY = ("Hi",) * 40
 
 BODIES: dict[str, dict[str, Any]] = {
     "prompt": {"message": "Hi"}, "steer": {"message": "Hi"}, "model": {"model": "demo:"}, "rewind": {"to": 1},
     "approve": {"approval_id": "main/1"}, "reject": {"approval_id": "main/1"}, "respond": {"ref": "main/1", "response": "x"},
 }  # fmt: skip
-
-NAMED = {
-    "request_id": "r-1",
-    "path:path": "notes.txt",
-    "approval:path": "main/1",
-    "rule_id": "rule_1",
-    "call_id": "c-1",
-}
 
 
 ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
@@ -57,8 +43,8 @@ ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
 async def call(web: Web, route: CallRoute, session_id: str, who: dict[str, str]) -> httpx.Response:
     """Make a call as it is meant, about a session."""
     path = route.path.replace("{session_id}", session_id)
-    for name, value in NAMED.items():
-        path = path.replace(f"{{{name}}}", value)
+    for name, value in VALUES.items():
+        path = path.replace(f"{{{name}}}", f"{value}").replace(f"{{{name}:path}}", f"{value}")
     said = BODIES.get(path.rpartition("/")[2], {}) if route.method == "POST" else None
     needed = {"at": "1"} if path.endswith(("/state", "/explain")) else None
     return await web.client.request(route.method, path, json=said, headers=who, params=needed)

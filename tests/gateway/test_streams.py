@@ -2,6 +2,7 @@
 
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -17,17 +18,6 @@ from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
 
-class Ending:
-    """Notes how a stream is ended."""
-
-    def __init__(self):
-        self.told = None
-
-    def finish(self, reason, **told):
-        """Note it."""
-        self.told = (reason, {name: value for name, value in told.items() if value is not None})
-
-
 def record(**given):
     """A request that has ended behind event 7."""
     return RequestRecord(
@@ -38,17 +28,21 @@ def record(**given):
 @pytest.mark.host("H-068")
 def test_a_stream_ends_behind_the_event_that_ends_its_request():
     """With usage and context where it is complete; with what went wrong where it is not."""
-    usage = TokenUsage(input=5, output=2)
-    ending = Ending()
+    ends = []
+
+    def finish(reason, **told):
+        ends.append((reason, {name: value for name, value in told.items() if value is not None}))
+
+    ending, usage = SimpleNamespace(finish=finish), TokenUsage(input=5, output=2)
+    failure = ErrorInfo(code="overloaded", message="later")
     finish_with(ending, record(status="completed", usage=usage, last_usage=usage, context_window=100))
-    reason, told = ending.told
+    finish_with(ending, record(status="failed", error=failure, usage=usage))
+    finish_with(ending, record(status="dropped", reason="a person said so"))
+    (reason, told), failed, dropped = ends
     assert (reason, told["behind"], told["usage"]) == ("completed", 7, usage)
     assert (told["context"].tokens, told["context"].window) == (5, 100)
-    failure = ErrorInfo(code="overloaded", message="later")
-    finish_with(ending, record(status="failed", error=failure, usage=usage))
-    assert ending.told == ("failed", {"behind": 7, "request_id": "r-1", "error": failure})
-    finish_with(ending, record(status="dropped", reason="a person said so"))
-    assert ending.told == ("dropped", {"behind": 7, "request_id": "r-1", "detail": "a person said so"})
+    assert failed == ("failed", {"behind": 7, "request_id": "r-1", "error": failure})
+    assert dropped == ("dropped", {"behind": 7, "request_id": "r-1", "detail": "a person said so"})
 
 
 @on_bounded_time

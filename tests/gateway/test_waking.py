@@ -9,9 +9,8 @@ import trio
 
 from agentrail.errors import SessionDown
 from agentrail.host import Limits
-from agentrail.messages import Text, UserMessage
 from agentrail.plugins import HumanApproval
-from agentrail.testing.models import FunctionModel, Turn, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.callers import auth, by
@@ -20,25 +19,12 @@ from tests.host.hosting import profile
 from tests.runtime.rig import on_bounded_time
 
 
-def answer(request: Any) -> Turn:
-    """Ask a person or call a tool where the user says so, and answer in a word."""
-    last = request.messages[-1]
-    block = last.content[0] if isinstance(last, UserMessage) else None
-    said = block.text if isinstance(block, Text) else ""
-    if said == "shell":
-        return calls(("shell", {"command": "ls"}))
-    if said == "ask":
-        return calls(("ask_user", {"question": "Which?"}))
-    return says("Done.")
-
-
 @asynccontextmanager
-async def life(path: Any, **options: Any) -> AsyncIterator[Web]:
+async def life(path: Any, *turns: Turn) -> AsyncIterator[Web]:
     """One life of a process over a file."""
     tools = [RecordingTool(name="shell"), *builtin("ask_user")]
-    desk = profile(FunctionModel(answer), tools=tools, plugins=[HumanApproval])
-    options.setdefault("store", f"sqlite:{path}/a.db")
-    options.setdefault("limits", Limits(messages_burst=100))
+    desk = profile(ScriptedModel(turns), tools=tools, plugins=[HumanApproval])
+    options = {"store": f"sqlite:{path}/a.db", "limits": Limits(messages_burst=100)}
     async with serving(None, profiles=[desk], auth=auth, headers=by("ann"), **options) as web:
         yield web
 
@@ -47,12 +33,12 @@ async def life(path: Any, **options: Any) -> AsyncIterator[Web]:
 @pytest.mark.parametrize("ending", ["approve", "reject", "respond", "abort", "cancel"])
 async def test_what_waited_for_a_person_in_an_earlier_life_goes_on_with_their_word(tmp_path, ending):
     """What waits is known behind the restart, with the request; a decision wakes it, and the request ends by it."""
-    async with life(tmp_path) as web:
-        message = "ask" if ending == "respond" else "shell"
-        waiting = await web.chat(message, session_id="main")
+    asks = ("ask_user", {"question": "Which?"}) if ending == "respond" else ("shell", {"command": "ls"})
+    async with life(tmp_path, calls(asks)) as web:
+        waiting = await web.chat(session_id="main")
         assert (waiting.status_code, waiting.json()["status"]) == (202, "waiting")
         request_id = waiting.json()["request_id"]
-    async with life(tmp_path) as web:
+    async with life(tmp_path, says("Done.")) as web:
         (listed,) = (await web.client.get("/sessions")).json()["sessions"]
         assert listed["waits_for"] == 1
         (pending,) = waiting.json()["pending"]

@@ -44,11 +44,6 @@ def of(role, *parts, name="m1"):
     return {"id": name, "role": role, "parts": parts}
 
 
-def said_in(message):
-    """The words of a message of a session."""
-    return "".join(block.text for block in message.content)
-
-
 FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="}
 
 
@@ -191,7 +186,8 @@ async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
         await web.served.quiet()
         assert ledger.ends == ["completed", "completed"]
         messages = await web.host.supervisor.session("c1", scope="local").messages()
-        assert [said_in(one) for one in messages] == ["Hi", "One.", "And?", "Two."]
+        words = ["".join(block.text for block in one.content) for one in messages]
+        assert words == ["Hi", "One.", "And?", "Two."]
 
 
 async def test_answers_count_once_and_all_or_none():
