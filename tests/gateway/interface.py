@@ -166,14 +166,8 @@ class _Call:
 class PageCheck:
     """An application in front of another one, which looks at all that goes by.
 
-    Attributes:
-        app: The other one.
-        base_path: Below which its paths stand.
-        may_plugins_answer: Whether a plugin of the host may answer in place of a session.
-        faults: What was not as the page says, in words.
-        seen: How many answers and frames were held against the page.
-        answered: How often each operation was answered with each status.
-        streams: The streams that were asked for, oldest first: the headers of the call, and what cuts its connection.
+    Its `faults` are sentences, `seen` counts answers and frames, `answered` counts operations by status, and `streams` has the
+    headers of each stream's call, oldest first, with what cuts its connection.
     """
 
     app: Any

@@ -145,8 +145,9 @@ async def test_pages_of_other_origins_get_in_where_they_are_listed():
 @on_bounded_time
 @pytest.mark.host("H-086")
 async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
-    """What is left stands on each answer that counts; what reads has a bucket of its own."""
-    limits = Limits(messages_per_minute=6, messages_burst=2)
+    """What is left is in each answer that counts; calls have a bucket of their own, and what stops something has none."""
+    # One call a minute comes back, so a slow machine uses them up too.
+    limits = Limits(messages_per_minute=6, messages_burst=2, calls_per_minute=1, calls_burst=5)
     async with serving(answering("a", "b", "c"), limits=limits) as web:
         first = await web.chat(session_id="s-1")
         assert first.headers["ratelimit-policy"] == '"messages";q=6;w=60'
@@ -159,6 +160,15 @@ async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
         frames = await web.stream("/sessions/s-1/events?after=0&request_id=" + first.json()["request_id"])
         assert frames[-1].data["reason"] == "completed"
         assert "ratelimit" not in (await web.client.get("/health")).headers
+        for _ in range(10):
+            last = await web.client.get("/sessions")
+            if last.status_code == 429:
+                break
+        error_of(last, 429, "too_many_requests")
+        assert int(last.headers["retry-after"]) >= 1
+        assert (await web.post("/sessions/s-1/abort")).status_code == 202
+        error_of(await web.post("/sessions/s-1/reject", {"approval_id": "x"}), 404, "approval_unknown")
+        error_of(await web.post("/sessions/s-1/requests/r/cancel"), 404, "request_unknown")
 
 
 @on_bounded_time

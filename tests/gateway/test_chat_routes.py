@@ -1,20 +1,26 @@
-"""Messages over HTTP, on a real socket: how each end of a request is answered, and what becomes of it when its caller leaves."""
+"""Messages over HTTP, on a real socket: how each end of a request is answered and delivered, slash commands, and callers who leave."""
 
+import base64
 import json
 
 import pytest
 import trio
+from standardwebhooks.webhooks import Webhook
 
+from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.errors import BadRequest, RequestRefused
 from agentrail.gateway.authorization import ANYONE_HERE
-from agentrail.host import AttachmentText, HandledResponse, Limits
+from agentrail.host import AttachmentText, HandledResponse, Limits, Webhooks
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
+from tests.commands.folders import commands_at, write_commands
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import FullBox, Ledger, answering, profile
+from tests.host.receivers import Receiver
 from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time
+from tests.web.sites import open_sites
 
 pytestmark = on_bounded_time
 
@@ -224,3 +230,123 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
         assert hooks == ["start", "persisted", "end"]
         assert ledger.ends == ["aborted" if says_abort else "completed"]
         assert web.served.gateway.places.in_all == 0
+
+
+SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
+
+
+@pytest.mark.host("H-110")
+async def test_the_end_of_each_kind_of_request_is_told_to_the_address_of_its_body():
+    """By `/chat`, `/stream` and `/sessions/{id}/prompt`; each verified with a published library."""
+    receiver = Receiver()
+    async with open_sites(receiver):
+        origin = f"http://127.0.0.1:{receiver.port}"
+        webhooks = Webhooks(secret=SECRET, allow=[origin])
+        async with serving(answering("One.", "Two.", "Three."), webhooks=webhooks) as web:
+            said = {"message": "Hi", "session_id": "main", "webhook": f"{origin}/in?key=1"}
+            chat = await web.post("/chat", said)
+            assert chat.status_code == 200
+            await web.stream(said=said)
+            prompt = await web.post("/sessions/main/prompt", {"message": "Hi", "webhook": said["webhook"]})
+            assert prompt.status_code == 202
+            while web.host.webhooks.delivered < 3:  # noqa: ASYNC110 - it is counted behind the answer
+                await trio.sleep(0.01)
+    bodies = []
+    for head, body in zip(receiver.heads, receiver.bodies, strict=True):
+        headers = {name.decode(): value.decode() for name, value in head.headers}
+        bodies.append(Webhook(SECRET).verify(body, headers))
+        assert head.target == b"/in?key=1"
+        assert headers["content-type"] == "application/json"
+    assert [body["type"] for body in bodies] == ["request.completed"] * 3
+    assert bodies[0]["data"]["request_id"] == chat.json()["request_id"]
+    assert bodies[0]["data"]["seq"] == chat.json()["seq"]
+    assert bodies[2]["data"]["request_id"] == prompt.json()["request_id"]
+
+
+@pytest.mark.host("H-111")
+async def test_an_address_of_this_machine_is_refused_at_the_door_and_behind_a_name():
+    """422 with the name of the field where it can be seen; and where a name leads here, nothing is sent."""
+    receiver = Receiver()
+    async with open_sites(receiver), serving(answering("One."), webhooks=Webhooks(secret=SECRET)) as web:
+        for url in (
+            f"https://127.0.0.1:{receiver.port}/",
+            f"https://localhost:{receiver.port}/",
+            f"https://[::ffff:7f00:1]:{receiver.port}/",
+            f"http://hooks.example:{receiver.port}/",
+        ):
+            error = error_of(await web.chat(webhook=url), 422, "webhook_invalid")
+            assert error["message"].startswith("webhook ")
+        for other in (7, "", "https://" + "x" * 2_000):
+            assert error_of(await web.chat(webhook=other), 422, "field_invalid")["field"] == "webhook"
+    assert receiver.connections == 0
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A project and a home with a command each."""
+    return write_commands(tmp_path)
+
+
+async def test_a_message_is_a_command_where_the_host_has_them(place):
+    """One of a file becomes its prompt, one that is built in is answered in place of the session; paths and unknown names do not."""
+    model = ScriptedModel([says("done"), says("seen"), says("ok")])
+    async with serving(model, commands=commands_at(place)) as web:
+        made = await web.chat("/git:commit all of it", session_id="main")
+        assert made.json()["text"] == "done"
+        assert model.requests[0].messages[-1].content[0].text == "Commit all of it."
+        status = await web.chat("/STATUS", session_id="main")
+        assert (status.status_code, status.json()["command"]) == (200, "status")
+        assert status.json()["lines"][0].startswith("idle · ")
+        assert (await web.chat("/etc/hosts is wrong", session_id="main")).json()["text"] == "seen"
+        refused = error_of(await web.chat("/halp", session_id="main"), 404, "command_unknown")
+        assert "did you mean /help?" in refused["message"]
+        error_of(await web.chat("/thank you", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/quit", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/status"), 422, "command_error")  # it has no session to say it of
+        error_of(await web.chat("/rewind x", session_id="main"), 422, "command_error")
+        assert len(model.requests) == 2
+
+
+async def test_a_command_is_run_by_its_name(place):
+    """What it tells is the answer; what it says becomes a request, once for one `client_id`."""
+    model = ScriptedModel([says("hi"), says("done")])
+    async with serving(model, commands=commands_at(place)) as web:
+        await web.chat(session_id="main")
+        said, named = {"text": "it", "session_id": "main"}, {"Idempotency-Key": "c1"}
+        done = await web.post("/commands/Git:Commit", {**said, "client_id": "c1"})
+        assert (done.status_code, done.json()["session_id"], done.json()["lines"]) == (202, "main", [])
+        again = await web.post("/commands/git:commit", {**said, "client_id": "c1"})
+        assert again.json()["request_id"] == done.json()["request_id"]
+        by_header = await web.post("/commands/git:commit", said, headers=named)
+        assert by_header.json()["request_id"] == done.json()["request_id"]
+        strange = await web.client.post("/commands/help", json={}, headers={"Idempotency-Key": ")p"})
+        error_of(strange, 422, "id_invalid")
+        asked = await web.client.get(f"/sessions/main/requests/{done.json()['request_id']}?wait=5")
+        assert asked.json()["text"] == "done"
+        assert model.requests[1].messages[-1].content[0].text == "Commit it."
+        error_of(await web.post("/commands/git:commit", {"text": "it"}), 422, "command_error")
+        error_of(await web.post("/commands/zzz", {}), 404, "command_unknown")
+        error_of(await web.post("/commands/status", {"session_id": "gone"}), 404, "session_unknown")
+        error_of(await web.client.get("/commands", params={"session_id": "a b"}), 422, "id_invalid")
+
+
+async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
+    """They come first, whatever it becomes; a model that a command names is asked."""
+
+    async def other(call):
+        return CommandAnswer(prompt="Say it.", model="demo:fast")
+
+    heard = []
+
+    async def hear(ctx):
+        heard.append(ctx.request.message)
+
+    judge = plugin("judge", intercept_chat_request=hear)
+    command = SlashCommand(name="other", description="Asks another model.", run=other, in_history=True)
+    registry = CommandRegistry().with_commands(command)
+    async with serving(ScriptedModel([says("hi")]), judge, commands=registry) as web:
+        await web.chat(session_id="main")
+        await web.chat("/other", session_id="main")
+        await web.post("/commands/other", {"session_id": "main"})
+        assert heard == ["Hi", "/other", "/other "]
+        assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]

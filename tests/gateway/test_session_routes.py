@@ -1,23 +1,29 @@
-"""The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
+"""The routes of sessions over a socket: what they take, what they answer, and which sessions an earlier life of the process left."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
+import trio
 
 from agentrail.abc import FileBytes
+from agentrail.errors import SessionDown
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.path_endpoint import CallRoute
 from agentrail.host import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
 from tests.gateway.attacks.test_other_peoples import VALUES
 from tests.gateway.attacks.wire import by_header
+from tests.gateway.callers import auth, by
 from tests.gateway.web import Web, error_of, serving
-from tests.host.hosting import answering
+from tests.host.hosting import answering, profile
 from tests.runtime.rig import on_bounded_time
 
 pytestmark = on_bounded_time
@@ -111,23 +117,6 @@ async def test_a_page_comes_as_an_attachment_and_never_renders():
         assert sorted(one["path"] for one in listed["entries"]) == sorted(files)
 
 
-@pytest.mark.host("H-086")
-async def test_who_wants_to_stop_something_is_never_told_to_wait():
-    """All else of one caller has its limit, and says what is left."""
-    # One call a minute comes back, so a slow machine uses them up too.
-    async with serving(answering("Hi"), limits=Limits(calls_per_minute=1, calls_burst=5)) as web:
-        await web.post("/sessions", {"session_id": "main"})
-        for _ in range(10):
-            last = await web.client.get("/sessions")
-            if last.status_code == 429:
-                break
-        error_of(last, 429, "too_many_requests")
-        assert int(last.headers["retry-after"]) >= 1
-        assert (await web.post("/sessions/main/abort")).status_code == 202
-        error_of(await web.post("/sessions/main/reject", {"approval_id": "x"}), 404, "approval_unknown")
-        error_of(await web.post("/sessions/main/requests/r/cancel"), 404, "request_unknown")
-
-
 @pytest.mark.host("H-113")
 async def test_what_is_answered_is_as_the_page_says():
     """Of the calls that other tests here make no success of; each is held against it by `serving`."""
@@ -179,3 +168,61 @@ async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
             fork = await web.post("/sessions/main/fork", place)
             assert (fork.status_code, fork.json()["at"]) == (201, number), fork.text
         error_of(await web.post("/sessions/main/fork", {"event": event, "at": number}), 422, "field_invalid")
+
+
+@asynccontextmanager
+async def life(path: Any, *turns: Turn) -> AsyncIterator[Web]:
+    """One life of a process over a file."""
+    tools = [RecordingTool(name="shell"), *builtin("ask_user")]
+    desk = profile(ScriptedModel(turns), tools=tools, plugins=[HumanApproval])
+    options = {"store": f"sqlite:{path}/a.db", "limits": Limits(messages_burst=100)}
+    async with serving(None, profiles=[desk], auth=auth, headers=by("ann"), **options) as web:
+        yield web
+
+
+@pytest.mark.parametrize("ending", ["approve", "reject", "respond", "abort", "cancel"])
+async def test_what_waited_for_a_person_in_an_earlier_life_goes_on_with_their_word(tmp_path, ending):
+    """What waits is known behind the restart, with the request; a decision wakes it, and the request ends by it."""
+    asks = ("ask_user", {"question": "Which?"}) if ending == "respond" else ("shell", {"command": "ls"})
+    async with life(tmp_path, calls(asks)) as web:
+        waiting = await web.chat(session_id="main")
+        assert (waiting.status_code, waiting.json()["status"]) == (202, "waiting")
+        request_id = waiting.json()["request_id"]
+    async with life(tmp_path, says("Done.")) as web:
+        (listed,) = (await web.client.get("/sessions")).json()["sessions"]
+        assert listed["waits_for"] == 1
+        (pending,) = waiting.json()["pending"]
+        base = "/sessions/main"
+        place, said = {
+            "approve": (f"{base}/approve", {"approval_id": pending["id"], "auto_resume": True}),
+            "reject": (f"{base}/reject", {"approval_id": pending["id"], "auto_resume": True}),
+            "respond": (f"{base}/respond", {"ref": pending["id"], "response": "this"}),
+            "abort": (f"{base}/abort?wait=true", {}),
+            "cancel": (f"{base}/requests/{request_id}/cancel", {}),
+        }[ending]
+        response = await web.post(place, said)
+        assert response.status_code in (200, 202), response.text
+        told = (await web.client.get(f"{base}/requests/{request_id}?wait=5")).json()
+        outcome = "aborted" if ending in ("abort", "cancel") else "completed"
+        assert (told["status"], told["session_id"]) == (outcome, "main")
+
+
+@pytest.mark.check  # a session that is put to rest is waited for, two seconds, on a clock that threads share
+async def test_what_was_at_work_in_an_earlier_life_works_again_at_once(tmp_path):
+    """Without a word: its cycle was cut, so it goes on when the next life begins; one that was idle sleeps on."""
+    turns = iter([says("So", " it", " is.", pause_seconds=60.0)])
+    desk = profile(FunctionModel(lambda _: next(turns, says("Again."))))
+    options = {"store": f"sqlite:{tmp_path}/a.db", "profiles": [desk], "drain_timeout": 0.0}
+    async with serving(None, **options) as web:
+        await web.post("/sessions", {"session_id": "idle"})
+        await web.post("/sessions", {"session_id": "busy"})
+        sent = (await web.post("/sessions/busy/prompt", {"message": "Hi"})).json()
+        await trio.sleep(0.1)
+    async with serving(None, **options) as web:
+        listed = (await web.client.get("/sessions")).json()["sessions"]
+        assert {"idle": "asleep"}.items() <= {one["session_id"]: one["phase"] for one in listed}.items()
+        web.host.supervisor.session("busy", scope="local")
+        told = (await web.client.get(f"/sessions/busy/requests/{sent['request_id']}?wait=5")).json()
+        assert (told["status"], told["text"]) == ("completed", "Again.")
+        with pytest.raises(SessionDown):
+            web.host.supervisor.session("idle", scope="local")
