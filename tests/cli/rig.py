@@ -55,6 +55,19 @@ async def run_line(line: str, **given: Any) -> Ran:
     return await run_agentrail(*shlex.split(line), **given)
 
 
+async def run_in(place: Path, *arguments: str, stdin: bytes = b"", **variables: str) -> Ran:
+    """Run the command in the project of a place, with its home."""
+    variables = {"HOME": str(place / "home"), **variables}
+    return await run_agentrail(*arguments, stdin=stdin, variables=variables, cwd=place / "project")
+
+
+def write(place: Path, text: str, name: str = "project/agentrail.toml") -> None:
+    """Write a file of the project or the user."""
+    path = place / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 async def run_beside(*arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Ran:
     """Run the command to its end beside another one; an interpreter that forks looks after one process at a time."""
     return await run_forked(_BESIDE, *arguments, stdin=stdin, variables=variables)

@@ -1,14 +1,22 @@
-"""`agentrail chat`, as a process: with pipes, in a terminal without an editor, and in one with."""
+"""`agentrail chat`, as a process: with pipes, in a terminal without an editor, and in one with; and its parts."""
 
+import base64
+import os
 import re
 
 import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat_session import ChatLedger
-from agentrail.events import AgentEnd, AgentResumed, AgentStart, ApprovalRequired, AskUser
-from agentrail.messages import PromptRef, QuestionRef, TokenUsage
+from agentrail.cli.chat_session import MAX_PICTURE_BYTES, ChatLedger, reader_below, with_pictures
+from agentrail.cli.chat_switch import GoTo, switch
+from agentrail.cli.chat_terminal import LineView
+from agentrail.cli.event_text import ChatStyle, Piece, Transcript
+from agentrail.cli.input_lines import PlainLines
+from agentrail.cli.terminal.key_bindings import KeyPress, SentLine
+from agentrail.errors import CommandError
+from agentrail.events import AgentEnd, AgentResumed, AgentStart, ApprovalRequired, AskUser, MessageDelta
+from agentrail.messages import Image, PromptRef, QuestionRef, SessionId, Text, TokenUsage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -168,3 +176,85 @@ async def test_waiting_for_idle_ends_with_the_last_prompt(nursery):
     ledger.note(AgentStart(ref=A))
     ledger.note(END)
     await done.wait()
+
+
+class Paper:
+    """A screen that keeps what is written."""
+
+    def __init__(self):
+        self.pieces = []
+
+    async def write(self, pieces):
+        """Keep it."""
+        self.pieces += pieces
+
+
+async def test_what_a_command_answers_cuts_no_line_of_an_answer_that_streams():
+    """It stands behind the fence, paragraph or table that is being written."""
+    paper = Paper()
+    view = LineView(transcript=Transcript(ChatStyle()), screen=paper, prompts=False)
+    for delta in ("```py\nx =", " __name__", "\n\n```\nThe end.\n"):
+        await view.show(MessageDelta(delta=delta))
+        await view.say("cost: 0")
+    assert paper.pieces[:4] == [
+        *(Piece("out", text) for text in ("```py\nx =", " __name__", "\n", "\n")),
+    ]
+    assert paper.pieces[4:] == [
+        Piece("out", "```\n"),
+        *(Piece("err", "cost: 0\n"),) * 2,
+        Piece("out", "The end.\n"),
+    ]
+
+
+@pytest.fixture
+def terminal():
+    """Both ends of a terminal."""
+    master, slave = os.openpty()
+    yield master, slave
+    for end in (master, slave):
+        if end is not None:
+            try:
+                os.close(end)
+            except OSError:  # the test has closed it
+                continue
+
+
+@pytest.mark.experience("X-007")
+async def test_lines_that_are_pasted_into_a_dumb_terminal_are_one_prompt(terminal):
+    """`/quit` among them leaves nothing; what is typed behind it is a line of its own again; then the end."""
+    master, slave = terminal
+    lines = PlainLines(slave, joins_pastes=True)
+    pasted = ["/quit", *map(str, range(38)), "the end"]
+    with trio.fail_after(60):
+        os.write(master, "".join(f"{line}\r" for line in pasted).encode())
+        assert await lines.next_line() == SentLine(text="\n".join(pasted), is_pasted=True)
+        os.write(master, b"/status\r")
+        assert await lines.next_line() == "/status"
+        os.write(master, b"\x04")
+        assert await lines.next_line() is KeyPress.CTRL_D
+        assert await lines.next_line() is KeyPress.CTRL_D
+
+
+def test_a_picture_is_sent_behind_the_words_or_it_is_said_why_not(tmp_path):
+    """As it is, in base64, with the type of its name; of one that is not there, or too large, nothing is sent."""
+    (tmp_path / "a.png").write_bytes(b"png")
+    sent = with_pictures("see @a.png", reader_below(tmp_path))
+    picture = Image(media_type="image/png", data=base64.b64encode(b"png").decode(), name="a.png")
+    assert sent == (Text(text="see @a.png"), picture)
+    assert with_pictures("see @a.py", reader_below(tmp_path)) == "see @a.py"
+
+    with pytest.raises(
+        CommandError, match=r"gone\.png cannot be read: No such file or directory; nothing was sent"
+    ):
+        with_pictures("@gone.png", reader_below(tmp_path))
+    with pytest.raises(CommandError, match=r"more than 5,000,000 bytes; nothing was sent"):
+        with_pictures("@a.png", lambda _: bytes(MAX_PICTURE_BYTES + 1))
+
+
+async def test_where_a_chat_goes_on(tmp_path):
+    """A new conversation always; one that is kept only with a store, and never this very one."""
+    current = SessionId("s-1")
+    assert await switch("clear", "", None, current) == GoTo()
+    for name in ("sessions", "resume"):
+        with pytest.raises(CommandError, match=f"/{name} needs a store, and this chat is not stored"):
+            await switch(name, "", None, current)

@@ -15,23 +15,10 @@ from agentrail.cli.run_setup import decide_session, with_approvals
 from agentrail.errors import OptionError
 from agentrail.plugins import HumanApproval, Permissions, SecurityGuard
 from agentrail.tools import builtin
-from tests.cli.rig import run_agentrail
+from tests.cli.rig import run_in, write
 
 KEY = "sk-proj-abcdefghijklmnop1234"
 AGENT = '[agents.scout]\nmodel = "demo:fast"\nprompt = "You look."\nmax_turns = 7\n'
-
-
-async def run_in(place, *arguments, stdin=b"", **variables):
-    """Run the command in the project."""
-    variables = {"HOME": str(place / "home"), **variables}
-    return await run_agentrail(*arguments, stdin=stdin, variables=variables, cwd=place / "project")
-
-
-def write(place, text, name="project/agentrail.toml"):
-    """Write a file of the project or the user."""
-    path = place / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def setup_of(place, agent=None, *, trusted=True, **variables):

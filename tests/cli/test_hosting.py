@@ -29,7 +29,8 @@ from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import Limits
-from tests.cli.test_config import setup_of, write
+from tests.cli.rig import write
+from tests.cli.test_config import setup_of
 from tests.config.test_settings import joined, project, user
 
 AGENTS = '[agents.scout]\ndescription = "Looks."\nmodel = "demo:fast"\nmax_turns = 7\n[agents.other]\n'

@@ -1,10 +1,16 @@
-"""`agentrail run`, as a process."""
+"""`agentrail run`, as a process, what its command line becomes before anything is started, and that it cannot ask the user."""
 
 import json
 import os
 import signal
 
-from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, sleeping_below
+import pytest
+import trio
+
+from agentrail.cli.run_command import is_pre_approved
+from agentrail.cli.run_setup import decide_prompt, decide_tools
+from agentrail.errors import OptionError, PromptError
+from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, run_in, sleeping_below, write
 
 SHELL = ("--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast")
 NONE = ("--tools", "none", "--model", "demo:fast")
@@ -103,3 +109,56 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly_and_a_full_dis
         err = await read_all(process.stderr)
         assert "the output cannot be written: No space left on device" in err
         assert "Traceback" not in err
+
+
+def test_tools_are_found_by_name():
+    """Names with commas between them, blanks and repetitions forgiven; `none` is none; an empty name is a slip, and never means all tools."""
+    assert [tool.name for tool in decide_tools("shell, list_dir,shell")] == ["shell", "list_dir"]
+    assert decide_tools("none") == ()
+    for text in ("", ",", "shell,"):
+        with pytest.raises(OptionError, match="expected names with commas between them"):
+            decide_tools(text)
+
+
+def test_the_prompt_is_the_argument_or_what_was_piped():
+    """Bytes that are no UTF-8 become U+FFFD; nothing, blanks, an empty pipe and two prompts are said to be what they are."""
+    assert decide_prompt("hello ", None) == "hello "
+    assert decide_prompt(None, b" hello \xff\n") == "hello \ufffd"
+    for argument, piped, words in (
+        (None, None, "no prompt was given"),
+        ("", None, "the prompt is empty"),
+        (" \n", None, "the prompt is empty"),
+        (None, b"\n", "the prompt is empty"),
+        ("hello", b"hello", "there are two prompts"),
+    ):
+        with pytest.raises(PromptError, match=words):
+            decide_prompt(argument, piped)
+
+
+ASKS = 'version = 1\n[defaults]\nplugins = [{ use = "HumanApproval" }]\n'
+GIVEN = ("--trust-project", *SHELL)
+
+
+async def test_a_call_that_needs_an_approval_is_refused_at_once_or_approved(place):
+    """No deadline runs, and the message names the option and the chat; a list without names is refused, as of the chat."""
+    write(place, ASKS, "project/agentrail.toml")
+    for more, is_run in (
+        ((), False),
+        (("--approve", "edit_file"), False),
+        (("--approve", "sh*, edit_file"), True),
+    ):
+        with trio.fail_after(60):
+            ended = await run_in(place, "run", 'shell "touch made"', *GIVEN, *more)
+        assert ended.code == 0
+        assert (place / "project" / "made").exists() == is_run
+        assert ("--approve shell approves it; `agentrail chat` asks you" in ended.err) != is_run
+        assert ("Rejected by the user: no user can be asked in this run" in ended.out) != is_run
+    with trio.fail_after(60):
+        ended = await run_in(place, "run", "Hi", "--model", "demo:fast", "--approve", "shell,,")
+    assert (ended.code, "--approve is 'shell,,'" in ended.err) == (2, True)
+
+
+def test_names_are_patterns():
+    """`*` stands for all; without the option there are none."""
+    assert all(is_pre_approved("shell", one) for one in ("shell", "sh*", "*", "edit_file, shell"))
+    assert not any(is_pre_approved("shell", one) for one in (None, "hell"))

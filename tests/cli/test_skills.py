@@ -2,28 +2,16 @@
 
 import pytest
 
-from tests.cli.rig import run_agentrail
+from tests.cli.rig import run_in, write
 
 SKILL = "---\nname: pdf\ndescription: Reads: PDFs\nlicense: MIT\nallowed-tools: Read Odd\nmetadata:\n  mode: delegate\n---\nDo it.\n\x1b[31mNow."
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(place):
     """A project with a skill, and a home directory beside it."""
-    (tmp_path / "home").mkdir()
-    write(tmp_path / "project" / ".agents" / "skills" / "pdf" / "SKILL.md", SKILL)
-    return tmp_path
-
-
-def write(path, text):
-    """Write a file, with the directories above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-async def run_in(place, *arguments):
-    """Run the command in the project."""
-    return await run_agentrail(*arguments, variables={"HOME": str(place / "home")}, cwd=place / "project")
+    write(place, SKILL, "project/.agents/skills/pdf/SKILL.md")
+    return place
 
 
 async def test_skills_are_listed_with_what_is_left_out_and_shown(place):
@@ -43,11 +31,8 @@ async def test_skills_are_listed_with_what_is_left_out_and_shown(place):
     gone = await run_in(place, "skills", "show", "pfd")
     assert (gone.code, "there is no skill 'pfd': did you mean 'pdf'?" in gone.err) == (2, True)
 
-    write(place / "home" / ".agents" / "skills" / "bad" / "SKILL.md", "x")
-    write(
-        place / "home" / ".agents" / "skills" / "long" / "SKILL.md",
-        f"---\nname: long\ndescription: {'x' * 150}\n---\nx",
-    )
+    write(place, "x", "home/.agents/skills/bad/SKILL.md")
+    write(place, f"---\nname: long\ndescription: {'x' * 150}\n---\nx", "home/.agents/skills/long/SKILL.md")
     ran = await run_in(place, "skills", "list")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -61,10 +46,10 @@ async def test_skills_are_listed_with_what_is_left_out_and_shown(place):
     for name in ("bad", "long"):
         (place / "home" / ".agents" / "skills" / name / "SKILL.md").unlink()
     disabled = '[skills]\ndisable = ["write-a-skill", "write-agents-md"]\n'
-    write(place / "project" / "agentrail.toml", disabled)
+    write(place, disabled)
     assert "there are no skills here" in (await run_in(place, "skills", "list")).out
 
-    write(place / "project" / "agentrail.toml", "[skills]\nimprt = 1\n")
+    write(place, "[skills]\nimprt = 1\n")
     for words in (("list",), ("show", "pdf"), ("check",)):
         ran = await run_in(place, "skills", *words)
         assert (ran.code, ran.out) == (2, "")
@@ -79,7 +64,7 @@ async def test_skills_are_held_against_the_format(place):
         "pdf: well (.agents/skills)\nwrite-a-skill: well (built in)\nwrite-agents-md: well (built in)\n",
     )
     assert "warning: .agents/skills/pdf/SKILL.md:3: YAML refuses this line" in ran.err
-    write(place / "project" / "x" / "bad" / "SKILL.md", "---\nname: Bad\nlicense: [a]\n---\nx")
+    write(place, "---\nname: Bad\nlicense: [a]\n---\nx", "project/x/bad/SKILL.md")
     ran = await run_in(place, "skills", "check", "x/bad", ".agents/skills/pdf")
     assert (ran.code, ran.out) == (1, "pdf: well (.agents/skills)\n")
     assert "x/bad/SKILL.md:1: has no description" in ran.err
@@ -87,19 +72,15 @@ async def test_skills_are_held_against_the_format(place):
     assert "x/bad/SKILL.md:3: license: expected a text, got a list" in ran.err
     gone = await run_in(place, "skills", "check", "nowhere")
     assert (gone.code, gone.err) == (2, "agentrail: nowhere has no SKILL.md.\n")
-    write(place / "project" / "x" / "mine" / "SKILL.md", "---\ndescription: x\n---\nx")
+    write(place, "---\ndescription: x\n---\nx", "project/x/mine/SKILL.md")
     assert (await run_in(place, "skills", "check", "x/mine")).code == 1
     assert (await run_in(place, "skills", "check", "--claude", "x/mine")).code == 0
 
 
 async def test_trust_and_check_know_skills_and_files_of_others(place):
     """A skill is trusted by its id; what is not read of other programs' files is named."""
-    write(
-        place / "project" / "agentrail.toml", '[import]\nagents = ["claude"]\n[skills]\ntools = "approve"\n'
-    )
-    write(
-        place / "project" / ".claude" / "agents" / "a.md", "---\nname: a\ndescription: b\ncolor: red\n---\nx"
-    )
+    write(place, '[import]\nagents = ["claude"]\n[skills]\ntools = "approve"\n')
+    write(place, "---\nname: a\ndescription: b\ncolor: red\n---\nx", "project/.claude/agents/a.md")
     checked = await run_in(place, "config", "check")
     assert (checked.code, "not read: .claude/agents/a.md:4: color: is not read" in checked.err) == (0, True)
     assert "skills.tools = approve" in checked.err.splitlines()[0]

@@ -6,7 +6,7 @@ import pytest
 from agentrail.commands import CommandDesk
 from agentrail.commands.command_output import show_row
 from agentrail.testing.models import ScriptedModel, says
-from tests.cli.rig import run_agentrail
+from tests.cli.rig import run_in, write
 from tests.commands.folders import commands_at, write_commands
 from tests.gateway.web import serving
 from tests.runtime.rig import on_bounded_time
@@ -18,15 +18,18 @@ def place(tmp_path):
     return write_commands(tmp_path)
 
 
+async def chat(place, *words, lines):
+    """Type lines into a chat of the project, and leave it."""
+    typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
+    return await run_in(place, "chat", "--model", "demo:fast", *words, stdin=typed)
+
+
 @pytest.mark.blueprint("G-021")
 @on_bounded_time
 async def test_commands_of_three_sources_are_the_same_everywhere(place):
     """G-021: built in, of the project, of the user: in `/help` at a terminal, in `/help` of a host, and in `GET /commands`."""
     registry = commands_at(place)
-    ran = await run_agentrail(
-        "chat", "--model", "demo:fast",
-        stdin=b"/help\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
-    )  # fmt: skip
+    ran = await chat(place, lines=["/help"])
     async with serving(ScriptedModel([says("ok")]), commands=registry) as web:
         await web.chat(session_id="main")
         told = (await web.client.get("/commands", params={"session_id": "main"})).json()["commands"]
@@ -49,11 +52,8 @@ async def test_commands_of_three_sources_are_the_same_everywhere(place):
 async def test_a_chat_runs_commands_of_files(place):
     """One says its prompt, with the words behind it; one that cannot become a command is left out with its line; one that names no model is said by its name, and no other model is asked."""
     (place / "project" / ".agentrail" / "commands" / "help.md").write_text("Mine.")
-    ran = await run_agentrail(
-        "chat", "--model", "demo:fast", "--tools", "none",
-        stdin=b"/GIT:commit everything\n/thank you\n/cost\n/plan\n/gut:commit x\n/etc/hosts is mine\n/quit\nnever\n",
-        variables={"HOME": str(place / "home")}, cwd=place / "project",
-    )  # fmt: skip
+    typed = ("/GIT:commit everything", "/thank you", "/cost", "/plan", "/gut:commit x", "/etc/hosts is mine")
+    ran = await chat(place, "--tools", "none", lines=(*typed, "/quit", "never"))
     assert ran.code == 0
     assert "left out: .agentrail/commands/help.md: /help is built in: give the file another name" in ran.err
     assert "Commit everything." in ran.out
@@ -64,13 +64,9 @@ async def test_a_chat_runs_commands_of_files(place):
     assert "/etc/hosts is mine" in ran.out
     assert "never" not in ran.out
 
-    (place / "project" / ".agentrail" / "commands" / "odd.md").write_text(
-        "---\nmodel: nonsense:x\n---\nSay it."
-    )
-    ran = await run_agentrail(
-        "chat", "--model", "demo:fast", "--tools", "none", "--trust-project",
-        stdin=b"/odd\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
-    )  # fmt: skip
+    odd = place / "project" / ".agentrail" / "commands" / "odd.md"
+    odd.write_text("---\nmodel: nonsense:x\n---\nSay it.")
+    ran = await chat(place, "--tools", "none", "--trust-project", lines=["/odd"])
     assert ran.code == 0
     assert "error: /odd names the model nonsense:x: there is no provider 'nonsense'." in ran.err
     assert "Say it." not in ran.out
@@ -78,18 +74,13 @@ async def test_a_chat_runs_commands_of_files(place):
 
 async def test_skills_of_the_agent_and_files_of_other_programs_are_commands_of_a_chat(place):
     """12.4, 12.15: by the files that the configuration names."""
-    project = place / "project"
-    for path, text in (
-        ("agentrail.toml", 'version = 1\n[import]\ncommands = ["claude"]\n[agents.helper]\ndescription = "x"\nskills = ["*"]\n'),
-        (".agentrail/skills/notes/SKILL.md", "---\nname: notes\ndescription: Keeps notes.\n---\nWrite them down."),
-        (".claude/commands/tidy.md", "---\ndescription: Tidies up.\n---\nTidy $ARGUMENTS."),
-    ):  # fmt: skip
-        (project / path).parent.mkdir(parents=True, exist_ok=True)
-        (project / path).write_text(text)
-    ran = await run_agentrail(
-        "chat", "--model", "demo:fast", "--agent", "helper", "--trust-project",
-        stdin=b"/help\n/skills\n/tidy the attic\n/quit\n", variables={"HOME": str(place / "home")}, cwd=project,
-    )  # fmt: skip
+    helps = '[agents.helper]\ndescription = "x"\nskills = ["*"]\n'
+    write(place, f'version = 1\n[import]\ncommands = ["claude"]\n{helps}')
+    skill = "---\nname: notes\ndescription: Keeps notes.\n---\nWrite them down."
+    write(place, skill, "project/.agentrail/skills/notes/SKILL.md")
+    write(place, "---\ndescription: Tidies up.\n---\nTidy $ARGUMENTS.", "project/.claude/commands/tidy.md")
+    helper = ("--agent", "helper", "--trust-project")
+    ran = await chat(place, *helper, lines=("/help", "/skills", "/tidy the attic"))
     assert ran.code == 0, ran.err
     for said in ("/notes", "Keeps notes.", "/tidy", "Tidies up.", "/git:commit", "notes: Keeps notes."):
         assert said in ran.out + ran.err, said

@@ -328,25 +328,15 @@ async def test_what_they_do_to_a_session():
     rests = SimpleNamespace(phase="idle", model="demo:", running_tools=(), children=(), **quiet)
     child = SimpleNamespace(session_id="s.1", agent="scout", status=None)
     other = SimpleNamespace(session_id="s.2", agent=None, status=rests)
-    calls = [("shell", True, False), ("read_file", False, True), ("grep", False, False)]
-    status = SimpleNamespace(
-        session_id="s",
-        phase="executing_tools",
-        agent="desk",
-        model="demo:fast",
-        turn=2,
-        tearing_down=True,
-        approvals=("a",),
-        questions=("q",),
-        client_calls=(),
-        queued=("p",),
-        running_tools=tuple(
-            SimpleNamespace(name=name, detached=detached, survivor=False, stopping=stopping)
-            for name, detached, stopping in calls
-        ),
-        children=(child, other),
-        plugins=tuple(SimpleNamespace(name=name, options={}) for name in ("Other", "Permissions")),
-    )
+    running = [
+        SimpleNamespace(name=name, detached=name == "shell", survivor=False, stopping=name == "read_file")
+        for name in ("shell", "read_file", "grep")
+    ]
+    plugins = tuple(SimpleNamespace(name=name, options={}) for name in ("Other", "Permissions"))
+    waits = {"approvals": ("a",), "questions": ("q",), "client_calls": (), "queued": ("p",)}
+    works = {"session_id": "s", "phase": "executing_tools", "agent": "desk", "model": "demo:fast", "turn": 2}
+    below = {"running_tools": running, "children": (child, other), "plugins": plugins}
+    status = SimpleNamespace(**works, **waits, **below, tearing_down=True)
     rules = (
         SimpleNamespace(tool="shell", command_family="git log"),
         SimpleNamespace(tool="edit_file", command_family=None),
@@ -354,9 +344,8 @@ async def test_what_they_do_to_a_session():
     session = Told(status=status, rules=rules)
     desk = CommandDesk(session=session, facts=CommandFacts(agents=("scout",)))
     registry = CommandRegistry()
-    assert (await registry.run("model", "demo:fast", desk)).lines == (
-        "the model is demo:fast from the next request on",
-    )
+    (told,) = (await registry.run("model", "demo:fast", desk)).lines
+    assert told == "the model is demo:fast from the next request on"
     assert (await registry.run("abort", "wrong way", desk)).lines == ("stopped",)
     await registry.run("abort", "", desk)
     assert [one for one in session.asked if one[0] != "status"] == [
@@ -383,10 +372,8 @@ async def test_what_they_do_to_a_session():
         "always allowed: shell(git log)",
         "always allowed: edit_file",
     )
-    assert (
-        show_spent(TokenUsage(cost_usd=None, estimated=True))[0]
-        == "cost: not known: a price is missing (partly estimated)"
-    )
+    (spent, *_) = show_spent(TokenUsage(cost_usd=None, estimated=True))
+    assert spent == "cost: not known: a price is missing (partly estimated)"
 
 
 def test_turns_are_listed_with_what_was_asked_and_what_stays_done_is_named():

@@ -136,16 +136,17 @@ class Story:
         return [{**head, "seq": after}, *missed]
 
     async def _page(self, request: Any) -> dict[str, Any]:
-        before = int(request.query_params["before"])
-        limit = int(request.query_params["limit"])
-        older = [event for event in self.told if event["seq"] < before]
-        page = older[-limit:]
-        ends = {
-            "first": page[0]["seq"] if page else None,
-            "last": page[-1]["seq"] if page else None,
-            "kept_from": self.told[0]["seq"] if self.told else 1,
-        }
-        return {"events": page, **ends, "more": len(older) > limit}
+        given = request.query_params
+        kinds = set(given["kinds"].split(",")) if "kinds" in given else None
+        before, after = int(given.get("before", self.seq + 1)), int(given.get("after", 0))
+        between = [event for event in self.told if after < event["seq"] < before]
+        wanted = [event for event in between if kinds is None or event["kind"] in kinds]
+        limit = int(given["limit"])
+        page = wanted[:limit] if "after" in given else wanted[-limit:]
+        is_cut = len(page) < len(wanted)
+        first = page[0]["seq"] if is_cut and "after" not in given else after + 1
+        kept_from = self.told[0]["seq"] if self.told else 1
+        return {"events": page, "first": first, "last": before - 1, "more": is_cut, "kept_from": kept_from}
 
     async def _state(self, _request: Any) -> dict[str, Any]:
         return self.snapshot()

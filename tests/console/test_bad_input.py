@@ -159,10 +159,7 @@ def test_a_session_without_spans_context_or_inspect_has_no_empty_panels(pages, s
     story.server.info["journal"] = False
     story.begins("Do it.")
     page = pages.open(story.link(), width=1440, showing="Do it.")
-    tabs = page.evaluate(
-        "() => [...document.querySelectorAll('.session-panel [role=tab]')].map((one) => one.innerText)"
-    )
-    assert tabs == ["Now", "Plugins"]
+    assert page.locator(".session-panel [role=tab]").all_inner_texts() == ["Now", "Plugins"]
     assert page.get_by_role("link", name="Journal").count() == 0
     story.done()
     shows(page, "Done")
@@ -285,9 +282,7 @@ def test_a_browser_without_modules_sees_one_sentence(pages, scripted_server):
     shown = "() => [...document.body.children].filter((one) => one.checkVisibility() && one.innerText.trim()).map((one) => one.innerText.trim())"
     sentence = "This console needs a browser that knows JavaScript modules."
     assert sentence not in page.evaluate(shown)
-    assert page.evaluate(
-        "() => [...document.scripts].filter((one) => one.noModule).map((one) => one.getAttribute('src'))"
-    ) == ["no_modules.js"]
+    assert page.get_attribute("script[nomodule]", "src") == "no_modules.js"
     page.evaluate("() => document.querySelector('#app').replaceChildren()")  # no module has drawn it
     source = (ROOT / "no_modules.js").read_text()
     assert not any(word in source for word in ("=>", "const ", "let ", "import ", "`", "?."))

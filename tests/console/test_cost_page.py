@@ -104,9 +104,7 @@ def test_days_budgets_and_shares_are_drawn_and_sessions_are_called_by_their_name
     page = pages.open(scripted_server.link("#/cost?days=7"), timezone_id="UTC", clock=True)
     page.clock.set_fixed_time("2026-11-22T12:00:00Z")
     reload(page, showing="$4.10 of $5.00")
-    heights = page.evaluate(
-        "() => [...document.querySelectorAll('.bar-whole')].map((one) => one.style.height)"
-    )
+    heights = page.locator(".bar-whole").evaluate_all("(bars) => bars.map((one) => one.style.height)")
     assert heights == ["0%", "0%", "0%", "0%", "100%", "0%", "50%"]
     share = page.evaluate("() => document.querySelectorAll('.bar-estimated')[4].style.height")
     assert share == "25%"

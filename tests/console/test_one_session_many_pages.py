@@ -101,10 +101,8 @@ def test_two_tabs_and_a_phone_show_one_session_alike(pages, console_server):
         until(page, "() => document.querySelector('.feed .item-decision')")
     approve(phone, "look")
     approve(two, "build")
-    until(
-        two,
-        "() => document.querySelector('.feed').innerText.includes('build') && document.querySelector('.abort')",
-    )
+    two.locator(".feed", has_text="build").wait_for()
+    two.locator(".abort").wait_for()
     two.locator(".composer-field").fill("Only the tests.")
     two.keyboard.press("Enter")
     for page in (one, two, phone):

@@ -103,10 +103,7 @@ def aborts(page, server, model):
 
 def receipt_of(page):
     """Wait for the receipt, and give its words."""
-    return until(
-        page,
-        "() => [...document.querySelectorAll('.item-receipt')].map((one) => one.innerText).find((one) => one.includes('Outcome unknown'))",
-    )
+    return page.locator(".item-receipt", has_text="Outcome unknown").inner_text()
 
 
 @pytest.mark.c(11)
@@ -249,11 +246,8 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
     page.keyboard.up("Alt")
     page.get_by_role("button", name="Remove “And then this.” from the queue").click()
     until(page, "() => !document.querySelector('.now').innerText.includes('And then this.')")
-    row = until(
-        page,
-        "() => [...document.querySelectorAll('.feed .prompt')].map((one) => one.innerText).find((one) => one.includes('And then this.'))",
-    )
-    assert "removed from the queue" in row
+    row = page.locator(".feed .prompt", has_text="And then this.")
+    assert "removed from the queue" in row.inner_text()
     page.locator(FIELD).fill("One more.")
     page.keyboard.press("Alt+Enter")
     shows(page, "One more.")

@@ -19,11 +19,7 @@ def opened(pages, story, **given):
 
 def row_with(page, text):
     """Wait for the row that shows a text, and give all that it shows."""
-    return until(
-        page,
-        "(text) => [...document.querySelectorAll('.feed [data-key]')].map((row) => row.innerText).find((one) => one.includes(text))",
-        text,
-    )
+    return page.locator(".feed [data-key]", has_text=text).first.inner_text()
 
 
 @pytest.mark.c(13)
@@ -32,10 +28,7 @@ def test_a_retry_in_mid_stream_leaves_nothing_of_the_discarded_text_and_a_sessio
     page = opened(pages, story)
     assert page.locator("h1.session-title").inner_text() == "Untitled session"
     story.begins("Refund order \u202e4411,\nplease.")
-    until(
-        page,
-        "() => document.querySelector('h1.session-title').innerText === 'Refund order ⟦U+202E⟧4411, please.'",
-    )
+    page.locator("h1.session-title", has_text="Refund order ⟦U+202E⟧4411, please.").wait_for()
     until(page, "() => document.title.includes('Refund order ⟦U+202E⟧4411, please.')")
     story.tell("title_generated", title="Refund 4411")
     until(page, "() => document.querySelector('h1.session-title').innerText === 'Refund 4411'")

@@ -254,9 +254,7 @@ def test_what_waits_is_named_and_found_by_words_and_tells_for_how_long(pages, sc
         ],
     }
     reload(page, once="() => document.querySelectorAll('.waiting-line').length === 2")
-    told = page.evaluate(
-        "() => [...document.querySelectorAll('.waiting-line > .time')].map((one) => one.innerText)"
-    )
+    told = page.locator(".waiting-line > .time").all_inner_texts()
     assert sorted("left" if one.endswith(" left") else one.split()[0] for one in told) == ["for", "left"]
 
 
@@ -333,10 +331,7 @@ def test_a_question_is_answered_in_the_row_that_says_it_waits(pages, scripted_se
     scripted_server.replies["respond"] = {}
     page = pages.open(scripted_server.link("#/"))
     page.get_by_role("button", name="Answer “Which account?” in Import Q3").click()
-    until(
-        page,
-        "() => document.activeElement.type === 'radio' && document.activeElement.closest('.waiting-row')",
-    )
+    until(page, "() => document.activeElement.matches('.waiting-row [type=radio]')")
     assert axe_faults(page) == []
     page.keyboard.press("ArrowDown")
     page.wait_for_timeout(550)  # its buttons take nothing for half a second
@@ -387,9 +382,7 @@ def test_the_row_of_a_question_leads_to_its_field_alone_or_beside_the_session(pa
     page.locator(".waiting-line").click()
     at_field = "() => document.activeElement.matches('.feed .question textarea') && location.hash === '#/s/a'"
     until(page, at_field)
-    until(
-        page, "() => document.querySelector('.beside .line[aria-current]')?.innerText.includes('Import Q3')"
-    )
+    page.locator(".beside .line[aria-current]", has_text="Import Q3").first.wait_for()
     page.keyboard.press("Escape")
     page.evaluate("() => document.activeElement.blur()")
     page.locator(".beside .waiting-line").click()

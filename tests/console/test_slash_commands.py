@@ -57,10 +57,6 @@ def test_the_composer_offers_what_the_server_lists_and_runs_it(pages, console_se
     for letter in sorted({name[0] for name in listed}):
         page.fill(FIELD, f"/{letter}")
         shows(page, f"/{letter}")
-        until(
-            page,
-            "(letter) => [...document.querySelectorAll('.slash-list code')].some((one) => one.innerText[1] === letter)",
-            letter,
-        )
+        page.locator(".slash-list code", has_text=f"/{letter}").first.wait_for()
         seen |= {one.split()[0] for one in page.evaluate(OFFERED)}
     assert seen == set(listed)

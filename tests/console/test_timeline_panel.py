@@ -9,7 +9,7 @@ from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
-from tests.console.story import BEGAN_MS, USAGE, Story
+from tests.console.story import BEGAN_MS, USAGE
 from tests.host.hosting import say
 
 LOCAL = Principal(tenant_id="local", user_id="local")
@@ -17,28 +17,8 @@ LOCAL = Principal(tenant_id="local", user_id="local")
 pytestmark = pytest.mark.check
 
 ROWS = "() => [...document.querySelectorAll('.timeline .tree-body [role=row]')].map((row) => row.innerText.replaceAll('\\n', ' '))"
+DRAWN = "(name) => [...document.querySelectorAll(`.timeline ${name}`)].map((one) => [one.innerText, one.title, one.getBoundingClientRect().width])"
 ERROR = {"code": "overloaded", "message": "the vendor is overloaded"}
-
-
-@pytest.fixture
-def story(scripted_server):
-    """A session on a scripted server, whose pages of events go both ways."""
-    told = Story(scripted_server)
-
-    async def pages(request):
-        given = request.query_params
-        kinds = set(given["kinds"].split(",")) if "kinds" in given else None
-        before, after = int(given.get("before", told.seq + 1)), int(given.get("after", 0))
-        between = [one for one in told.told if after < one["seq"] < before]
-        wanted = [one for one in between if kinds is None or one["kind"] in kinds]
-        limit = int(given["limit"])
-        page = wanted[:limit] if "after" in given else wanted[-limit:]
-        is_cut = len(page) < len(wanted)
-        first = page[0]["seq"] if is_cut and "after" not in given else after + 1
-        return {"events": page, "first": first, "last": before - 1, "more": is_cut, "kept_from": 1}
-
-    scripted_server.answers[f"GET sessions/{told.session_id}/events"] = pages
-    return told
 
 
 def result(call_id, name, text, *, is_error=False):
@@ -152,10 +132,7 @@ def test_a_cycle_is_the_same_live_behind_a_reload_and_from_the_journal(pages, co
                 await trio.sleep(0.02)
 
     console_server.thread.run(approve)
-    until(
-        page,
-        f"() => ({ROWS})().filter((row) => row.includes('demo') || row.includes('scripted') || row.includes('shell')).length >= 2",
-    )
+    until(page, f"() => ({ROWS})().filter((row) => /demo|scripted|shell/.test(row)).length >= 2")
     until(page, "() => !document.querySelector('.timeline .span-note.accent')")
     live = keys_of(page)
     reload(page, once="() => document.querySelector('[data-tab=timeline]')")
@@ -185,21 +162,12 @@ def test_attempts_share_a_row_idle_is_folded_and_a_row_that_is_selected_selects_
     assert "refund order 4411" in rows[1]
     assert "2 attempts" in rows[2]
     assert "failed" in rows[3]
-    bars = page.evaluate(
-        "() => [...document.querySelectorAll('.timeline .span-bar')].map((bar) => bar.getBoundingClientRect().width)"
-    )
-    assert min(bars) >= 2
-    idle = page.evaluate(
-        "() => [...document.querySelectorAll('.timeline .span-idle')].map((one) => [one.innerText, one.title, one.getBoundingClientRect().width])"
-    )
-    assert [one[0] for one in idle] == ["4s", "4m"]
-    assert [one[1] for one in idle] == ["idle for 4.0 s", "idle for 4:04"]
-    assert all(abs(one[2] - 24) < 1 for one in idle)
-    marks = page.evaluate(
-        "() => [...document.querySelectorAll('.timeline .span-tick')].map((one) => one.title)"
-    )
-    assert "audit was slow · RequestPrepared (320 ms)" in marks
-    assert "quota intervened" in marks
+    assert min(width for _, _, width in page.evaluate(DRAWN, ".span-bar")) >= 2
+    idle = page.evaluate(DRAWN, ".span-idle")
+    assert [one[:2] for one in idle] == [["4s", "idle for 4.0 s"], ["4m", "idle for 4:04"]]
+    assert all(abs(width - 24) < 1 for _, _, width in idle)
+    marks = {title for _, title, _ in page.evaluate(DRAWN, ".span-tick")}
+    assert marks >= {"audit was slow · RequestPrepared (320 ms)", "quota intervened"}
     assert not page.evaluate("() => document.querySelector('.timeline svg, .timeline canvas')")
 
     page.click(".timeline .tree-body [role=row]:has-text('lookup')")
@@ -219,10 +187,8 @@ def test_attempts_share_a_row_idle_is_folded_and_a_row_that_is_selected_selects_
     page.keyboard.press("ArrowLeft")
     until(page, f"() => ({ROWS})().length === 2")
     page.click("text=Enlarge")
-    heads = until(
-        page,
-        "() => [...document.querySelectorAll('.timeline-dialog [role=columnheader]')].map((one) => one.innerText)",
-    )
+    page.locator(".timeline-dialog [role=columnheader]").first.wait_for()
+    heads = page.locator(".timeline-dialog [role=columnheader]").all_inner_texts()
     assert heads == ["Step", "Time", "Duration", "Tokens", "Σ tokens", "Cost", "Σ cost"]
     row = page.inner_text(".timeline-dialog .tree-body [data-key='cycle:7']").split("\n")
     assert row[-2:] == ["360", "$0.03"]
@@ -240,10 +206,7 @@ def test_five_thousand_spans_are_as_many_rows_as_fit(pages, story):
     while page.is_visible("text=Earlier events"):
         page.click("text=Earlier events")
         page.wait_for_timeout(30)
-    count = until(
-        page, "() => document.querySelector('.timeline .tree-grid').getAttribute('aria-rowcount') * 1"
-    )
-    assert count > 4_500
+    assert int(page.get_attribute(".timeline .tree-grid", "aria-rowcount")) > 4_500
     body = "document.querySelector('.timeline .tree-body')"
     rows = page.evaluate(
         f"""async () => {{
@@ -307,9 +270,9 @@ def test_the_context_is_told_part_by_part(pages, story):
     answers_context(story)
     page = shown(pages, story, tab="context")
     shows(page, "10.6k of 12k tokens", "The window is nearly full")
-    rows = page.evaluate(
-        "() => [...document.querySelectorAll('.context .tree-body [role=row]')].map((row) => row.innerText.split('\\n').join(' '))"
-    )
+    rows = [
+        row.replace("\n", " ") for row in page.locator(".context .tree-body [role=row]").all_inner_texts()
+    ]
     assert rows[0].startswith("▸ System prompt 1")
     assert any(row.startswith("results lookup: <b>x</b>") for row in rows)
     assert page.inner_text(".context").count("abababababab") == 1

@@ -148,18 +148,13 @@ async def test_a_dialogue_takes_keys_while_a_draft_stands_and_the_draft_comes_ba
         await seen.press(" and the rest\r", "half of a thought and the rest")
 
 
-def editor(directory, command):
-    """The variables that name an editor which does this."""
-    path = directory / "editor"
-    path.write_text(f"#!/bin/sh\n{command}\n")
-    path.chmod(0o755)
-    return {"EDITOR": str(path), "VISUAL": ""}
-
-
-async def test_a_call_is_refused_with_a_reason_and_edited_in_the_users_editor(tmp_path):
-    """`n` asks why not; `e` opens `$EDITOR` with the arguments, and what was saved runs."""
-    chosen = editor(tmp_path, "sed -i 's/first/second/' \"$1\"")
-    async with chatting(*WORK, *NOT_KEPT, "--approve", "shell", **chosen) as seen:
+async def test_a_call_is_refused_with_a_reason_and_prompts_and_calls_are_edited_in_the_users_editor(tmp_path):
+    """`n` asks why not; `e` opens `$EDITOR` with the arguments, and what was saved runs; Ctrl-G with what is typed, and what was saved stands in the line."""
+    editor = tmp_path / "editor"
+    edits = 'grep -q first "$1" && sed -i \'s/first/second/\' "$1" || printf \'and\\nmore\\n\' >> "$1"'
+    editor.write_text(f"#!/bin/sh\n{edits}\n")
+    editor.chmod(0o755)
+    async with chatting(*WORK, *NOT_KEPT, "--approve", "shell", EDITOR=str(editor), VISUAL="") as seen:
         for key, wanted in (("n", "3 no, and say why"), ("e", "4 edit the arguments")):
             await seen.press('shell "echo first"\r', wanted)
             await seen.read_for(0.5)
@@ -168,7 +163,11 @@ async def test_a_call_is_refused_with_a_reason_and_edited_in_the_users_editor(tm
                 await seen.wait_for("why not?")
                 await seen.press("too loud\r", "shell failed: Rejected by the user: too loud")
                 await seen.wait_for(rests)
-        await seen.wait_for(lambda text: "second [exit code 0" in joined(text))
+        await seen.wait_for(lambda text: "second [exit code 0" in joined(text) and rests(text))
+
+        await seen.press("half ", "> half")
+        await seen.press("\x07", "> half and\n  more")
+        await seen.press("\r", says_at_rest("half and more"))
 
 
 async def test_a_resize_in_mid_stream_keeps_every_word():
@@ -208,35 +207,34 @@ async def test_no_color_and_no_utf8():
         assert seen.raw.isascii()
 
 
-async def test_what_was_typed_comes_back_in_the_next_chat_and_is_searched(tmp_path):
-    """The history outlives the process, several lines as one entry, in a file that is its user's alone; Enter takes what Ctrl-R found into the line, and Ctrl-C leaves the search."""
-    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
-    arguments = ("chat", "--model", "demo:fast", "--tools", "none")
-    async with open_screen(*arguments, **kept) as seen:
-        await seen.wait_for(READY)
+async def test_what_was_said_and_typed_before_can_be_gone_back_to(tmp_path, kept):
+    """A resumed chat offers the turns of its journal behind Esc Esc, but not those that a rewind took away; the history of keys outlives the process, and Ctrl-R searches it."""
+    async with chatting("chat", "--model", "demo:fast", "--tools", "none", **kept) as seen:
         await seen.press("one\x1b\rtwo", "two")
         await seen.press("\r", says_at_rest("one two"))
-        await seen.leave()
-        assert "is kept: agentrail chat --resume s-" in seen.text
-    assert (tmp_path / "chat-history").stat().st_mode & 0o077 == 0
-    async with chatting(*arguments, **kept) as seen:
-        await seen.press("\x1b[A", lambda text: "> one\n  two" in text)
+        await seen.press("pears\r", says_at_rest("pears"))
+    assert "is kept: agentrail chat --resume s-" in seen.text
+    assert (tmp_path / "data" / "chat-history").stat().st_mode & 0o077 == 0
+    async with open_screen("chat", "--resume", columns=100, **kept) as seen:
+        await seen.wait_for(lambda text: "> pears" in text and rests(text))
+        turns = re.compile(r"2 +> pears · .*1 +> one two · |1 +> one two · .*2 +> pears · ", re.DOTALL)
+        await seen.press("\x1b\x1b", turns.search)
+        await seen.press("1\r", "back at the end of turn 1")
+        shown = await seen.press("/rewind\r", "/rewind 1 goes back to the end of turn 1")
+        assert "> pears ·" not in shown.split("> /rewind\n")[-1]
+
+        await seen.wait_for(rests)
+        for expected in ("> /rewind", "> /rewind 1", "> pears", "> one\n  two"):
+            await seen.press("\x1b[A", lambda text, expected=expected: text.endswith(expected))
         await seen.press("\x03", rests)
-        await seen.press("apples and pears\r", says_at_rest("apples"))
-        await seen.press("\x12pea", "> apples and pears\n")
-        await seen.press("\r", lambda text: text.endswith("> apples and pears"))
+        await seen.press("apples and plums\r", says_at_rest("apples"))
+        await seen.press("\x12plu", "> apples and plums\n")
+        await seen.press("\r", lambda text: text.endswith("> apples and plums"))
         await seen.press("\x12xyz", "xyz")
         await seen.press("\x03", lambda text: "xyz" not in text)
         await seen.press("\x03", rests)
-        await seen.press("/status\r", "idle · model demo:fast · 2 messages")
-
-
-async def test_a_prompt_is_written_in_the_persons_editor(tmp_path):
-    """Ctrl-G opens `$EDITOR` with what is typed; what was saved stands in the line, and is sent with Enter."""
-    async with chatting(*TALK, **editor(tmp_path, "printf 'and\\nmore\\n' >> \"$1\"")) as seen:
-        await seen.press("half ", "> half")
-        await seen.press("\x07", "> half and\n  more")
-        await seen.press("\r", says_at_rest("half and more"))
+        await seen.press("/status\r", "idle · model demo:fast · 4 messages")
+        await seen.leave()
 
 
 async def test_a_question_is_answered_in_the_line():
@@ -283,34 +281,8 @@ async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
         await seen.leave("\x03\x04")
 
 
-async def test_what_was_said_before_can_be_gone_back_to(tmp_path):
-    """A chat that was resumed offers the turns of its journal behind Esc Esc, and goes back; what a rewind took away is not offered."""
-    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
-    arguments = ("chat", "--model", "demo:fast", "--tools", "none")
-    async with open_screen(*arguments, **kept) as seen:
-        for text in ("apples", "pears"):
-            await seen.wait_for(rests)
-            seen.type(f"{text}\r")
-            await seen.wait_for(
-                lambda shown, text=text: f"You said: {text}" in joined(shown) and rests(shown)
-            )
-        await seen.leave()
-    async with open_screen("chat", "--resume", columns=100, **kept) as seen:
-        await seen.wait_for(lambda text: "> pears" in text and rests(text))
-        seen.type("\x1b\x1b")
-        await seen.wait_for(
-            lambda text: re.search(r"2 +> pears · ", text) and re.search(r"1 +> apples · ", text)
-        )
-        await seen.press("1\r", "back at the end of turn 1")
-        seen.type("/rewind\r")
-        shown = await seen.wait_for("/rewind 1 goes back to the end of turn 1")
-        assert "> pears ·" not in shown.split("> /rewind\n")[-1]
-        await seen.leave()
-
-
-async def test_a_closed_terminal_parks_the_session(tmp_path):
-    """SIGHUP: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
-    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
+async def test_a_closed_terminal_parks_the_session(kept):
+    """SIGHUP, or the other end closes without a signal: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
     async with open_screen(*WORK, "--approve", "none", **kept) as seen:
         await seen.wait_for(READY)
         seen.type(f"{SLEEPER}\r")
@@ -322,13 +294,6 @@ async def test_a_closed_terminal_parks_the_session(tmp_path):
         await seen.wait_for("is back, with model demo:fast")
         await seen.wait_for("was cut off")
         await seen.wait_for(rests)
-        await seen.leave()
-
-
-async def test_a_terminal_that_is_gone_ends_the_chat(tmp_path):
-    """The other end closes without a signal: the chat leaves by itself, and the session is there to be gone on with."""
-    async with open_screen(*WORK, "--approve", "none", AGENTRAIL_DATA_DIR=str(tmp_path)) as seen:
-        await seen.wait_for(READY)
         seen.type(f"{SLEEPER}\r")
         below = await sleeping_below(seen.process)
         os.close(seen.master)
@@ -337,9 +302,8 @@ async def test_a_terminal_that_is_gone_ends_the_chat(tmp_path):
 
 
 @pytest.mark.experience("X-012")
-async def test_a_chat_that_was_killed_goes_on_and_asks_again(tmp_path):
+async def test_a_chat_that_was_killed_goes_on_and_asks_again(tmp_path, kept):
     """Kill -9 while a call waits: the conversation stands, and the dialogue is there again; what is chosen runs once."""
-    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path / "data")}
     async with open_screen(*WORK, "--approve", "shell", "--cwd", str(tmp_path), **kept) as seen:
         await seen.wait_for(READY)
         await seen.press('shell "echo once >> ran"\r', "1 yes, this once")
@@ -354,15 +318,14 @@ async def test_a_chat_that_was_killed_goes_on_and_asks_again(tmp_path):
     assert (tmp_path / "ran").read_text() == "once\n"
 
 
-async def test_from_one_conversation_to_another(tmp_path):
+async def test_from_one_conversation_to_another(tmp_path, kept):
     """`/clear` begins anew, `/sessions` lists, `/resume` goes back; Esc Esc opens `/rewind` with the turns; `/export` writes."""
-    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
     arguments = ("chat", "--model", "demo:fast", "--tools", "none", "--cwd", str(tmp_path))
     async with chatting(*arguments, columns=100, rows=40, **kept) as seen:
         await seen.press("apples\r", says_at_rest("apples"))
         await seen.press("/export said.md\r", "said.md: 2 messages")
         assert "apples" in (tmp_path / "said.md").read_text()
-        await seen.press("/export said.md\r", "is there already")
+        await seen.press("/export said.md\r", "already exists")
         await seen.press(
             "\x1b\x1b", lambda text: re.search(r"1 +> apples · This is a demo", text) is not None
         )
