@@ -133,7 +133,7 @@ def imported_from(source: str) -> set[str]:
 
 MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
 QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
-    "tests/gateway/test_socket_queue.py": {
+    "tests/gateway/test_socket_parts.py": {
         "gateway/socket_queue.py:_frames": "max_frames and max_bytes; beyond them the socket closes"
     },
     "tests/otp/test_tracebacks.py": {"otp/tracebacks.py:waiting": "GROUP_LIMIT exceptions inside of groups"},
