@@ -18,22 +18,15 @@ from tests.actors.rig import is_boom, on_virtual_time, statuses
 EMPTY = ChildCounts(specs=0, active=0, supervisors=0, workers=0)
 
 
-@pytest.mark.scenario("S-001")
+@pytest.mark.scenario("S-001", "S-002", "S-003")
 @on_virtual_time
-async def test_empty_start(stage):
-    """A supervisor without children is ready at once and has nothing to count."""
+async def test_start_order(stage):
+    """One at a time, each after the one before it has reported started; entering takes exactly as long as that."""
     began = trio.current_time()
     async with stage.open() as supervisor:
         assert await supervisor.count_children() == EMPTY
         assert trio.current_time() == began
-
-
-@pytest.mark.scenario("S-002", "S-003")
-@on_virtual_time
-async def test_start_order(stage):
-    """One at a time, each after the one before it has reported started; entering takes exactly as long as that."""
     stage.plans["a"].append(3.0)
-    began = trio.current_time()
     async with stage.open(children=map(stage.W, "abc")) as supervisor:
         assert stage.seen() == [f"{word} {name}" for name in "abc" for word in ("init", "started")]
         assert trio.current_time() - began == 3.0
@@ -59,11 +52,11 @@ async def test_a_child_that_fails(stage):
     assert [entry for entry in stage.seen("stopping", "gone") if entry != "gone d"] == in_order
 
 
-@pytest.mark.scenario("S-006", "S-008", "S-009")
-@pytest.mark.parametrize("restart", ["permanent", "temporary"])
+@pytest.mark.scenario("S-006", "S-008", "S-009", "S-010")
+@pytest.mark.parametrize("restart", ["permanent", "transient", "temporary"])
 @on_virtual_time
 async def test_ignored_start(stage, restart):
-    """No handle, no grandchild, no error; the spec of a permanent child stays, without a process."""
+    """No handle, no grandchild, no error; a spec stays, without a process, unless it is temporary or of an instance."""
 
     async def init():
         return IGNORE
@@ -72,20 +65,11 @@ async def test_ignored_start(stage, restart):
     async with stage.open(children=[stage.W("a", restart=restart)]) as supervisor:
         for spec in (stage.W("b", restart=restart), ChildSpec("sub", subtree(init), restart)):
             assert await supervisor.start_child(spec) == Started(None, None)
-        kept = 3 if restart == "permanent" else 0
+        kept = 0 if restart == "temporary" else 3
         children = await supervisor.which_children()
         assert [(child.status, child.handle) for child in children] == [("stopped", None)] * kept
         assert (await supervisor.count_children()).specs == kept
-    assert stage.kinds() == []
-
-
-@pytest.mark.scenario("S-010")
-@pytest.mark.parametrize("restart", ["permanent", "transient", "temporary"])
-@on_virtual_time
-async def test_ignored_start_in_a_dynamic_supervisor(stage, restart):
-    """Nothing is stored, and the supervisor stops without an error report."""
-    stage.always["t"] = "ignore"
-    async with stage.open("dynamic", [stage.W("t", restart=restart)]) as supervisor:
+    async with stage.open("dynamic", [stage.W("a", restart=restart)]) as supervisor:
         assert await supervisor.start_instance() == Started(None, None)
         assert await supervisor.count_children() == EMPTY
     assert stage.kinds() == []

@@ -72,10 +72,15 @@ def test_describe_is_one_line_whatever_the_text_holds():
     assert describe(Shutdown("one\ntwo")) == "shutdown: one two"
 
 
-def test_init_failed_takes_the_six_ways_only():
-    """`InitFailed` refuses a way to fail that does not exist."""
+def test_reasons_that_cannot_be():
+    """A way to fail that does not exist is refused; what was written into an `ActorExit` later is a crash."""
     with pytest.raises(ValueError, match="'raised', 'returned', 'timeout', 'stopped', 'cancelled', 'child'"):
         InitFailed("slow")
+    leaving = ActorExit(Shutdown("x"))
+    assert chosen_reason(leaving) == Shutdown("x")
+    leaving.reason = "done"
+    reason = chosen_reason(leaving)
+    assert (reason.type, "'done'" in reason.text) == ("BadReason", True)
 
 
 # --- Crashed.from_exception
@@ -152,15 +157,6 @@ def test_crash_of_finds_the_crash_of_an_actor_itself():
     assert crash_of(InitFailed("raised", crashed)) is crashed
     for other in (None, Normal(), InitFailed("child", crashed, "db"), InitFailed("timeout")):
         assert crash_of(other) is None
-
-
-def test_a_reason_that_was_changed_later_is_a_crash():
-    """An `ActorExit` is an object like any other; what somebody wrote into it is looked at again."""
-    leaving = ActorExit(Shutdown("x"))
-    assert chosen_reason(leaving) == Shutdown("x")
-    leaving.reason = "done"
-    reason = chosen_reason(leaving)
-    assert (reason.type, "'done'" in reason.text) == ("BadReason", True)
 
 
 class Own(Shutdown):

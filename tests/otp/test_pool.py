@@ -53,17 +53,8 @@ class Played:
         return tuple(getattr(now, name) for name in names)
 
 
-def test_an_idle_worker_that_died_is_given_nothing():
-    """Neither while it is gone, nor by a signal of its that comes late."""
-    pool = Played()
-    assert pool.play(WorkerUp(1), WorkerDown(1, CRASH, began=False)) == ()
-    late = (JobFinished(1), JobStopped(1, began=True), WorkerDown(1, CRASH, began=True), JobFinished(9))
-    assert pool.play(Submitted(1), *late) == ()
-    assert pool.counts("idle", "queued") == (0, 1)
-
-
 def test_what_a_worker_without_a_job_says_of_one_changes_nothing():
-    """Nor does a stop that nobody asked for, or a second start of one instance."""
+    """Nor does a stop that nobody asked for, or a second start; an idle one that died is given nothing, and heard no more."""
     pool = Played()
     pool.play(WorkerUp(1))
     before = pool.state
@@ -73,6 +64,12 @@ def test_what_a_worker_without_a_job_says_of_one_changes_nothing():
     before = pool.state
     assert pool.play(JobStopped(1, began=True)) == ()
     assert pool.state == before
+
+    pool = Played()
+    assert pool.play(WorkerUp(1), WorkerDown(1, CRASH, began=False)) == ()
+    late = (JobFinished(1), JobStopped(1, began=True), WorkerDown(1, CRASH, began=True), JobFinished(9))
+    assert pool.play(Submitted(1), *late) == ()
+    assert pool.counts("idle", "queued") == (0, 1)
 
 
 @pytest.mark.parametrize(
