@@ -21,6 +21,7 @@ from agentrail.core.wire.codec import (
     encode_signal,
     event_schema,
 )
+from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import CodecError
 from tests.core.anything import JSON, OBJECTS, values_of
 from tests.thinned import each, first
@@ -88,9 +89,6 @@ def test_what_a_model_sends_comes_out_as_it_went_in(arguments, text):
     assert decoded(received)["content"][0]["text"] == text
 
 
-# --- and back
-
-
 # Golden files are of each kind.
 @pytest.mark.parametrize("kind", [*first(list(e.KINDS), 15), *first(list(SIGNAL_KINDS), 10)])
 @given(data=st.data())
@@ -107,9 +105,6 @@ def test_every_value_is_the_same_after_the_way_there_and_back(kind, data):
     assert again == value
     assert getattr(again, "meta", None) == getattr(value, "meta", None)
     assert encode(again) == line
-
-
-# --- what a newer version writes
 
 
 STANDS = '"seq":7,"session_id":"s-1","at_ms":1700'
@@ -179,8 +174,6 @@ def test_what_is_no_signal_is_refused_with_its_place():
         assert fault in str(caught.value)
 
 
-# --- what nobody writes
-
 CHILD = '{"kind":"subagent_event","call_id":"c","child_id":"k","depth":1,"event":'
 PAYLOAD = '{"kind":"plugin_event","name":"n","payload":'
 
@@ -220,6 +213,13 @@ def test_what_is_no_event_is_refused_with_its_place():
         assert caught.value.path == path
         assert str(caught.value).startswith(("no event: ", "not an event: "))
         assert fault in str(caught.value)
+
+
+def test_what_is_no_hook_event_is_refused():
+    """With those that there are."""
+    for text in ("", "[]", "{}", '{"hook": "Before"}', '{"hook": "BeforeTool"}', "[" * 100_000):
+        with pytest.raises(CodecError, match="whose `hook` is one of SessionStarted, SessionEnding"):
+            decode_hook_event(text)
 
 
 @given(line=st.binary(max_size=20) | JSON.map(json.dumps))

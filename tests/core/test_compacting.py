@@ -76,13 +76,10 @@ def test_what_is_said_in_a_compaction_waits_and_is_heard(spoken):
 PRICE = Price(input=3.0, output=15.0)
 PRICED = ModelFacts(model="m", context_window=200_000, max_output_tokens=8_000, price=PRICE)
 PAID = {"model": PRICED, "budget": Budget(max_cost_usd=100.0, max_total_tokens=1_000_000)}
-SUMMARY = EffectId("c5")
-
-
-def failed(**usage):
-    """The request for the summary comes to nothing."""
-    error = ErrorInfo(code="overloaded", message=".")
-    return s.StreamFailed(at_ms=120, effect_id=SUMMARY, error=error, usage=TokenUsage(**usage))
+OVERLOADED = ErrorInfo(code="overloaded", message=".")
+BROKEN = s.StreamFailed(
+    at_ms=120, effect_id=EffectId("c5"), error=OVERLOADED, usage=TokenUsage(cost_usd=None)
+)
 
 
 def silent(state):
@@ -92,7 +89,7 @@ def silent(state):
 
 
 CUTS = {
-    "broke off": lambda _: failed(cost_usd=None),
+    "broke off": lambda _: BROKEN,
     "silent": silent,
     "aborted": lambda _: s.AbortCycle(at_ms=120, signal_id=s.SignalId("a1")),
     "stopped": lambda state: s.Recovered(at_ms=120, cause="gone", open=tuple(state.data.open)),

@@ -4,27 +4,12 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.protocol.effects import StartStream
-from agentrail.core.session import machine
-from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.events import AgentAbort, CompactEnd
 from agentrail.messages import Text, UserMessage
-from agentrail.testing.scenario import read_scenario
 from tests.core.plugin_rig import Says, judges
-from tests.core.test_hooking import events
+from tests.core.test_hooking import events, play_text
 
 STORY = "Once upon a time there was a king, and he had a queen, and she had a castle by the sea. " * 3
-
-
-def play(text, *plugins):
-    """Play a script before plugins; the last state, and everything that was asked of the shell."""
-    scenario = read_scenario(text)
-    stack, states = load_stack([*scenario.plugins, *plugins])
-    state = machine.new_session(scenario.config, scenario.tools, stack, states)
-    asked = []
-    for line in scenario.inputs:
-        state, effects = machine.step(state, line.signal)
-        asked += effects
-    return state, asked
 
 
 def requests(asked):
@@ -65,7 +50,7 @@ def test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps():
         return p.ReplaceMessages(tuple(shown), state)
 
     hides = Says("Hides", hide, hooks=(p.BeforeRequest, p.BeforeCompact), priority=50)
-    state, asked = play(LONG, hides)
+    state, asked = play_text(LONG, hides)
     sent = requests(asked)
     assert len(sent) == 7
     assert all("secret" not in text for request in sent for text in request)
@@ -84,7 +69,7 @@ def test_a_plugin_may_end_the_cycle_when_it_is_asked_behind_a_compaction():
             return p.Continue(0)
         return p.Abort("once is enough", state) if state > 1 else p.ReplaceMessages(event.messages, state)
 
-    state, asked = play(LONG, judges("late", p.BeforeRequest, look))
+    state, asked = play_text(LONG, judges("late", p.BeforeRequest, look))
     assert [event.reason for event in events(asked, AgentAbort)] == ["once is enough"]
     assert state.data.cycle is None
     assert len(requests(asked)) == 6  # five, and the summary

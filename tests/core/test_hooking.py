@@ -54,7 +54,12 @@ CAN_ABORT_A_CYCLE = (
 
 def play(rules, script=CYCLE, *plugins):
     """Play a script before a puppet and other plugins; the last state, and everything that was asked of the shell."""
-    scenario = read_scenario(HEAD.format(rules=rules) + script)
+    return play_text(HEAD.format(rules=rules) + script, *plugins)
+
+
+def play_text(text, *plugins):
+    """Play a scenario, and other plugins with it."""
+    scenario = read_scenario(text)
     stack, states = load_stack([*scenario.plugins, *plugins])
     state = machine.new_session(scenario.config, scenario.tools, stack, states)
     asked = []

@@ -28,16 +28,6 @@ def test_no_half_of_a_secret_is_left_at_an_end():
         assert len(drawn.parts[-1].text_head) <= 500
 
 
-def test_a_digest_changes_with_what_is_sent_and_with_nothing_else():
-    """The same conversation gives the same one; one more message another."""
-    one, two = (
-        data_with(said("a")),
-        data_with(said("a"), AssistantMessage(content=(Text(text="b"),), model="m")),
-    )
-    assert next_request_of(one, str).digest == next_request_of(replace(one, todos=()), str).digest
-    assert next_request_of(one, str).digest != next_request_of(two, str).digest
-
-
 def test_of_a_long_conversation_the_beginning_is_one_part():
     """So that the answer is bounded, and nothing is missing in its sum."""
     answer = AssistantMessage(content=(Text(text="b" * 40),), model="m")

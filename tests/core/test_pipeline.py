@@ -50,9 +50,6 @@ def appends(end):
     return lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + end}, s)
 
 
-# --- the matrix
-
-
 @each(("hook", "action"), itertools.product(HOOKS, SAYINGS))
 def test_each_cell_of_the_matrix_holds(hook, action):
     """An accepted action does what it says; any other leaves the run as it was and is published as ignored (5.4)."""
@@ -93,9 +90,6 @@ def test_the_matrix_is_the_table_of_the_specification():
     assert outcome.switch is None
     assert outcome.collected == (Switch(model="demo:small", provider_opts=None, by="one"),)
     assert [type(event) for event in outcome.events] == [ActionIgnored]
-
-
-# --- merging
 
 
 @pytest.mark.at(110)
@@ -154,9 +148,6 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
     elsewhere = ask([one], p.AfterTurn)
     assert not elsewhere.context
     assert elsewhere.events == (ActionIgnored(plugin="one", hook="AfterTurn", action="context"),)
-
-
-# --- other messages for a request
 
 
 def hands_on(*words, **also):
@@ -282,9 +273,6 @@ def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
     assert points(nothing, Says("other", hands_on("a"))) == ()
 
 
-# --- rewrites are judged again
-
-
 def refuses(word, action=p.BlockTool):
     """A guard that refuses a command."""
     return lambda e, s, c: action(f"no {word}", s) if e.arguments["command"] == word else p.Continue(s)
@@ -336,8 +324,6 @@ def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
     said = f"its arguments were rewritten in each of 3 rounds {by}"
     assert decision.action == Unfit(code="arguments_unstable", text=said)
 
-
-# --- failures
 
 wrong: Any = p  # the type checker would refuse most of these
 WRONG_ANSWERS = {
@@ -404,9 +390,6 @@ def test_a_plugin_that_would_wait_fails():
     )
     with pytest.raises(ValueError, match="needs an outcome that waits"):
         resume_hook(stack, quiet, read, states, CTX)
-
-
-# --- the end, and the chain
 
 
 def test_plugins_take_a_last_look():

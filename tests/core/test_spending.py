@@ -15,7 +15,7 @@ from agentrail.core.session.machine import new_session as make_session
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import status_of
 from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.core.values.toolbox import Toolbox, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
 from agentrail.messages import Text, TokenUsage
@@ -23,7 +23,7 @@ from agentrail.plugins import BeforePrompt, CallModel, Emit, Request
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
 from tests.core.plugin_rig import Says
-from tests.core.test_children_of_tools import at_work
+from tests.core.test_children_of_tools import TASK, at_work
 from tests.core.worlds import TOOLS, changed, completed, config, new_session, prompt, run, walk
 
 PROMPT = prompt(text="Hello")
@@ -82,20 +82,10 @@ def test_a_plugin_request_to_a_model_that_nobody_knows_needs_a_budget_that_allow
         assert (plugin_request.refused is None) == allowed
 
 
-TASK = ToolSpec(
-    name="task", description="A session works for it.", parameters={"type": "object"}, answered_by="child"
-)
-
-
 def with_tasks(*calls: str, **options: Any) -> SessionState:
     """A session whose model has called for children, one for each of these ids."""
     response = completed("r1", *(read_call(call_id, "task", "{}") for call_id in calls))
     return run([PROMPT, response], new_session(Toolbox([TASK]), max_output_tokens=40, **options))
-
-
-def spawned(state: SessionState) -> list[EffectId]:
-    """The children that work, by their effects."""
-    return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
 
 
 TIGHT = {"budget": Budget(max_total_tokens=400)}
@@ -127,7 +117,11 @@ def test_children_are_lent_equal_shares_of_what_is_left():
     assert [bound.tokens for _, bound in ledger.open] == [share, share]
     usage = TokenUsage(input=30, output=20, cost_usd=0.5)
     done = s.ToolFinished(
-        at_ms=5, effect_id=spawned(state)[0], text="ok", started_at_ms=1, spent=spent_of(usage, None)
+        at_ms=5,
+        effect_id=state.data.batch[0].effect_id,
+        text="ok",
+        started_at_ms=1,
+        spent=spent_of(usage, None),
     )
     *_, seen = walk([done], state)
     (third,) = seen.of(SpawnChild)

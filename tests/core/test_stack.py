@@ -122,20 +122,15 @@ def test_all_faults_are_told_at_once():
 
 
 @pytest.mark.at(109)
-def test_two_plugins_of_one_name_are_refused():
-    """Names are unique in a stack; the same class may stand twice under two names (5.1)."""
-    with pytest.raises(
-        PluginError, match=r"two plugins are named 'Keeps': give one of them another, Keeps\(name=…\)"
-    ):
+def test_two_plugins_of_one_name_are_refused_and_two_writers_of_one_thing_named():
+    """Names are unique, though one class may stand twice; of two that always write the same, both are named and the one that counts (5.1, 5.5)."""
+    said = r"two plugins are named 'Keeps': give one of them another, Keeps\(name=…\)"
+    with pytest.raises(PluginError, match=said):
         load_stack([Keeps, (Keeps, {"value": 1})])
     stack, states = load_stack([Keeps, (Keeps(name="second"), {"value": 1})])
     assert stack.names == ("Keeps", "second")
     assert dict(states) == {"Keeps": 0, "second": 1}
 
-
-@pytest.mark.at(109)
-def test_two_writers_of_one_thing_are_named():
-    """Two plugins that always write the same are reported with both names and the one that counts (5.5)."""
     always = {p.BeforeRequest: p.SwitchModel}
     stack, _ = load_stack([Says("a", always=always), Says("b", always=always, priority=600), Says("c")])
     assert stack.warnings == (

@@ -36,9 +36,6 @@ FRESH = worlds.new_session()
 CONFIG = everything().data.config
 
 
-# --- a life, and each state
-
-
 @pytest.mark.parametrize("seed", first(range(6), 2))
 def test_a_life_with_a_host_in_bytes_is_the_same_life(seed):
     """So it is where the host is asked about calls, and told of them."""
@@ -159,9 +156,6 @@ def test_work_grows_as_the_state_does():
     assert [later / earlier < 2.2 for earlier, later in zip(two, four, strict=True)] == [True, True]
 
 
-# --- plugins
-
-
 @attrs.frozen(kw_only=True)
 class Part:
     """A part of what a plugin remembers."""
@@ -278,9 +272,6 @@ def test_stored_plugins_are_read_strictly():
             codec.decode_stack(text.replace(before, after), {"Remembers": Remembers})
 
 
-# --- what cannot be written
-
-
 MODES = "expected one of 'full', 'task', 'minimal', 'none', got 'loud'"
 
 
@@ -340,9 +331,6 @@ def test_what_would_change_is_not_written():
     msgspec.structs.force_setattr(data, "memory", deep)
     with pytest.raises(CodecError, match="nested more deeply than 128 levels"):
         codec.encode_session(replace(FRESH, data=data))
-
-
-# --- what cannot be read
 
 
 def _spoilt(path: str, value: Any) -> bytes:

@@ -91,17 +91,13 @@ def test_whatever_ends_the_wait_says_so_once(way):
     assert not seen[-1].after.suspended
 
 
-def test_a_restart_that_is_refused_ends_the_wait():
-    """A plugin that lets no session come back: nothing waits any more, which is said before the cycle fails."""
+def test_what_ends_the_cycle_of_a_wait_comes_behind_its_end():
+    """A plugin that lets no session come back; a guard that aborts because of what was written with the decision."""
     state = suspended(PuppetPlugin((read_rule("SessionStarted", "abort:no"),), name="late"))
     (seen,) = walk([s.Restarted(at_ms=4, reason="crash", incarnation=2)], state)
     kinds = [type(event) for event in seen.events]
     assert kinds.index(AgentResumed) < kinds.index(AgentError)
     suspensions_are_said(seen)
-
-
-def test_an_edit_that_aborts_the_cycle_ends_the_wait():
-    """The decision ended the wait; that a guard then aborts, because of what was written, comes behind it."""
 
     def judge(event, state):
         return p.Abort("never", state) if event.arguments.get("path") == "b" else p.Continue(state)

@@ -11,6 +11,7 @@ from agentrail.core.values.json_schema import decode_strictly, json_kind_of
 from agentrail.core.values.toolbox import MAX_ARGUMENTS_BYTES, Toolbox, ToolSpec, parse_arguments
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import MAX_LEVELS
+from tests.core.anything import OBJECTS
 
 
 def _spec(name: str = "x", **schema: Any) -> ToolSpec:
@@ -147,14 +148,7 @@ def test_length_has_a_bound_and_what_never_ends_is_looked_at_once():
     assert [json_kind_of(value) for value, _ in kinds] == [name for _, name in kinds]
 
 
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(arguments=st.dictionaries(st.text(), _json))
+@given(arguments=OBJECTS)
 def test_every_object_is_read_as_it_was_written(arguments):
     """Nothing is lost or made up on the way from the wire."""
     assert parse_arguments(json.dumps(arguments)) == arguments

@@ -10,7 +10,7 @@ import msgspec
 
 from agentrail import messages as m
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget
-from agentrail.core.protocol import signals
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import FileText, FileWritten
 from agentrail.core.protocol.request import EffectId, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
@@ -31,20 +31,12 @@ QUESTION: m.JsonObject = {
     "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
 }
 READ = ToolSpec(name="read", description="Killable.", parameters=PATH, effect_class="pure")
-TOOLS = Toolbox(
-    [
-        READ,
-        ToolSpec(name="watch", description="Never killed by default.", parameters=PATH, killable=False),
-        ToolSpec(name="deploy", description="Immune by option.", parameters=PATH),
-        ToolSpec(
-            name="ask",
-            description="A question.",
-            parameters=QUESTION,
-            answered_by="user",
-            timeout_seconds=1.0,
-        ),
-    ]
+WATCH = ToolSpec(name="watch", description="Never killed by default.", parameters=PATH, killable=False)
+DEPLOY = ToolSpec(name="deploy", description="Immune by option.", parameters=PATH)
+ASK = ToolSpec(
+    name="ask", description="A question.", parameters=QUESTION, answered_by="user", timeout_seconds=1.0
 )
+TOOLS = Toolbox([READ, WATCH, DEPLOY, ASK])
 FRONT = ToolSpec(
     name="front", description="The client's.", parameters=PATH, answered_by="client", timeout_seconds=1.0
 )
@@ -55,21 +47,10 @@ WITH_CLIENT = Toolbox([*TOOLS, FRONT])
 def config(**options) -> SessionConfig:
     """A session with small limits, so that they are met."""
     session_id = m.SessionId("s")
-    small: dict[str, Any] = {
-        "max_turns": 3,
-        "max_prompt_queue": 2,
-        "max_parallel_tools": 2,
-        "max_steering_queue": 2,
-        "max_retries": 1,
-        "tool_max_retries": 1,
-        "immune_tools": frozenset({"deploy"}),
-    }
-    return SessionConfig(
-        session_id=session_id,
-        path=(session_id,),
-        model=ModelFacts(model="scripted:model"),
-        **(small | options),
-    )
+    twice = dict.fromkeys(("max_prompt_queue", "max_parallel_tools", "max_steering_queue"), 2)
+    small: dict[str, Any] = {"max_turns": 3, "max_retries": 1, "tool_max_retries": 1, **twice}
+    own: dict[str, Any] = {"model": ModelFacts(model="scripted:model"), "immune_tools": frozenset({"deploy"})}
+    return SessionConfig(session_id=session_id, path=(session_id,), **(small | own | options))
 
 
 def new_session(tools: Toolbox = TOOLS, **options) -> SessionState:
@@ -99,18 +80,13 @@ def changed(state: SessionState, **fields: Any) -> SessionState:
     return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **fields))
 
 
-def prompt(name: str = "p1", text: str = "go", at_ms: int = 1, **more: Any) -> signals.Prompt:
+def prompt(name: str = "p1", text: str = "go", at_ms: int = 1, **more: Any) -> s.Prompt:
     """A prompt whose call and reference have one name."""
-    return signals.Prompt(
-        at_ms=at_ms,
-        signal_id=signals.SignalId(name),
-        ref=m.PromptRef(name),
-        content=(m.Text(text=text),),
-        **more,
-    )
+    said = (m.Text(text=text),)
+    return s.Prompt(at_ms=at_ms, signal_id=s.SignalId(name), ref=m.PromptRef(name), content=said, **more)
 
 
-def walk(script: Iterable[signals.Signal], state: SessionState | None = None) -> Iterator[Seen]:
+def walk(script: Iterable[s.Signal], state: SessionState | None = None) -> Iterator[Seen]:
     """Feed a session, and show every step."""
     state = new_session() if state is None else state
     for signal in script:
@@ -118,7 +94,7 @@ def walk(script: Iterable[signals.Signal], state: SessionState | None = None) ->
         yield Seen(before, signal, state, effects)
 
 
-def run(script: Iterable[signals.Signal], state: SessionState | None = None) -> SessionState:
+def run(script: Iterable[s.Signal], state: SessionState | None = None) -> SessionState:
     """Feed a session, and return where that led."""
     state = new_session() if state is None else state
     for signal in script:
@@ -166,7 +142,7 @@ def reachable(start: SessionState, most: int | None = None) -> Iterator[Seen]:
                 todo.append(after)
 
 
-def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.Signal]:
+def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[s.Signal]:
     """Every kind of signal, for every effect that is open in this state, and for one that is not."""
     yield from _calls(numbers)
     yield from _decisions(state, numbers)
@@ -177,67 +153,61 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
     calls = (*state.data.batch, *state.data.survivors)
     running = [call.effect_id for call in calls if call.effect_id and call.stage in {"running", "stopping"}]
     for plugin_request_id in (*plugin_requests_of(state)[:1], EffectId("e0")):
-        yield signals.PluginRequestFinished(
+        yield s.PluginRequestFinished(
             at_ms=1, effect_id=plugin_request_id, result=FileText(path="a", text="b")
         )
     open_ones = [effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfContext)]
-    yield signals.ContextGathered(at_ms=1, effect_id=EffectId("g0"), count=1, digest="abc", tokens=5)
+    yield s.ContextGathered(at_ms=1, effect_id=EffectId("g0"), count=1, digest="abc", tokens=5)
     for gathering in open_ones:
         for added, tokens in ((0, 0), (1, 5), (2, 5_000)):
-            yield signals.ContextGathered(
+            yield s.ContextGathered(
                 at_ms=1, effect_id=gathering, count=added, digest="abc" * added, tokens=tokens
             )
     yield from _compaction_outcomes(state)
-    yield signals.ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=m.SessionId("child"))
-    yield signals.ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=m.PromptRef("p")))
+    yield s.ChildStarted(at_ms=1, effect_id=EffectId("t0"), child_id=m.SessionId("child"))
+    yield s.ChildPublished(at_ms=1, effect_id=EffectId("t0"), event=AgentStart(ref=m.PromptRef("p")))
     for effect_id in (*running, EffectId("t0")):
-        yield signals.ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
-        yield signals.ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
+        yield s.ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
+        yield s.ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
         if state.data.minted <= 10 and not state.data.survivors:  # nor is one beside another, or later on
-            yield signals.ToolAnsweredEarly(
-                at_ms=1, effect_id=effect_id, text="goes on", started_at_ms=0, ran_ms=1
-            )
+            yield s.ToolAnsweredEarly(at_ms=1, effect_id=effect_id, text="goes on", started_at_ms=0, ran_ms=1)
         if not state.data.interactions:  # one question is as good as two, and the world stays small
-            asked_by = signals.SignalId(f"s{next(numbers)}")
-            yield signals.ToolAsked(
-                at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1
-            )
+            asked_by = s.SignalId(f"s{next(numbers)}")
+            yield s.ToolAsked(at_ms=1, signal_id=asked_by, effect_id=effect_id, question="?", timeout_ms=1)
         if not state.data.loans:  # and one session of a tool
-            wanted_by = signals.SignalId(f"w-{effect_id}")
-            yield signals.ToolWantsChild(at_ms=1, signal_id=wanted_by, effect_id=effect_id, prompt="Go.")
+            wanted_by = s.SignalId(f"w-{effect_id}")
+            yield s.ToolWantsChild(at_ms=1, signal_id=wanted_by, effect_id=effect_id, prompt="Go.")
         ran_ms = 1 if state.data.config.host_hooks else None
-        yield signals.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0, ran_ms=ran_ms)
-        yield signals.ToolFinished(
+        yield s.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0, ran_ms=ran_ms)
+        yield s.ToolFinished(
             at_ms=1, effect_id=effect_id, text="crash", is_error=True, crashed=True, started_at_ms=0
         )
     yield from _host_outcomes(state)
     for effect_id, _ in owners.owned_by(state.data.open, owners.OfChild):
-        yield signals.ChildStarted(at_ms=1, effect_id=effect_id, child_id=m.SessionId("child"))
-        yield signals.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
-    yield signals.AgentIdled(
+        yield s.ChildStarted(at_ms=1, effect_id=effect_id, child_id=m.SessionId("child"))
+        yield s.ToolFinished(at_ms=1, effect_id=effect_id, text="done", started_at_ms=0)
+    yield s.AgentIdled(
         at_ms=1, effect_id=EffectId("g0"), outcome="finished", text="done", turns=1, spent=NOTHING_SPENT
     )
-    yield signals.AgentEnded(at_ms=1, effect_id=EffectId("g0"), reason="closed")
+    yield s.AgentEnded(at_ms=1, effect_id=EffectId("g0"), reason="closed")
     for at_ms in (1, 20_000, LATER_MS):
-        yield signals.TimerFired(at_ms=at_ms, effect_id=stall_timer_of(stream_of(state)))
+        yield s.TimerFired(at_ms=at_ms, effect_id=stall_timer_of(stream_of(state)))
     for effect_id in (*timers_of(state), EffectId("w0")):
-        yield signals.TimerFired(at_ms=1, effect_id=effect_id)
+        yield s.TimerFired(at_ms=1, effect_id=effect_id)
     for effect_id in (*teardowns_of(state), EffectId("d0")):
-        yield signals.TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
+        yield s.TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt(tasks_ended=1))
     error = ErrorInfo(code="internal", message="a bug")
-    yield signals.SessionBegan(at_ms=1)
-    yield signals.PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
-    yield signals.BudgetLent(at_ms=1, budget=Budget(max_total_tokens=10))
-    yield signals.Restarted(at_ms=1, reason="crash", incarnation=2)
-    yield signals.Recovered(at_ms=1, open=tuple(state.data.open))
-    yield signals.Recovered(at_ms=1, cause="gone")
-    yield signals.Recovered(at_ms=LATER_MS, open=tuple(state.data.open)[1:])
-    yield signals.Recovered(at_ms=1, open=tuple(state.data.open), attempt=3)
-    yield signals.Parked(at_ms=1, reason="crash")
-    yield signals.StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
-    yield signals.StepCrashed(
-        at_ms=1, signal_kind="Prompt", error=error, asked_by=signals.SignalId(f"s{next(numbers)}")
-    )
+    yield s.SessionBegan(at_ms=1)
+    yield s.PluginLagged(at_ms=1, plugin="nobody", hook="BeforeTool", milliseconds=80)
+    yield s.BudgetLent(at_ms=1, budget=Budget(max_total_tokens=10))
+    yield s.Restarted(at_ms=1, reason="crash", incarnation=2)
+    yield s.Recovered(at_ms=1, open=tuple(state.data.open))
+    yield s.Recovered(at_ms=1, cause="gone")
+    yield s.Recovered(at_ms=LATER_MS, open=tuple(state.data.open)[1:])
+    yield s.Recovered(at_ms=1, open=tuple(state.data.open), attempt=3)
+    yield s.Parked(at_ms=1, reason="crash")
+    yield s.StepCrashed(at_ms=1, signal_kind="Prompt", error=error)
+    yield s.StepCrashed(at_ms=1, signal_kind="Prompt", error=error, asked_by=s.SignalId(f"s{next(numbers)}"))
 
 
 def stream_of(state: SessionState) -> EffectId:
@@ -245,91 +215,88 @@ def stream_of(state: SessionState) -> EffectId:
     return state.data.stream.effect_id if state.data.stream else EffectId("r0")
 
 
-def _calls(numbers: Iterator[int]) -> Iterator[signals.Signal]:
-    def by() -> dict[str, Any]:
-        return {"at_ms": 1, "signal_id": signals.SignalId(f"s{next(numbers)}")}
+def _by(numbers: Iterator[int]) -> dict[str, Any]:
+    return {"at_ms": 1, "signal_id": s.SignalId(f"s{next(numbers)}")}
 
+
+def _calls(numbers: Iterator[int]) -> Iterator[s.Signal]:
+    by = functools.partial(_by, numbers)
     for reply in ("receipt", "text"):
-        yield signals.Prompt(
+        yield s.Prompt(
             **by(), ref=m.PromptRef(f"p{next(numbers)}"), content=(m.Text(text="go"),), reply=reply
         )
     for kill_tools in ("killable", "all", "none"):
-        yield signals.AbortCycle(**by(), kill_tools=kill_tools)
-    yield signals.AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
-    yield signals.AbortCycle(at_ms=1, signal_id=signals.SignalId("off"), ref=m.PromptRef("p2"))
-    yield signals.StopSession(**by())
-    yield from (kind(**by()) for kind in (signals.ReplyQuery, signals.StatusQuery, signals.MessagesQuery))
-    yield from (kind(**by()) for kind in (signals.SnapshotQuery, signals.Compact))
+        yield s.AbortCycle(**by(), kill_tools=kill_tools)
+    yield s.AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
+    yield s.AbortCycle(at_ms=1, signal_id=s.SignalId("off"), ref=m.PromptRef("p2"))
+    yield s.StopSession(**by())
+    yield from (kind(**by()) for kind in (s.ReplyQuery, s.StatusQuery, s.MessagesQuery))
+    yield from (kind(**by()) for kind in (s.SnapshotQuery, s.Compact))
     # These have no numbers in their ids: the recorded lives count them.
-    yield signals.GoOn(at_ms=1, signal_id=signals.SignalId("on"), ref=m.PromptRef("on"))
+    yield s.GoOn(at_ms=1, signal_id=s.SignalId("on"), ref=m.PromptRef("on"))
     for digest in (None, "0" * 64):
-        asked_by = signals.SignalId("receipt")
-        yield signals.ReceiptQuery(at_ms=1, signal_id=asked_by, client_id="web-1", digest=digest)
-    yield signals.Steer(**by(), ref=m.SteerRef(f"p{next(numbers)}"), text="left")
-    yield signals.AbortTool(**by(), call_id=m.CallId("c9"))
-    yield signals.ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
+        asked_by = s.SignalId("receipt")
+        yield s.ReceiptQuery(at_ms=1, signal_id=asked_by, client_id="web-1", digest=digest)
+    yield s.Steer(**by(), ref=m.SteerRef(f"p{next(numbers)}"), text="left")
+    yield s.AbortTool(**by(), call_id=m.CallId("c9"))
+    yield s.ChangeModel(**by(), model=ModelFacts(model="scripted:other"))
     # Another tool that behaves alike, so that states before and after are of one shape.
-    yield signals.ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
+    yield s.ChangeTools(**by(), attach=(READ,), detach=("nobody",), generation=next(numbers))
     # No number of its own: the names of what comes behind stay what they were in the lives that are on file.
-    told_by = signals.SignalId("told")
-    yield signals.ToolSourceReported(
+    told_by = s.SignalId("told")
+    yield s.ToolSourceReported(
         at_ms=1, signal_id=told_by, source="mcp:files", state="restarting", reason="crash"
     )
-    yield signals.UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
-    yield signals.ChangePlugins(**by(), change="detach", name="nobody")
+    yield s.UpdatePluginOpts(**by(), plugin="nobody", options={"strict": True})
+    yield s.ChangePlugins(**by(), change="detach", name="nobody")
 
 
-def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.Signal]:
+def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[s.Signal]:
     """What people decide: about what waits first, and about what does not."""
-
-    def by() -> dict[str, Any]:
-        return {"at_ms": 1, "signal_id": signals.SignalId(f"s{next(numbers)}")}
-
+    by = functools.partial(_by, numbers)
     # Answered at once, so one name does; numbers are part of the lives that were recorded.
-    declined_by = signals.SignalId("no")
+    declined_by = s.SignalId("no")
     if not state.data.interactions:
         nothing = m.ApprovalId("a0")
-        yield signals.Approve(**by(), approval_id=nothing)
-        yield signals.Reject(**by(), approval_id=nothing)
-        yield signals.Respond(**by(), ref=nothing, response="yes")
-        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(nothing))
-        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(nothing), text="x")
-    yield signals.RevokeRule(at_ms=1, signal_id=declined_by, tool="nothing")
-    yield signals.AgentCommand(at_ms=1, signal_id=declined_by, action="close", name="nobody")
+        yield s.Approve(**by(), approval_id=nothing)
+        yield s.Reject(**by(), approval_id=nothing)
+        yield s.Respond(**by(), ref=nothing, response="yes")
+        yield s.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(nothing))
+        yield s.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(nothing), text="x")
+    yield s.RevokeRule(at_ms=1, signal_id=declined_by, tool="nothing")
+    yield s.AgentCommand(at_ms=1, signal_id=declined_by, action="close", name="nobody")
     for rule in sorted(state.data.rules, key=lambda one: (one.tool, one.family or ""))[:1]:
-        yield signals.RevokeRule(
+        yield s.RevokeRule(
             at_ms=1, signal_id=declined_by, tool=rule.tool, command_family=rule.family, exact=rule.exact
         )
     for wanted in (m.ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
-        yield signals.Approve(**by(), approval_id=wanted)
-        yield signals.Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
-        yield signals.Approve(**by(), approval_id=wanted, arguments={"path": 3})
-        yield signals.Reject(**by(), approval_id=wanted)
-        yield signals.Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
-        yield signals.Respond(**by(), ref=wanted, response="yes")
-        yield signals.Respond(**by(), ref=wanted, response=7)
-        yield signals.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(wanted), reason="no")
-        yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(wanted), text="x")
+        yield s.Approve(**by(), approval_id=wanted)
+        yield s.Approve(**by(), approval_id=wanted, how="always", auto_resume=False)
+        yield s.Approve(**by(), approval_id=wanted, arguments={"path": 3})
+        yield s.Reject(**by(), approval_id=wanted)
+        yield s.Reject(**by(), approval_id=wanted, reason="no", auto_resume=True)
+        yield s.Respond(**by(), ref=wanted, response="yes")
+        yield s.Respond(**by(), ref=wanted, response=7)
+        yield s.Decline(at_ms=1, signal_id=declined_by, ref=m.QuestionRef(wanted), reason="no")
+        yield s.AnswerCall(at_ms=1, signal_id=declined_by, ref=m.ClientCallRef(wanted), text="x")
     for call in state.data.batch[:1]:
-        yield signals.AbortTool(**by(), call_id=call.call.call_id)
+        yield s.AbortTool(**by(), call_id=call.call.call_id)
 
 
-def _host_outcomes(state: SessionState) -> Iterator[signals.Signal]:
+def _host_outcomes(state: SessionState) -> Iterator[s.Signal]:
     """What the host says of the calls that it is asked about, and that it has heard of others; and both of calls that have ended."""
     checks = [effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfHostCheck)]
     for effect_id in (*checks, EffectId("h0")):
-        yield signals.HostJudged(at_ms=1, effect_id=effect_id)
-        yield signals.HostJudged(at_ms=1, effect_id=effect_id, deny="no", by="audit")
-        yield signals.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": "h"})
-        yield signals.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": 3})
-    for effect_id in (
-        *(effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfHostReport)),
-        EffectId("h0"),
-    ):
-        yield signals.HostTold(at_ms=1, effect_id=effect_id)
+        yield s.HostJudged(at_ms=1, effect_id=effect_id)
+        yield s.HostJudged(at_ms=1, effect_id=effect_id, deny="no", by="audit")
+        yield s.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": "h"})
+        yield s.HostJudged(at_ms=1, effect_id=effect_id, arguments={"path": 3})
+    reports = [effect_id for effect_id, _ in owners.owned_by(state.data.open, owners.OfHostReport)]
+    for effect_id in (*reports, EffectId("h0")):
+        yield s.HostTold(at_ms=1, effect_id=effect_id)
 
 
-def _compaction_outcomes(state: SessionState) -> Iterator[signals.Signal]:
+def _compaction_outcomes(state: SessionState) -> Iterator[s.Signal]:
     """What comes of the request for a summary, and of the writing of what it stands for."""
     compaction = state.data.compaction
     if compaction is None:
@@ -338,26 +305,24 @@ def _compaction_outcomes(state: SessionState) -> Iterator[signals.Signal]:
     if compaction.summary is None:
         yield completed(effect_id, m.Text(text="short"))
         yield completed(effect_id)
-        yield signals.StreamFailed(
-            at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut")
-        )
-        yield signals.TimerFired(at_ms=1, effect_id=stall_timer_of(effect_id))
+        yield s.StreamFailed(at_ms=1, effect_id=effect_id, error=ErrorInfo(code="transport", message="cut"))
+        yield s.TimerFired(at_ms=1, effect_id=stall_timer_of(effect_id))
     else:
         for result in (FileWritten(path="a", written_bytes=1), FileText(path="a", text="b")):
-            yield signals.PluginRequestFinished(at_ms=1, effect_id=effect_id, result=result)
+            yield s.PluginRequestFinished(at_ms=1, effect_id=effect_id, result=result)
 
 
-def _stream_outcomes(effect_id: EffectId) -> Iterator[signals.Signal]:
-    yield signals.StreamStarted(at_ms=1, effect_id=effect_id)
-    yield signals.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
+def _stream_outcomes(effect_id: EffectId) -> Iterator[s.Signal]:
+    yield s.StreamStarted(at_ms=1, effect_id=effect_id)
+    yield s.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=(TextDelta("a"),))
     tags = (TextDelta("b<title>T</title>"), TextDelta("<status>"))
-    yield signals.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
-    yield signals.ChunksArrived(
+    yield s.ChunksArrived(at_ms=1, effect_id=effect_id, chunks=tags)
+    yield s.ChunksArrived(
         at_ms=1, effect_id=effect_id, chunks=(UsageUpdate(m.TokenUsage()), ReasoningDelta("hm"))
     )
     for code, retryable in (("bad_request", False), ("transport", True), ("context_overflow", False)):
         error = ErrorInfo(code=code, message="cut", retryable=retryable)
-        yield signals.StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=m.TokenUsage(input=1))
+        yield s.StreamFailed(at_ms=1, effect_id=effect_id, error=error, usage=m.TokenUsage(input=1))
     for names in ((), ("read",), ("nobody", "watch"), ("read", "deploy"), ("ask",), ("ask", "read")):
         calls = tuple(
             read_call(f"c{position}", name, '{"question": "?"}' if name == "ask" else "{}")
@@ -367,11 +332,11 @@ def _stream_outcomes(effect_id: EffectId) -> Iterator[signals.Signal]:
     yield completed(effect_id)
 
 
-def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> signals.ResponseCompleted:
+def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> s.ResponseCompleted:
     """A response with these blocks."""
     message = m.AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
     usage = m.TokenUsage(input=1, output=1)
-    return signals.ResponseCompleted(
+    return s.ResponseCompleted(
         at_ms=at_ms, effect_id=EffectId(effect_id), message=message, usage=usage, stop_reason=stop_reason
     )
 
@@ -407,7 +372,7 @@ def shape(state: SessionState) -> object:
     Two of one shape need not behave alike: of 17,168 states whose shape was known 3,063 (18 %) answered some signal otherwise
     than the one that stood for them. So what is walked is a sample with a wide net, and no proof.
     """
-    data = state.data
+    data, stream = state.data, state.data.stream
     return (
         state.phase,
         state.ended,
@@ -415,13 +380,7 @@ def shape(state: SessionState) -> object:
         len(data.steers),
         data.cycle and (data.cycle.turn, data.cycle.resume),
         data.cycle and (data.cycle.attempts.retries, data.cycle.attempts.model),
-        data.stream
-        and (
-            bool(data.stream.text),
-            bool(data.stream.reader.held),
-            data.stream.thinking,
-            data.stream.pausing,
-        ),
+        stream and (bool(stream.text), bool(stream.reader.held), stream.thinking, stream.pausing),
         len(_drains(state)),
         tuple((call.call.name, call.stage) for call in data.batch),
         tuple((call.call.name, call.stage) for call in data.survivors),

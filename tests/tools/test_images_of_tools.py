@@ -16,11 +16,6 @@ from tests.thinned import each
 PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=")
 
 
-def picture_of(size: int) -> Image:
-    """Make a picture of so many bytes."""
-    return Image(media_type="image/jpeg", data=base64.b64encode(b"x" * size).decode())
-
-
 async def test_a_function_may_return_them(supervisor):
     """`@tool` hands on what it is given."""
 
@@ -47,7 +42,7 @@ FAULTS: tuple[tuple[Any, str], ...] = (
         "a result has 11 images, at most 10 are allowed: write the others to files, and give their paths in the text",
     ),
     (
-        (PICTURE, picture_of(MAX_IMAGE_BYTES + 1)),
+        (PICTURE, *png(base64.b64encode(b"x" * (MAX_IMAGE_BYTES + 1)).decode())),
         "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are allowed: make it smaller, or write it to a file",
     ),
     (PICTURE, "expected a tuple of Image, such as (Image(…),)"),

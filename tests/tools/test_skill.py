@@ -64,9 +64,6 @@ def opener(*skills, **given):
     return SkillTool(skills=SkillSet(skills=skills), **given)
 
 
-# --- opening
-
-
 async def test_skills_are_found_by_words_and_opened_by_name():
     """Those that the model may open; an unknown one is answered with the nearest. The user opens one by its name, or has it in the prompt as it stands."""
     skills = (skill(), skill("mail"), skill("mine", for_model=False))
@@ -161,9 +158,6 @@ async def test_they_keep_the_contract_of_tools(place):
         await check_tool(tool, arguments, CTX)
 
 
-# --- files
-
-
 def mounted(*skills, inner=True):
     """`read_file` with the files of these."""
     return MountedReadFile(skills=SkillSet(skills=skills), inner=builtin("read_file")[0] if inner else None)
@@ -184,8 +178,8 @@ async def test_files_of_skills_are_read_below_the_mount(place):
     assert tool.parameters == builtin("read_file")[0].parameters
 
 
-async def test_a_name_that_is_not_listed_is_none(place):
-    """Links, `..` and absolute names lead nowhere."""
+async def test_a_name_that_is_not_listed_and_a_file_that_has_changed_are_not_read(place):
+    """Links, `..` and absolute names lead nowhere; what the model reads is what the id stands for, and no link in its place is followed."""
     tool = mounted(on_disk(place), inner=False)
     for path, said in (
         ("/skills", "There is no skill ''"),
@@ -201,10 +195,7 @@ async def test_a_name_that_is_not_listed_is_none(place):
         assert isinstance(found, Error)
         assert said in found.text
 
-
-async def test_a_file_that_has_changed_is_not_what_was_read(place):
-    """What the model reads is what the id stands for; a link in its place is not followed either."""
-    tool, call = mounted(on_disk(place)), {"path": "/skills/pdf/docs/a.md"}
+    call = {"path": "/skills/pdf/docs/a.md"}
     path = place / "pdf" / "docs" / "a.md"
     path.write_text("other")
     assert "has changed since the skill was read" in (await tool.execute(call, CTX)).text

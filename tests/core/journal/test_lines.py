@@ -56,7 +56,7 @@ def test_what_is_no_line_is_refused():
     line = json.loads(encode_line(RECORDS[0]))
     odd = (json.dumps(line | one).encode() for one in ({"mood": 1}, {"hash": "xyz"}))
     for wrong in (b"", b"[]", b"{", *odd):
-        with pytest.raises(CodecError, match="no line of a journal"):
+        with pytest.raises(CodecError, match="not a line of a journal"):
             decode_line(wrong)
     with pytest.raises(CodecError, match="it is of version 4, and 1 to 3 can be read here"):
         decode_line(json.dumps(line | {"version": 4}).encode())

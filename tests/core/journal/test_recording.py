@@ -19,12 +19,6 @@ def told(**options) -> Told:
     return Told(new_session(TOOLS, **options))
 
 
-def text_of_last(session: Told) -> str:
-    """What the history says the model said last."""
-    messages = session.life.fold().state.data.history.messages
-    return [one for one in messages if isinstance(one, AssistantMessage)][-1].text
-
-
 @pytest.mark.journal(9)
 def test_a_response_that_was_not_broken_into_leaves_no_heard():
     """However many chunks it came in, also where what looks like a tag is text: what was said stands in the response."""
@@ -51,7 +45,9 @@ def test_a_stream_aborted_after_a_hundred_chunks_has_the_text_of_all():
     session.say(s.AbortCycle, reason="enough")
     assert session.life.kinds[-2:] == ["heard", "abort"]
     assert len(_signal_in(session.life.records[-2]).chunks) == 100
-    assert text_of_last(session) == "".join(f"{number} " for number in range(100))
+    messages = session.life.fold().state.data.history.messages
+    (said,) = [one for one in messages if isinstance(one, AssistantMessage)]
+    assert said.text == "".join(f"{number} " for number in range(100))
     folds_to_what_was_lived(session.life)
 
 
