@@ -137,7 +137,7 @@ def test_code_that_raises_when_it_is_looked_for_is_a_plugin_error():
 
     ask.find = lambda change, record: {}[record.name]
     record = PluginRecord(name="anna", version="1", origin="x:Y", options=None)
-    with pytest.raises(PluginError, match="was looked for in vain"):
+    with pytest.raises(PluginError, match="was not found"):
         find_code(ask, "s1", record)
 
 
