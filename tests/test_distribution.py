@@ -74,14 +74,10 @@ def test_other_origins(installed, recorded, command):
     assert install_command("web") == command
 
 
-def test_a_record_that_is_no_json_is_no_origin(installed):
-    """It is pip's, and may be cut off."""
+def test_a_record_that_is_no_json_is_no_origin(installed, monkeypatch):
+    """It is pip's, and may be cut off. A published name is installed by it, and no origin is looked at."""
     (installed({}) / f"{NAME}-9.9.dist-info" / "direct_url.json").write_text("{")
     assert install_command("web") == 'pip install -e ".[web]" in a checkout of agentrail'
-
-
-def test_a_published_name_is_installed_by_it(monkeypatch):
-    """From then on no origin is looked at."""
     monkeypatch.setattr(distribution, "PUBLISHED", True)
     assert install_command("web") == f'pip install "{NAME}[web]"'
 
@@ -90,7 +86,7 @@ def test_a_published_name_is_installed_by_it(monkeypatch):
 
 
 def test_a_foreign_distribution_is_named(installed):
-    """`doctor` says its version, where it is, and what to do."""
+    """`doctor` says its version, where it is, and what to do. Our own is no stranger, from a wheel or edited."""
     here = find_foreign()
     site = installed(None, version="0.1.0", own=False)
     assert [(one.version, one.folder) for one in find_foreign() if one not in here] == [("0.1.0", f"{site}")]
@@ -99,9 +95,5 @@ def test_a_foreign_distribution_is_named(installed):
     assert "another project named agentrail is installed: 0.1.0 in" in finding.text
     assert "Trains on rails" in finding.text
     assert f"pip uninstall agentrail, then {install_command()}" in finding.remedy
-
-
-def test_our_own_distribution_is_no_stranger(installed):
-    """Whether it was installed from a wheel or is edited."""
     installed(None, version="7.7")
     assert "7.7" not in {one.version for one in find_foreign()}

@@ -43,23 +43,17 @@ def test_what_a_program_bound_to_its_context_stands_in_the_record(caplog):
 
 
 def test_where_structlog_is_set_up_it_goes_there_alone(caplog):
-    """As an event with fields, for processors of the program to render."""
+    """As an event with fields, for processors of the program to render; they may bring it to the standard library, once."""
     with structlog.testing.capture_logs() as logs:
         LOGGER.error("100 % of it broke", exception="Traceback …\n")
     assert logs == [{"event": "100 % of it broke", "exception": "Traceback …\n", "log_level": "error"}]
     assert caplog.records == []
 
-
-def test_structlog_may_bring_it_to_the_standard_library(caplog):
-    """As many programs have it: under the same name, and once."""
-    structlog.configure(
-        processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-    )
+    render = structlog.processors.KeyValueRenderer(key_order=["event"])
+    structlog.configure(processors=[render], logger_factory=structlog.stdlib.LoggerFactory())
     LOGGER.warning("it may break", where="there")
-    assert [(record.name, record.getMessage()) for record in caplog.records] == [
-        ("agentrail.some", "event='it may break' where='there'")
-    ]
+    (record,) = caplog.records
+    assert (record.name, record.getMessage()) == ("agentrail.some", "event='it may break' where='there'")
 
 
 def test_a_processor_that_raises_loses_no_record_and_breaks_nothing(caplog):

@@ -89,16 +89,13 @@ def figures(**grown):
     return DeskFigures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
 
 
-@pytest.mark.parametrize(("name", "each"), [("rss_kb", 2_000), ("descriptors", 2), ("threads", 1)])
-def test_what_grows_in_each_life_of_the_server_is_found(name, each):
-    """A little with each sample is a leak, though each life begins anew."""
-    lives = [[figures(**{name: number * each}) for number in range(30)] for _ in range(5)]
-    (fault,) = decide_drift_faults(lives)
-    assert fault.startswith(f"{name} grew by ")
+def test_what_grows_in_each_life_of_the_server_is_found():
+    """A little with each sample is a leak, though each life begins anew; caches fill, and one odd or short life says nothing."""
+    for name, each in (("rss_kb", 2_000), ("descriptors", 2), ("threads", 1)):
+        lives = [[figures(**{name: number * each}) for number in range(30)] for _ in range(5)]
+        (fault,) = decide_drift_faults(lives)
+        assert fault.startswith(f"{name} grew by ")
 
-
-def test_one_life_out_of_line_and_lives_too_short_say_nothing():
-    """Caches fill in the beginning; one life in which something else was at work is no leak."""
     warming = [[figures(rss_kb=min(number, 10) * 5_000) for number in range(30)] for _ in range(5)]
     odd = [*warming, [figures(rss_kb=number * 9_000) for number in range(30)]]
     short = [[figures(rss_kb=number * 90_000) for number in range(5)]]

@@ -91,14 +91,8 @@ async def look(places: list[str], how: dict[str, int] | None = None) -> str:
 async def test_a_session_that_lived_is_a_test_with_one_call(tmp_path):
     """Real times, a nested schema, a plugin with options, an approval, large values, a steer and an abort."""
     store = MemoryStore()
-    model = ScriptedModel(
-        [
-            wants("record"),
-            calls(("look", {"places": ["a", "b"], "how": {"far": 2}})),
-            says("Done."),
-            says("x" * 80_000),
-        ]
-    )
+    look_at = calls(("look", {"places": ["a", "b"], "how": {"far": 2}}))
+    model = ScriptedModel([wants("record"), look_at, says("Done."), says("x" * 80_000)])
     asks = (HumanApproval, {"require_approval_for": ["record"]})
     async with open_over(store) as supervisor:
         session = await supervisor.start_session(
