@@ -11,15 +11,68 @@ import agentrail
 from agentrail import plugins as p
 from agentrail.messages import UserMessage
 from agentrail.testing import stacks, strategies
-from agentrail.testing.plugins import PUPPET_ACTIONS
+from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, read_rule
 from agentrail.testing.scenario import play, read_scenario
-from tests.testing import pairs, planted
+from tests.testing import planted
 from tests.thinned import sample
 
 EXAMPLES = 400
 # What finds nothing goes on to the last example: `make check` has all of them, `make test` a part.
 IN_VAIN = min(EXAMPLES, 8 * settings().max_examples)
 LIVES = min(40, 2 * settings().max_examples)
+
+
+def puppet(name: str, priority: int, **rules: str) -> PuppetPlugin:
+    """A plugin by its rules; `BeforeTool__shell` stands for `BeforeTool.shell`."""
+    read = tuple(read_rule(key.replace("__", "."), value) for key, value in rules.items())
+    return PuppetPlugin(read, name=name, priority=priority)
+
+
+COMMUTE = {
+    "guards of different tools": (
+        puppet("one", 10, BeforeTool__shell="block:no"),
+        puppet("two", 20, BeforeTool__write_file="block:no"),
+    ),
+    "hooks that are not the same": (
+        puppet("one", 500, BeforePrompt="emit:asked"),
+        puppet("two", 600, BeforeFinish="emit:done"),
+    ),
+    "events of their own": (
+        puppet("one", 500, AfterTool="emit:one"),
+        puppet("two", 600, AfterTool="emit:two"),
+    ),
+    "results of different tools": (
+        puppet("one", 500, AfterTool__shell="result:[hidden]"),
+        puppet("two", 600, AfterTool__read_file="result:[hidden]"),
+    ),
+    "a section and a switch": (
+        puppet("one", 500, BeforeRequest="section:Today is Friday."),
+        puppet("two", 600, AfterToolBatch="model:scripted:other"),
+    ),
+}
+
+DO_NOT_COMMUTE = {
+    "two that rewrite the same": (
+        puppet("one", 500, BeforeTool__shell='args:{"command": "ls"}'),
+        puppet("two", 600, BeforeTool__shell='args:{"command": "pwd"}'),
+    ),
+    "two that speak": (
+        puppet("one", 500, BeforeFinish="intervene:once more"),
+        puppet("two", 600, BeforeFinish="intervene:and slowly"),
+    ),
+    "one that stops the other": (
+        puppet("one", 500, BeforePrompt="skip"),
+        puppet("two", 600, BeforePrompt="intervene:be brief"),
+    ),
+    "two models": (
+        puppet("one", 500, BeforeRequest="model:scripted:one"),
+        puppet("two", 600, BeforeRequest="model:scripted:two"),
+    ),
+    "two reasons": (
+        puppet("one", 10, BeforeTool="block:not today"),
+        puppet("two", 20, BeforeTool="block:not here"),
+    ),
+}
 
 
 @pytest.mark.check  # like the mutants: what is planted is found
@@ -152,19 +205,19 @@ def test_a_plugin_may_show_the_model_less_than_the_conversation():
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("pair", sample([*pairs.COMMUTE], 3))
+@pytest.mark.parametrize("pair", sample([*COMMUTE], 3))
 def test_two_that_commute(pair):
     """No conversation shows a difference between the two orders."""
-    answer = stacks.commute(*pairs.COMMUTE[pair], examples=LIVES)
+    answer = stacks.commute(*COMMUTE[pair], examples=LIVES)
     assert answer, answer.difference
     assert (answer.conversation, answer.difference) == ("", "")
     assert answer.runs >= LIVES
 
 
-@pytest.mark.parametrize("pair", pairs.DO_NOT_COMMUTE)
+@pytest.mark.parametrize("pair", DO_NOT_COMMUTE)
 def test_two_that_do_not_commute(pair):
     """The shortest conversation is shown in which the order matters, and it plays again."""
-    answer = stacks.commute(*pairs.DO_NOT_COMMUTE[pair], examples=EXAMPLES)
+    answer = stacks.commute(*DO_NOT_COMMUTE[pair], examples=EXAMPLES)
     assert not answer
     assert answer.found is not None
     assert len(answer.found.signals) <= 6
