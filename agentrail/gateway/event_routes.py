@@ -3,9 +3,10 @@
 import math
 from typing import Final
 
+from agentrail.core.session.request_preview import ContextReply
 from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
-from agentrail.gateway.inspection_replies import CallDetails, ContextReply, EventPageReply, SpanPage
+from agentrail.gateway.inspection_replies import CallDetails, EventPageReply, SpanPage
 from agentrail.gateway.path_endpoint import (
     CallRoute,
     Result,

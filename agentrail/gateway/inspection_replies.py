@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from agentrail.core.journal.timeline import SpanItem
 from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.response_bodies import CallReply
 from agentrail.messages import Message, TokenUsage
@@ -311,62 +312,6 @@ class CallDetails(CallReply, frozen=True, kw_only=True):
     offloaded: str | None
 
 
-class SpanMarkItem(CallReply, frozen=True, kw_only=True):
-    """An event within a span.
-
-    Attributes:
-        at_ms: Time in milliseconds since 1970.
-        plugin: Plugin that acted, or empty if none did.
-        hook: Hook event, or empty if unknown.
-        action: Action such as `failed`, `slow`, `intervened`, `retry`.
-        detail: Detail as a word or a number, or None if there is none.
-    """
-
-    at_ms: int
-    plugin: str
-    hook: str
-    action: str
-    detail: str | None
-
-
-class SpanItem(CallReply, frozen=True, kw_only=True):
-    """A span of a session's timeline.
-
-    Attributes:
-        key: Key of the span within the session.
-        parent: Key of the parent span, or None without one.
-        kind: `cycle`, `request`, `call`, `gate`, `child` or `compaction`.
-        name: Name by the OpenTelemetry conventions.
-        from_ms: Start in milliseconds since 1970.
-        to_ms: End in milliseconds since 1970, or None while the span is open.
-        seq: Number of the event that started it.
-        to_seq: Number of the event that ended it.
-        outcome: Outcome of the span, or the verdict of a gate.
-        attempt: Attempt of a request or a call.
-        tokens_in: Input tokens of the span itself.
-        tokens_out: Output tokens of the span itself.
-        cost_usd: Cost of these tokens, or None if unknown.
-        marks: Events within the span.
-        attributes: Further known attributes.
-    """
-
-    key: str
-    parent: str | None
-    kind: Literal["cycle", "request", "call", "gate", "child", "compaction"]
-    name: str
-    from_ms: int
-    to_ms: int | None
-    seq: int
-    to_seq: int | None
-    outcome: str | None
-    attempt: int | None
-    tokens_in: int | None
-    tokens_out: int | None
-    cost_usd: float | None
-    marks: tuple[SpanMarkItem, ...]
-    attributes: dict[str, Any]
-
-
 class SpanPage(CallReply, frozen=True, kw_only=True):
     """Spans of a session, or of one of its cycles.
 
@@ -381,50 +326,6 @@ class SpanPage(CallReply, frozen=True, kw_only=True):
     first: int
     last: int
     more: bool
-
-
-class ContextPart(CallReply, frozen=True, kw_only=True):
-    """A part of the next model request.
-
-    Attributes:
-        name: Name of a section or a tool, or the kind of a message.
-        kind: Kind of the part.
-        role: Role of a message, or None for other parts.
-        seq: Number of the event that added it, or None if unknown.
-        tokens: Estimated length in tokens.
-        text_head: Beginning of the text, at most 500 characters.
-        call_ids: Calls requested by an answer, or calls answered by results.
-        ref: Prompt that the message belongs to, or None for other parts.
-    """
-
-    name: str
-    kind: Literal["system", "tools", "message", "provider", "summary"]
-    role: str | None
-    seq: int | None
-    tokens: int
-    text_head: str
-    call_ids: tuple[str, ...]
-    ref: str | None
-
-
-class ContextReply(CallReply, frozen=True, kw_only=True):
-    """The next model request.
-
-    Attributes:
-        model: Model string.
-        window: Context window in tokens, or None if unknown.
-        tokens: Estimated length of all parts in tokens.
-        counted_tokens: Tokens counted by the vendor in the last request, or 0 before the first.
-        digest: SHA-256 of the request, hexadecimal.
-        parts: Parts in the order of the request.
-    """
-
-    model: str
-    window: int | None
-    tokens: int
-    counted_tokens: int
-    digest: str
-    parts: tuple[ContextPart, ...]
 
 
 class InspectedMessages(CallReply, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.session.request_preview import NextRequest, next_request_of
+from agentrail.core.session.request_preview import ContextReply, next_request_of
 from agentrail.core.session.views import Status, first_words_in, model_of, system_sections_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
@@ -47,7 +47,7 @@ def window_of(session: Session) -> int | None:
     return None if facts.window_is_assumed else facts.context_window
 
 
-def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
+def hold_next_request(session: Session) -> Callable[[], ContextReply] | None:
     """Capture a session's state to compute its next model request. Call the result in a thread: it blocks."""
     cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep or cell.ending is not None:

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
-from agentrail.core.journal.timeline import Timeline, TimelineSpan, timeline_of
+from agentrail.core.journal.timeline import SpanItem, Timeline, timeline_of
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Event, UnknownEvent
 from tests.console.fold_cases import fold_cases
@@ -16,11 +15,9 @@ from tests.console.node import needs_node, run_in_node
 GOLDEN = Path(__file__).parent.parent / "core" / "golden" / "events"
 
 
-def plain(spans: tuple[TimelineSpan, ...]) -> list[dict[str, Any]]:
+def plain(spans: tuple[SpanItem, ...]) -> list[dict[str, Any]]:
     """Spans as JSON has them."""
-    made: list[dict[str, Any]] = msgspec.json.decode(
-        msgspec.json.encode([attrs.asdict(one) for one in spans])
-    )
+    made: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(spans))
     return made
 
 
@@ -36,7 +33,7 @@ def cases() -> list[dict[str, Any]]:
     return [*found, {"name": "every golden event, twice", "events": numbered}]
 
 
-def folded(events: list[dict[str, Any]]) -> tuple[TimelineSpan, ...]:
+def folded(events: list[dict[str, Any]]) -> tuple[SpanItem, ...]:
     """What Python makes of events in their wire form."""
     return timeline_of(known(event) for event in events if event["kind"] != "unknown")
 

@@ -1,9 +1,9 @@
 """The events of a session as spans for a timeline: cycles, requests, calls, gates, children and compactions. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from attrs import define, field, frozen
+from msgspec import Struct
 
 from agentrail.events import (
     AbortSettled,
@@ -52,7 +52,7 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.messages import JsonValue, Text
+from agentrail.messages import Text
 
 MAX_SPAN_WORDS: Final = 120
 """Maximum length of a prompt, or of a child's task, in a span."""
@@ -60,62 +60,73 @@ MAX_SPAN_WORDS: Final = 120
 SpanOf: TypeAlias = Literal["cycle", "request", "call", "gate", "child", "compaction"]
 
 
-@frozen(kw_only=True)
-class SpanMark:
-    """A mark within a span, usually an action of a plugin.
+class SpanMarkItem(Struct, frozen=True, kw_only=True):
+    """An event within a span.
 
     Attributes:
-        detail: A word or a number about it. None if there is none.
+        at_ms: Time in milliseconds since 1970.
+        plugin: Plugin that acted, or empty if none did.
+        hook: Hook event, or empty if unknown.
+        action: Action such as `failed`, `slow`, `intervened`, `retry`.
+        detail: Detail as a word or a number, or None if there is none.
     """
 
     at_ms: int
-    plugin: str = ""
-    hook: str = ""
+    plugin: str
+    hook: str
     action: str
-    detail: str | None = None
+    detail: str | None
 
 
-@define(eq=False, kw_only=True)
-class TimelineSpan:
-    """One span.
+class SpanItem(Struct, eq=False, kw_only=True):
+    """A span of a session's timeline.
 
     Attributes:
-        to_ms: When it ended. None while it is open. For a gate the same as `from_ms`, because no work is done while
-            the user decides.
-        outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`,
-            `incomplete`. For a gate the verdict, or `waiting` before it. None while it is open.
-        tokens_in: Its own input tokens, including the cached part. None if unknown, or if it uses none.
-        cost_usd: Its cost, in US dollars. None if unknown.
+        key: Key of the span within the session.
+        parent: Key of the parent span, or None without one.
+        kind: `cycle`, `request`, `call`, `gate`, `child` or `compaction`.
+        name: Name by the OpenTelemetry conventions.
+        from_ms: Start in milliseconds since 1970.
+        to_ms: End in milliseconds since 1970, or None while the span is open.
+        seq: Number of the event that started it.
+        to_seq: Number of the event that ended it.
+        outcome: Outcome of the span, or the verdict of a gate.
+        attempt: Attempt of a request or a call.
+        tokens_in: Input tokens of the span itself.
+        tokens_out: Output tokens of the span itself.
+        cost_usd: Cost of these tokens, or None if unknown.
+        marks: Events within the span.
+        attributes: Further known attributes.
     """
 
     key: str
-    parent: str | None = None
+    parent: str | None
     kind: SpanOf
     name: str
     from_ms: int
-    to_ms: int | None = None
+    to_ms: int | None
     seq: int
-    to_seq: int | None = None
-    outcome: str | None = None
-    attempt: int | None = None
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cost_usd: float | None = None
-    marks: list[SpanMark] = field(factory=list)
-    attributes: dict[str, JsonValue] = field(factory=dict)
+    to_seq: int | None
+    outcome: str | None
+    attempt: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost_usd: float | None
+    marks: list[SpanMarkItem]
+    attributes: dict[str, Any]
 
 
 class Timeline:
     """The spans of one session and of its children, as known from its own events."""
 
     def __init__(self) -> None:
-        self._spans: list[TimelineSpan] = []
+        self._spans: list[SpanItem] = []
         self._root = _Lane(self._spans, {}, None)
         self._lanes: dict[str, _Lane] = {}
         self._seq = 0
 
     @property
-    def spans(self) -> tuple[TimelineSpan, ...]:
+    def spans(self) -> tuple[SpanItem, ...]:
         """All spans, in the order in which they began. The fold owns them and keeps updating the open ones."""
         return tuple(self._spans)
 
@@ -138,7 +149,7 @@ class Timeline:
         lane.hear(event.event, meta.seq, inner.at_ms)
 
 
-def timeline_of(events: Iterable[Event]) -> tuple[TimelineSpan, ...]:
+def timeline_of(events: Iterable[Event]) -> tuple[SpanItem, ...]:
     """Return the spans of some events, same as `Timeline`."""
     timeline = Timeline()
     for event in events:
@@ -157,19 +168,17 @@ _OUTCOMES: Final[Mapping[type[Event], str]] = {
 class _Lane:
     """The spans of one session, and the open ones among them."""
 
-    def __init__(
-        self, spans: list[TimelineSpan], children: dict[str, TimelineSpan], above: TimelineSpan | None
-    ) -> None:
+    def __init__(self, spans: list[SpanItem], children: dict[str, SpanItem], above: SpanItem | None) -> None:
         self._spans = spans
         self.children = children  # of all lanes: the end of a child may arrive before its last events
         self._above = above
-        self._cycle: TimelineSpan | None = None
-        self._ended_cycle: TimelineSpan | None = None
-        self._request: TimelineSpan | None = None
-        self._first_request: TimelineSpan | None = None
-        self._compaction: TimelineSpan | None = None
-        self._calls: dict[str, TimelineSpan] = {}
-        self._gates: dict[str, TimelineSpan] = {}
+        self._cycle: SpanItem | None = None
+        self._ended_cycle: SpanItem | None = None
+        self._request: SpanItem | None = None
+        self._first_request: SpanItem | None = None
+        self._compaction: SpanItem | None = None
+        self._calls: dict[str, SpanItem] = {}
+        self._gates: dict[str, SpanItem] = {}
         self._prompts: dict[str, str] = {}
 
     def hear(self, event: Event, seq: int, at_ms: int) -> None:
@@ -277,10 +286,10 @@ class _Lane:
 
     def _hear_change(self, event: Retry | ModelSwitched, seq: int, at_ms: int) -> None:
         if isinstance(event, Retry):
-            self._mark(SpanMark(at_ms=at_ms, action="retry", detail=str(event.delay_ms)))
+            self._mark(_mark(at_ms, action="retry", detail=str(event.delay_ms)))
             self._fail_request(event.error.code, seq, at_ms)
             return
-        self._mark(SpanMark(at_ms=at_ms, plugin=event.by, action="model", detail=event.to_model))
+        self._mark(_mark(at_ms, plugin=event.by, action="model", detail=event.to_model))
         if event.by == "fallback":
             self._fail_request("fallback", seq, at_ms)
 
@@ -314,7 +323,7 @@ class _Lane:
         match event:
             case ToolRetry(attempt=attempt, error=error):
                 known.attempt = attempt + 1
-                known.marks.append(SpanMark(at_ms=at_ms, action="retry", detail=error.code))
+                known.marks.append(_mark(at_ms, action="retry", detail=error.code))
             case ToolExecutionMetrics(duration_ms=duration_ms, attempts=attempts):
                 known.attempt = attempts
                 known.attributes["duration_ms"] = duration_ms
@@ -388,33 +397,40 @@ class _Lane:
             self._end(span, seq, at_ms, "done")
             return
         self._end(span, seq, at_ms, "skipped")
-        self._mark(SpanMark(at_ms=at_ms, plugin=event.by, action="skipped", detail=event.reason))
+        self._mark(_mark(at_ms, plugin=event.by, action="skipped", detail=event.reason))
 
     # --- spans
 
-    def _mark(self, mark: SpanMark) -> None:
+    def _mark(self, mark: SpanMarkItem) -> None:
         """Mark the active span: the open request, otherwise the only running call, otherwise the cycle."""
         calls = tuple(self._calls.values())
         span = self._request or (calls[0] if len(calls) == 1 else None) or self._cycle or self._above
         if span is not None:
             span.marks.append(mark)
 
-    def _begin(
-        self, kind: SpanOf, name: str, seq: int, at_ms: int, above: TimelineSpan | None
-    ) -> TimelineSpan:
+    def _begin(self, kind: SpanOf, name: str, seq: int, at_ms: int, above: SpanItem | None) -> SpanItem:
         above = above or self._above
-        span = TimelineSpan(
+        span = SpanItem(
             key=f"{kind}:{seq}",
             parent=None if above is None else above.key,
             kind=kind,
             name=name,
             from_ms=at_ms,
+            to_ms=None,
             seq=seq,
+            to_seq=None,
+            outcome=None,
+            attempt=None,
+            tokens_in=None,
+            tokens_out=None,
+            cost_usd=None,
+            marks=[],
+            attributes={},
         )
         self._spans.append(span)
         return span
 
-    def _end(self, span: TimelineSpan | None, seq: int, at_ms: int, outcome: str) -> None:
+    def _end(self, span: SpanItem | None, seq: int, at_ms: int, outcome: str) -> None:
         if span is not None:
             span.to_ms, span.to_seq, span.outcome = max(at_ms, span.from_ms), seq, outcome
 
@@ -427,35 +443,41 @@ class _Lane:
         self._gates = {}
 
 
-def _marks_of(event: Event, at_ms: int) -> tuple[SpanMark, ...]:
+def _mark(
+    at_ms: int, *, action: str, plugin: str = "", hook: str = "", detail: str | None = None
+) -> SpanMarkItem:
+    return SpanMarkItem(at_ms=at_ms, plugin=plugin, hook=hook, action=action, detail=detail)
+
+
+def _marks_of(event: Event, at_ms: int) -> tuple[SpanMarkItem, ...]:
     match event:
         case PluginFailed(plugin=plugin, hook=hook, error=error):
-            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]
+            told = [_mark(at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]
         case PluginSlow(plugin=plugin, hook=hook, milliseconds=took):
-            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="slow", detail=str(took))]
+            told = [_mark(at_ms, plugin=plugin, hook=hook, action="slow", detail=str(took))]
         case ActionIgnored(plugin=plugin, hook=hook, action=action):
-            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="ignored", detail=action)]
+            told = [_mark(at_ms, plugin=plugin, hook=hook, action="ignored", detail=action)]
         case Intervention(by=by):
-            told = [SpanMark(at_ms=at_ms, plugin=one, action="intervened") for one in by]
+            told = [_mark(at_ms, plugin=one, action="intervened") for one in by]
         case PluginOptsUpdated(plugin=plugin, success=success):
             detail = "applied" if success else "refused"
-            told = [SpanMark(at_ms=at_ms, plugin=plugin, action="options", detail=detail)]
+            told = [_mark(at_ms, plugin=plugin, action="options", detail=detail)]
         case PluginEvent(name=name):
-            told = [SpanMark(at_ms=at_ms, action="event", detail=name)]
+            told = [_mark(at_ms, action="event", detail=name)]
         case SteeringApplied(count=count):
-            told = [SpanMark(at_ms=at_ms, action="steered", detail=str(count))]
+            told = [_mark(at_ms, action="steered", detail=str(count))]
         case AgentSuspended(waiting=waiting):
-            told = [SpanMark(at_ms=at_ms, action="suspended", detail=str(len(waiting)))]
+            told = [_mark(at_ms, action="suspended", detail=str(len(waiting)))]
         case AgentResumed(trigger=trigger):
-            told = [SpanMark(at_ms=at_ms, action="resumed", detail=trigger)]
+            told = [_mark(at_ms, action="resumed", detail=trigger)]
         case LoopDetected(type=kind):
-            told = [SpanMark(at_ms=at_ms, action="loop", detail=kind)]
+            told = [_mark(at_ms, action="loop", detail=kind)]
         case BudgetWarning():
-            told = [SpanMark(at_ms=at_ms, action="budget")]
+            told = [_mark(at_ms, action="budget")]
         case SessionRestarted():
-            told = [SpanMark(at_ms=at_ms, action="restarted")]
+            told = [_mark(at_ms, action="restarted")]
         case SessionRecovered(decisions=decisions):
-            told = [SpanMark(at_ms=at_ms, action="recovered", detail=str(len(decisions)))]
+            told = [_mark(at_ms, action="recovered", detail=str(len(decisions)))]
         case _:
             told = []
     return tuple(told)

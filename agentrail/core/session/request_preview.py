@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
-from attrs import evolve, frozen
 
 from agentrail.core.policy.request_context import fixed_tokens_of, outgoing, tokens_of
 from agentrail.core.session.state import Known
@@ -37,27 +36,40 @@ MAX_MESSAGES_NAMED: Final = 1_000
 """Maximum number of messages that are parts of their own. Earlier ones form one part together."""
 
 
-@frozen(kw_only=True)
-class RequestPart:
-    """A part of a request."""
+class ContextPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the next model request.
+
+    Attributes:
+        name: Name of a section or a tool, or the kind of a message.
+        kind: Kind of the part.
+        role: Role of a message, or None for other parts.
+        seq: Number of the event that added it, or None if unknown.
+        tokens: Estimated length in tokens.
+        text_head: Beginning of the text, at most 500 characters.
+        call_ids: Calls requested by an answer, or calls answered by results.
+        ref: Prompt that the message belongs to, or None for other parts.
+    """
 
     name: str
     kind: PartKind
-    role: str | None = None
+    role: str | None
+    seq: int | None
     tokens: int
     text_head: str
-    call_ids: tuple[str, ...] = ()
-    ref: str | None = None
+    call_ids: tuple[str, ...]
+    ref: str | None
 
 
-@frozen(kw_only=True)
-class NextRequest:
-    """The next request to the model, as far as it is known.
+class ContextReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The next model request.
 
     Attributes:
-        window: Context window of the model, in tokens. None if unknown.
-        counted_tokens: The vendor's count of the last request. 0 before the first.
-        digest: SHA-256 of the content of the request, hexadecimal. It stays the same while nothing changes.
+        model: Model string.
+        window: Context window in tokens, or None if unknown.
+        tokens: Estimated length of all parts in tokens.
+        counted_tokens: Tokens counted by the vendor in the last request, or 0 before the first.
+        digest: SHA-256 of the request, hexadecimal.
+        parts: Parts in the order of the request.
     """
 
     model: str
@@ -65,14 +77,14 @@ class NextRequest:
     tokens: int
     counted_tokens: int
     digest: str
-    parts: tuple[RequestPart, ...]
+    parts: tuple[ContextPart, ...]
 
 
 Clean: TypeAlias = Callable[[str], str]
 """Removes secrets from a text."""
 
 
-def next_request_of(data: Known, clean: Clean) -> NextRequest:
+def next_request_of(data: Known, clean: Clean) -> ContextReply:
     handed = data.cycle.handed if data.cycle is not None else None
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
     drawn = (
@@ -81,9 +93,14 @@ def next_request_of(data: Known, clean: Clean) -> NextRequest:
         *_message_parts(messages),
         *_added_parts(data),
     )
-    parts = tuple([evolve(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS]) for part in drawn])
+    parts = tuple(
+        [
+            msgspec.structs.replace(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS])
+            for part in drawn
+        ]
+    )
     facts = model_of(data)
-    return NextRequest(
+    return ContextReply(
         model=facts.model,
         window=None if facts.window_is_assumed else facts.context_window,
         tokens=sum(part.tokens for part in parts),
@@ -99,76 +116,72 @@ _LOOKED_AT: Final = 8_192
 _NO_TOOLS: Final = Toolbox()
 
 
-def _system_parts(data: Known) -> Iterator[RequestPart]:
+def _system_parts(data: Known) -> Iterator[ContextPart]:
     own = own_prompt_of(data)
-    if own:
-        tokens = fixed_tokens_of(own, _NO_TOOLS)
-        yield RequestPart(name="system_prompt", kind="system", tokens=tokens, text_head=_head(own))
-    for name, text in system_sections_of(data):
-        tokens = fixed_tokens_of(text, _NO_TOOLS)
-        yield RequestPart(name=name, kind="system", tokens=tokens, text_head=_head(text))
+    for name, text in (*([("system_prompt", own)] if own else []), *system_sections_of(data)):
+        yield _part(name, "system", fixed_tokens_of(text, _NO_TOOLS), text)
 
 
-def _tool_parts(tools: Toolbox) -> Iterator[RequestPart]:
+def _tool_parts(tools: Toolbox) -> Iterator[ContextPart]:
     for spec in tools:
-        tokens = fixed_tokens_of(None, Toolbox([spec]))
-        yield RequestPart(name=spec.name, kind="tools", tokens=tokens, text_head=_head(spec.description))
+        yield _part(spec.name, "tools", fixed_tokens_of(None, Toolbox([spec])), spec.description)
 
 
-def _message_parts(messages: Sequence[Message]) -> Iterator[RequestPart]:
+def _message_parts(messages: Sequence[Message]) -> Iterator[ContextPart]:
     before = max(0, len(messages) - MAX_MESSAGES_NAMED)
     if before:
-        tokens = tokens_of(tuple(islice(messages, before)))
-        yield RequestPart(name="earlier", kind="message", tokens=tokens, text_head=f"{before}")
+        yield _part("earlier", "message", tokens_of(tuple(islice(messages, before))), f"{before}")
     for place in range(before, len(messages)):
         yield _message_part(messages[place], is_first=place == 0)
 
 
-def _message_part(message: Message, *, is_first: bool) -> RequestPart:
-    tokens = tokens_of((message,))
+def _message_part(message: Message, *, is_first: bool) -> ContextPart:
+    tokens, head = tokens_of((message,)), _head_of(message)
     match message:
         case UserMessage(origin=origin, ref=ref):
             kind: PartKind = "summary" if is_first and origin == "note" else "message"
-            return RequestPart(
-                name=origin, kind=kind, role="user", tokens=tokens, text_head=_head_of(message), ref=ref
-            )
+            return _part(origin, kind, tokens, head, role="user", ref=ref)
         case AssistantMessage():
             ids = tuple([call.call_id for call in message.calls])
-            return RequestPart(
-                name="answer",
-                kind="message",
-                role="assistant",
-                tokens=tokens,
-                text_head=_head_of(message),
-                call_ids=ids,
-            )
+            return _part("answer", "message", tokens, head, role="assistant", call_ids=ids)
         case ToolMessage(results=results):
             ids = tuple([result.call_id for result in results])
-            return RequestPart(
-                name="results",
-                kind="message",
-                role="tool",
-                tokens=tokens,
-                text_head=_head_of(message),
-                call_ids=ids,
-            )
+            return _part("results", "message", tokens, head, role="tool", call_ids=ids)
         case never:
             assert_never(never)
 
 
-def _added_parts(data: Known) -> Iterator[RequestPart]:
+def _added_parts(data: Known) -> Iterator[ContextPart]:
     """Yield the parts added after the conversation: context for this turn alone, and new steers."""
     cycle = data.cycle
     if cycle is not None and cycle.context is not None and cycle.context.count:
         context = cycle.context
-        yield RequestPart(
-            name=context.digest[:8], kind="provider", tokens=context.tokens, text_head=f"{context.count}"
-        )
+        yield _part(context.digest[:8], "provider", context.tokens, f"{context.count}")
     for steer in data.steers:
         said = UserMessage(content=(Text(text=steer.text),), origin="steer")
-        yield RequestPart(
-            name="steer", kind="message", role="user", tokens=tokens_of((said,)), text_head=_head(steer.text)
-        )
+        yield _part("steer", "message", tokens_of((said,)), steer.text, role="user")
+
+
+def _part(  # noqa: PLR0913 - one argument per field
+    name: str,
+    kind: PartKind,
+    tokens: int,
+    text: str,
+    *,
+    role: str | None = None,
+    call_ids: tuple[str, ...] = (),
+    ref: str | None = None,
+) -> ContextPart:
+    return ContextPart(
+        name=name,
+        kind=kind,
+        role=role,
+        seq=None,
+        tokens=tokens,
+        text_head=_head(text),
+        call_ids=call_ids,
+        ref=ref,
+    )
 
 
 def _head_of(message: Message) -> str:

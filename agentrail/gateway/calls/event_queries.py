@@ -7,7 +7,7 @@ import msgspec
 
 from agentrail import outside
 from agentrail.core.journal.call_history import TELL_OF_CALLS, CallStory, call_in, story_of_call
-from agentrail.core.journal.timeline import Timeline, TimelineSpan
+from agentrail.core.journal.timeline import SpanItem, Timeline
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.events import KINDS, Event, ResponseComplete
 from agentrail.frozen import canonical_json, thawed
@@ -15,16 +15,7 @@ from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.event_pages import encode_event_page
-from agentrail.gateway.inspection_replies import (
-    CallDetails,
-    CallGate,
-    CallResult,
-    ContextPart,
-    ContextReply,
-    SpanItem,
-    SpanMarkItem,
-    SpanPage,
-)
+from agentrail.gateway.inspection_replies import CallDetails, CallGate, CallResult, SpanPage
 from agentrail.gateway.request_parser import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
@@ -102,32 +93,7 @@ async def read_context(host: Host, principal: Principal, session_id: str) -> Cal
     draw = hold_next_request(session)
     if draw is None:
         refuse_call("session_ended", "the session has ended: it will send no request any more")
-    drawn = await outside.offload(draw, abandon_on_cancel=True)
-    parts = tuple(
-        [
-            ContextPart(
-                name=part.name,
-                kind=part.kind,
-                role=part.role,
-                seq=None,
-                tokens=part.tokens,
-                text_head=part.text_head,
-                call_ids=part.call_ids,
-                ref=part.ref,
-            )
-            for part in drawn.parts
-        ]
-    )
-    return answer_with(
-        ContextReply(
-            model=drawn.model,
-            window=drawn.window,
-            tokens=drawn.tokens,
-            counted_tokens=drawn.counted_tokens,
-            digest=drawn.digest,
-            parts=parts,
-        )
-    )
+    return answer_with(await outside.offload(draw, abandon_on_cancel=True))
 
 
 async def inspect_spans(
@@ -153,17 +119,15 @@ async def inspect_spans(
         )
     spans = timeline.spans if cycle is None else _of_cycle(timeline.spans, cycle)
     return answer_with(
-        SpanPage(
-            spans=tuple(map(_span_item, spans)), first=begins, last=page.last, more=more and cycle is None
-        )
+        SpanPage(spans=tuple(spans), first=begins, last=page.last, more=more and cycle is None)
     )
 
 
-def _has_ended(spans: Sequence[TimelineSpan], cycle: int) -> bool:
+def _has_ended(spans: Sequence[SpanItem], cycle: int) -> bool:
     return any(one.seq == cycle and one.kind == "cycle" and one.to_ms is not None for one in spans)
 
 
-def _of_cycle(spans: Sequence[TimelineSpan], cycle: int) -> tuple[TimelineSpan, ...]:
+def _of_cycle(spans: Sequence[SpanItem], cycle: int) -> tuple[SpanItem, ...]:
     """Return a cycle with its spans, parents first, except that a gate comes before its call."""
     below = {f"cycle:{cycle}"}
     grown = -1
@@ -171,30 +135,6 @@ def _of_cycle(spans: Sequence[TimelineSpan], cycle: int) -> tuple[TimelineSpan, 
         grown = len(below)
         below |= {one.key for one in spans if one.parent in below}
     return tuple([one for one in spans if one.key in below])
-
-
-def _span_item(span: TimelineSpan) -> SpanItem:
-    marks = [
-        SpanMarkItem(at_ms=one.at_ms, plugin=one.plugin, hook=one.hook, action=one.action, detail=one.detail)
-        for one in span.marks
-    ]
-    return SpanItem(
-        key=span.key,
-        parent=span.parent,
-        kind=span.kind,
-        name=span.name,
-        from_ms=span.from_ms,
-        to_ms=span.to_ms,
-        seq=span.seq,
-        to_seq=span.to_seq,
-        outcome=span.outcome,
-        attempt=span.attempt,
-        tokens_in=span.tokens_in,
-        tokens_out=span.tokens_out,
-        cost_usd=span.cost_usd,
-        marks=tuple(marks),
-        attributes=span.attributes,
-    )
 
 
 def _tells_of(event: Event, call_id: str) -> bool:
