@@ -8,40 +8,33 @@ from agentrail.abc.store import StoredSession
 from agentrail.core.session.views import Status
 from agentrail.frozen import EMPTY
 from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, began_at_ms, phase_of
-from agentrail.wire.rows import SessionRow
+from agentrail.wire.rows import SessionEntry, SessionRow
 
 SESSION_PHASES: Final = ("idle", "running", "streaming", "executing_tools", ASLEEP, ENDED)
 """Phases of a listed session: one of the four phases in memory, hibernated, or ended."""
 
 
 @frozen(kw_only=True)
-class ListedSession:
-    """A session in a list.
+class ListedSession(SessionEntry):
+    """A session in a list of the host.
 
     Attributes:
         created_at_ms: Time of its start, in milliseconds since 1970.
         session: Its handle. None if it is only in the store.
         row: Its row. None before it is shown in a list.
-        changed_at_ms: Time of its last event according to the store. 0 if unknown.
     """
 
-    session_id: SessionId
     user_id: str
-    agent_id: str
-    phase: str
     created_at_ms: int
-    waits_for: int = 0
-    title: str = ""
     has_metadata: bool = False
     session: Session | None = None
     status: Status | None = None
     row: SessionRow | None = None
     metadata: JsonObject = field(default=EMPTY, repr=False)
     stored: StoredSession | None = field(default=None, repr=False)
-    changed_at_ms: int = 0
     parent: str = ""
 
 

@@ -10,7 +10,8 @@ from agentrail.errors import CodecError, OptionError, SessionUnknown
 from agentrail.messages import SessionId
 from agentrail.remote.link import Links
 from agentrail.runtime.arguments import decide_client_id, fault_of_text, refuse
-from agentrail.structs import decoder_of
+from agentrail.structs import decoder_of, fields_of
+from agentrail.wire.rows import SessionEntry
 
 # The server's slash commands, listed for the session and run by name.
 
@@ -104,31 +105,12 @@ _MAX_LISTED: Final = 200
 """Maximum number of sessions per list."""
 
 
-@frozen(kw_only=True)
-class SessionOnServer:
-    """A session in a list.
-
-    Attributes:
-        phase: One of the four phases, `asleep`, or `ended`.
-        title: Title of the session, otherwise its first words, empty if these are unknown.
-        waits_for: Number of pending approvals, questions and client calls.
-        changed_at_ms: Time of its last event, in milliseconds since 1970, or 0 if unknown.
-    """
-
-    session_id: SessionId
-    agent_id: str
-    phase: str
-    title: str = ""
-    waits_for: int = 0
-    changed_at_ms: int = 0
-
-
 class RemoteListing:
     """The calls of a remote session about other sessions. Locally, the supervisor has them."""
 
     __slots__ = ()
 
-    async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionOnServer, ...]:
+    async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionEntry, ...]:
         """List the caller's sessions on the server that have not ended, most recently active first."""
         if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
             raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])
@@ -145,35 +127,24 @@ class RemoteListing:
         return True
 
 
-def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
+def read_session_page(text: bytes) -> tuple[SessionEntry, ...]:
     try:
         page = _PAGE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         message = f"the server's reply cannot be read: {error}; its version may be a newer one"
         raise CodecError(message, path="$") from error
+    known = ("session_id", "agent_id", "phase", "waits_for", "changed_at_ms")
     return tuple(
         [
-            SessionOnServer(
-                session_id=SessionId(one.session_id),
-                agent_id=one.agent_id or "",
-                phase=one.phase,
-                title=one.title or one.first_words or "",
-                waits_for=one.waits_for,
-                changed_at_ms=one.changed_at_ms or 0,
-            )
+            SessionEntry(**fields_of(one, *known), title=one.title or one.first_words or "")
             for one in page.sessions
         ]
     )
 
 
-class _Item(msgspec.Struct, frozen=True, kw_only=True):
-    session_id: str
-    agent_id: str | None = None
-    phase: str
-    title: str | None = None
+@frozen(kw_only=True)
+class _Item(SessionEntry):
     first_words: str | None = None
-    waits_for: int = 0
-    changed_at_ms: int | None = None
 
 
 class _Page(msgspec.Struct, frozen=True, kw_only=True):

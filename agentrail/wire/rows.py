@@ -3,11 +3,32 @@
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+from attrs import frozen
 from msgspec import UNSET, UnsetType
 
+from agentrail.messages import SessionId
 from agentrail.structs import Value, converter_of
 
 R = TypeVar("R", bound=msgspec.Struct)
+
+
+@frozen(kw_only=True)
+class SessionEntry:
+    """A session in a list.
+
+    Attributes:
+        phase: One of the four phases, `asleep`, or `ended`.
+        title: Title of the session. A remote session lists its first words if it has none. Empty if these are unknown.
+        waits_for: Number of pending approvals, questions and client calls.
+        changed_at_ms: Time of its last event, in milliseconds since 1970, or 0 if unknown.
+    """
+
+    session_id: SessionId
+    agent_id: str
+    phase: str
+    title: str = ""
+    waits_for: int = 0
+    changed_at_ms: int = 0
 
 
 class ToolAtWork(Value, frozen=True, kw_only=True):

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 from attrs import field, frozen
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -39,6 +38,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
 from agentrail.runtime.journal_access import record_of_event
 from agentrail.runtime.session_handle import Session
+from agentrail.structs import fields_of, struct_from
 from agentrail.wire.form_fields import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
@@ -74,19 +74,7 @@ async def read_workspace_file(host: Host, principal: Principal, session_id: str,
 
 async def forget_user(host: Host, principal: Principal) -> CallAnswer:
     told = await host.users.forget(principal)
-    return answer_with(
-        UserForgotten(
-            memories=told.memories,
-            notes=told.notes,
-            sessions=told.sessions,
-            records=told.records,
-            snapshots=told.snapshots,
-            blobs=told.blobs,
-            is_overwritten=told.is_overwritten,
-            left=told.left,
-            not_reached=told.not_reached,
-        )
-    )
+    return answer_with(struct_from(UserForgotten, told))
 
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
@@ -269,43 +257,26 @@ def page_of_sessions(
     return answer_with(SessionPage(sessions=items, next_cursor=cursor))
 
 
+_OF_ROW: Final = (
+    *("first_words", "tearing_down", "tool", "running", "waiting", "tokens"),
+    *("cost_usd", "changed_at_ms", "outcome", "parent", "ended"),
+)
+_OF_STATUS: Final = ("model", "turn", "messages", "usage", "restarts", "suspended")
+
+
 def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
-    item = SessionItem(
+    row, status = listed.row, listed.status
+    told: dict[str, Any] = {} if row is None else fields_of(row, *_OF_ROW)
+    if status is not None:
+        told |= fields_of(status, *_OF_STATUS) | {"queued": len(status.queued)}
+    return SessionItem(
         session_id=listed.session_id,
         user_id=listed.user_id if with_user else UNSET,
         agent_id=listed.agent_id,
         phase=listed.phase,
         created_at_ms=listed.created_at_ms,
         waits_for=listed.waits_for,
-        title=listed.title,
+        title=listed.title if row is None else row.title or "",
         metadata=thawed(listed.metadata) or UNSET,
-    )
-    row, status = listed.row, listed.status
-    if row is not None:
-        item = msgspec.structs.replace(
-            item,
-            title=row.title or "",
-            first_words=row.first_words,
-            tearing_down=row.tearing_down,
-            tool=row.tool,
-            running=row.running,
-            waiting=row.waiting,
-            tokens=row.tokens,
-            cost_usd=row.cost_usd,
-            changed_at_ms=row.changed_at_ms,
-            outcome=row.outcome,
-            parent=row.parent,
-            ended=row.ended,
-        )
-    if status is None:
-        return item
-    return msgspec.structs.replace(
-        item,
-        model=status.model,
-        turn=status.turn,
-        queued=len(status.queued),
-        messages=status.messages,
-        usage=status.usage,
-        restarts=status.restarts,
-        suspended=status.suspended,
+        **told,
     )
