@@ -26,6 +26,18 @@ class CallReply(Struct, frozen=True, kw_only=True):
     """Reply to a call."""
 
 
+class SessionReply(CallReply, frozen=True, kw_only=True):
+    """Reply about a session."""
+
+    session_id: str
+
+
+class RequestAnswer(SessionReply, frozen=True, kw_only=True):
+    """Reply to a message, about its request."""
+
+    request_id: str
+
+
 class DecisionTold(CallReply, frozen=True, kw_only=True):
     """The decision on an approval or a question.
 
@@ -112,7 +124,7 @@ class ErrorReply(CallReply, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
-class ChatReply(CallReply, frozen=True, kw_only=True):
+class ChatReply(RequestAnswer, frozen=True, kw_only=True):
     """The result of a message's cycle.
 
     Attributes:
@@ -126,8 +138,6 @@ class ChatReply(CallReply, frozen=True, kw_only=True):
         context: How full the model's context window is.
     """
 
-    session_id: str
-    request_id: str
     text: str
     usage: TokenUsage | None
     cost_usd: float | None
@@ -136,7 +146,7 @@ class ChatReply(CallReply, frozen=True, kw_only=True):
     context: ContextUse
 
 
-class ChatWaiting(CallReply, frozen=True, kw_only=True):
+class ChatWaiting(RequestAnswer, frozen=True, kw_only=True):
     """A message whose cycle is still open: it waits for users, or takes longer than a call may wait.
 
     Attributes:
@@ -147,8 +157,6 @@ class ChatWaiting(CallReply, frozen=True, kw_only=True):
         after: Event number after which all events of the cycle follow.
     """
 
-    session_id: str
-    request_id: str
     status: Literal["queued", "running", "waiting"]
     pending: tuple[WaitingFor, ...]
     after: int
@@ -208,7 +216,7 @@ class ReadyReply(CallReply, frozen=True, kw_only=True):
     checks: tuple[CheckReply, ...]
 
 
-class SessionCreated(CallReply, frozen=True, kw_only=True):
+class SessionCreated(SessionReply, frozen=True, kw_only=True):
     """A created session.
 
     Attributes:
@@ -216,11 +224,10 @@ class SessionCreated(CallReply, frozen=True, kw_only=True):
         agent_id: Session profile.
     """
 
-    session_id: str
     agent_id: str | None
 
 
-class SessionItem(CallReply, frozen=True, kw_only=True):
+class SessionItem(SessionReply, frozen=True, kw_only=True):
     """A session in a list. Fields that only an awake session knows are omitted for others.
 
     Attributes:
@@ -252,7 +259,6 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
         ended: Whether the session has ended.
     """
 
-    session_id: str
     user_id: _Text = UNSET
     agent_id: str
     phase: str
@@ -388,7 +394,7 @@ class SessionPage(CallReply, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class ModelReply(CallReply, frozen=True, kw_only=True):
+class ModelReply(SessionReply, frozen=True, kw_only=True):
     """The model for the next requests.
 
     Attributes:
@@ -396,11 +402,10 @@ class ModelReply(CallReply, frozen=True, kw_only=True):
         model: Model string.
     """
 
-    session_id: str
     model: str
 
 
-class SessionForked(CallReply, frozen=True, kw_only=True):
+class SessionForked(SessionReply, frozen=True, kw_only=True):
     """A fork of a session.
 
     Attributes:
@@ -409,12 +414,11 @@ class SessionForked(CallReply, frozen=True, kw_only=True):
         at: Number of the record after which it was forked.
     """
 
-    session_id: str
     parent: str
     at: int
 
 
-class SessionRewound(CallReply, frozen=True, kw_only=True):
+class SessionRewound(SessionReply, frozen=True, kw_only=True):
     """A rewound session.
 
     Attributes:
@@ -425,14 +429,13 @@ class SessionRewound(CallReply, frozen=True, kw_only=True):
         dry: Whether this is only a preview. Omitted if the session was rewound.
     """
 
-    session_id: str
     at: int
     calls: tuple[CallBehind, ...]
     files: RestoredFiles | UnsetType = UNSET
     dry: bool | UnsetType = UNSET
 
 
-class SessionResumed(CallReply, frozen=True, kw_only=True):
+class SessionResumed(SessionReply, frozen=True, kw_only=True):
     """A resumed session.
 
     Attributes:
@@ -440,18 +443,15 @@ class SessionResumed(CallReply, frozen=True, kw_only=True):
         phase: Phase of the session.
     """
 
-    session_id: str
     phase: str
 
 
-class CompactionAsked(CallReply, frozen=True, kw_only=True):
+class CompactionAsked(SessionReply, frozen=True, kw_only=True):
     """An accepted request to summarise the conversation.
 
     Attributes:
         session_id: Session id.
     """
-
-    session_id: str
 
 
 class CommandItem(CallReply, frozen=True, kw_only=True):
@@ -656,7 +656,7 @@ class CancelReply(CallReply, frozen=True, kw_only=True):
     request_id: str
 
 
-class ResponseCancelled(CallReply, frozen=True, kw_only=True):
+class ResponseCancelled(SessionReply, frozen=True, kw_only=True):
     """A chat response that is being stopped.
 
     Attributes:
@@ -664,7 +664,6 @@ class ResponseCancelled(CallReply, frozen=True, kw_only=True):
         status: Always `cancelling`.
     """
 
-    session_id: str
     status: Literal["cancelling"] = "cancelling"
 
 
