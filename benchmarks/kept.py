@@ -23,6 +23,7 @@ from agentrail.core.journal.record import Record
 from agentrail.errors import Fenced
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import MAX_LOG_BYTES, SqliteStore
+from agentrail.stores.sqlite_rows import RECORD_COLUMNS
 from benchmarks import bare
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave
@@ -39,7 +40,7 @@ _COMMITS: Final = (1, 2, 2, 1)
 """How the six records of a cycle go into four commits."""
 _MICROSECONDS: Final = 1e6
 
-PUT_BARE: Final = "INSERT INTO record VALUES (?,?,?,?,?,?,?,?,?,?)"
+PUT_BARE: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 BARE_TABLE: Final = """CREATE TABLE record (scope TEXT, session TEXT, seq INTEGER, epoch INTEGER, at_ms INTEGER, kind TEXT,
 body BLOB, does TEXT, events INTEGER, hash BLOB, PRIMARY KEY (scope, session, seq)) WITHOUT ROWID"""
 

@@ -15,6 +15,7 @@ from agentrail.abc.store import Append, Opening, Standing
 from agentrail.core.journal.record import Draft, Tail, sealed
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite import MAX_LOG_BYTES, SqliteStore
+from agentrail.stores.sqlite_rows import RECORD_COLUMNS
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import expect
@@ -83,7 +84,7 @@ def _ours(batches: Sequence[Batch]) -> Sample:
 
 
 def _bare(batches: Sequence[Batch]) -> Sample:
-    insert = "INSERT INTO record VALUES (?,?,?,?,?,?,?,?,?,?)"
+    insert = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
     with TemporaryDirectory() as folder, closing(apsw.Connection(f"{folder}/bare.db")) as connection:
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")

@@ -19,11 +19,10 @@ from agentrail.errors import (
     RemoteRefused,
     SessionDown,
 )
-from agentrail.frozen import MAX_RECORD_LEVELS, frozen_json
 from agentrail.remote.error_codes import error_of_failure
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry
-from agentrail.structs import decoder_of
+from agentrail.structs import decoder_of, struct_from
 from agentrail.wire.form_fields import (
     decode_receipt,
     decode_receipt_found,
@@ -44,48 +43,20 @@ def read_rewound(text: bytes) -> Rewound:
 
 def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
     try:
-        return tuple([_entry(one) for one in _ENTRIES.decode(text)])
+        return _ENTRIES.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _fault(error) from error
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
     try:
-        return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
+        return tuple([struct_from(PastTurn, one) for one in _TURNS.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
         raise _fault(error) from error
 
 
-class _Turn(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
-    record: int
-    asked: str = ""
-    said: str = ""
-    counts: bool = True
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
-    at_ms: int
-    kind: str
-    body: dict[str, Any]
-    does: tuple[str, ...]
-    events: int
-    epoch: int
-    hash: str
-
-
-def _entry(form: _Entry) -> JournalEntry:
-    return JournalEntry(
-        number=form.number,
-        at_ms=form.at_ms,
-        kind=form.kind,
-        body=frozen_json(form.body, max_levels=MAX_RECORD_LEVELS),
-        does=form.does,
-        events=form.events,
-        epoch=form.epoch,
-        hash=form.hash,
-    )
+class _Turn(PastTurn, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A turn that may have fields of a newer server."""
 
 
 def _fault(error: Exception) -> CodecError:
@@ -94,7 +65,7 @@ def _fault(error: Exception) -> CodecError:
 
 
 _REWOUND: Final = decoder_of(Rewound)
-_ENTRIES: Final = decoder_of(list[_Entry])
+_ENTRIES: Final = decoder_of(tuple[JournalEntry, ...])
 _TURNS: Final = decoder_of(list[_Turn])
 
 

@@ -1,7 +1,7 @@
 """Past states of a session: its journal is folded up to a number, in a worker thread, without effects or an event loop."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from attrs import field, frozen
@@ -54,6 +54,10 @@ class JournalEntry:
     events: int
     epoch: int
     hash: str
+
+    def __attrs_post_init__(self) -> None:
+        """Freeze the content. A reader of another process decodes entries as they are sent."""
+        object.__setattr__(self, "body", frozen_json(self.body, max_levels=MAX_RECORD_LEVELS))
 
 
 @frozen(kw_only=True)
@@ -241,12 +245,12 @@ def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | 
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
-    body: Mapping[str, Any] = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
+    body: JsonObject = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
     return JournalEntry(
         number=record.seq,
         at_ms=record.at_ms,
         kind=record.kind,
-        body=frozen_json(body, max_levels=MAX_RECORD_LEVELS),
+        body=body,
         does=tuple(record.does.split("\n")) if record.does else (),
         events=record.events,
         epoch=record.epoch,

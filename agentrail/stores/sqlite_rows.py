@@ -20,7 +20,7 @@ SESSION_COLUMNS: Final = (
 )
 """Columns of a session, in the order of `session_row`."""
 
-RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
+RECORD_COLUMNS: Final = "at_ms, kind, body, does, events, scope, session, seq, epoch, hash"
 """Columns of a record, in the order of the fields of `Record`: a record is its own row."""
 
 SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"

@@ -49,7 +49,25 @@ NO_HASH: Final = bytes(16)
 """The hash before the first record of a journal."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A record before it gets a number, an owner and a hash.
+
+    Attributes:
+        at_ms: When, on the clock of signals, in milliseconds since 1970. For `taken`, on the clock of the store.
+        kind: One of `OWN_KINDS`, or the tag of a signal.
+        body: A JSON object, UTF-8, without a line break.
+        does: The decisions of the step, as written by `outline`: one line for each effect that is not ephemeral.
+        events: The number of the last event after this step.
+    """
+
+    at_ms: int
+    kind: str
+    body: bytes
+    does: str = ""
+    events: int = 0
+
+
+class Record(Draft, frozen=True, kw_only=True, gc=False):
     """One record. `scope`, `session` and `seq` are its key.
 
     Attributes:
@@ -57,11 +75,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         session: The session of the journal.
         seq: Its number, from 1, without gaps.
         epoch: How often the session had been taken over when it was written. 1 for its first owner.
-        at_ms: When, on the clock of signals, in milliseconds since 1970. For `taken`, on the clock of the store.
-        kind: One of `OWN_KINDS`, or the tag of a signal.
-        body: A JSON object, UTF-8, without a line break.
-        does: The decisions of the step, as written by `outline`: one line for each effect that is not ephemeral.
-        events: The number of the last event after this step.
         hash: BLAKE2b-128 of the previous record's hash and of this record.
     """
 
@@ -69,22 +82,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session: SessionId
     seq: int
     epoch: int
-    at_ms: int
-    kind: str
-    body: bytes
-    does: str = ""
-    events: int = 0
     hash: bytes = NO_HASH
-
-
-class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A record before it gets a number, an owner and a hash. Fields are those of `Record`."""
-
-    at_ms: int
-    kind: str
-    body: bytes
-    does: str = ""
-    events: int = 0
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True, gc=False):
