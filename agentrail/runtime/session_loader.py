@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.fold import Drift, Folded, Sources, first_state, fold, walk
+from agentrail.core.journal.fold import Folded, Sources, first_state, fold, walk
 from agentrail.core.journal.record import (
     DRIFTED,
     ERASED,
@@ -36,6 +36,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.snapshots import is_sound
+from agentrail.structs import struct_from
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -66,31 +67,21 @@ class StoredOpening:
     plugins: tuple[PluginRecord, ...]
 
 
-@frozen(kw_only=True)
-class Revived:
+class Revived(Folded, frozen=True, kw_only=True, gc=False):
     """A folded journal.
 
     Attributes:
         stored: Its row in the store.
-        state: State of the session.
-        tail: End of the journal.
         begun: Open effects that may have begun.
         attempt: Number of consecutive owners without any progress.
         events: Events of its last records, oldest first, without those that are never replayed.
         snapshot: Record number of its newest snapshot. 0 for none.
-        drift: Where the code here folds the journal differently. None if it does not.
         set_aside: How often verdicts of plugins on calls were ignored, because the records show whether those ran, by plugin.
     """
 
     stored: StoredSession
-    state: SessionState
-    tail: Tail
-    begun: tuple[EffectId, ...] = ()
-    attempt: int = 0
-    events: tuple[Event, ...] = field(default=(), repr=False)
+    events: tuple[Event, ...] = ()
     snapshot: int = 0
-    drift: Drift | None = None
-    set_aside: tuple[tuple[str, int], ...] = ()
 
 
 class PluginFinder:
@@ -219,17 +210,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         if finder.missing:
             raise Unrevivable(stored.session, missing=tuple(finder.missing)) from None
         raise
-    return Revived(
-        stored=stored,
-        state=folded.state,
-        tail=folded.tail,
-        begun=folded.begun,
-        attempt=folded.attempt,
-        events=events,
-        snapshot=tail.seq,
-        drift=folded.drift,
-        set_aside=folded.set_aside,
-    )
+    return struct_from(Revived, folded, stored=stored, events=events, snapshot=tail.seq)
 
 
 def revive_ended(
@@ -263,16 +244,9 @@ def taken_on(
     if any(record.kind != TAKEN for record in rest):
         return revive(store, stored, finder, ask)
     folded = fold(revived.state, rest, tail=revived.tail, begun=revived.begun)
-    return Revived(
-        stored=stored,
-        state=folded.state,
-        tail=folded.tail,
-        begun=revived.begun,
-        attempt=revived.attempt + folded.attempt,
-        events=revived.events,
-        snapshot=revived.snapshot,
-        drift=revived.drift,
-        set_aside=revived.set_aside,
+    attempt = revived.attempt + folded.attempt
+    return msgspec.structs.replace(
+        revived, stored=stored, state=folded.state, tail=folded.tail, attempt=attempt
     )
 
 
