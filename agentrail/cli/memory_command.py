@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 from cyclopts import App, Parameter
+from msgspec.structs import replace
 
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import (
@@ -57,7 +58,7 @@ def forget_everything(
         except StoreInUse as error:  # the memories are removed nevertheless
             in_use = error
     forgotten = memories.forget(owner)
-    told = evolve(
+    told = replace(
         told,
         memories=forgotten.entries,
         notes=notes.forget(owner),
@@ -78,7 +79,7 @@ def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
                 time.sleep(_PAUSE_SECONDS)
             if store.overwrite_removed():
                 return told
-        return evolve(told, is_overwritten=False)
+        return replace(told, is_overwritten=False)
 
 
 def _directory(place: StorePlace) -> Path:

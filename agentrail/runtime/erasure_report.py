@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Erasure, Filters, Store, StoredSession
@@ -39,8 +39,7 @@ class UserTrees:
     unread: Mapping[TreeKey, str]
 
 
-@frozen(kw_only=True)
-class ForgottenUser:
+class ForgottenUser(Erasure, frozen=True, kw_only=True, gc=False):
     """Result of forgetting a user.
 
     Attributes:
@@ -59,11 +58,7 @@ class ForgottenUser:
 
     memories: int = 0
     notes: int = 0
-    sessions: int = 0
-    records: int = 0
-    snapshots: int = 0
-    blobs: int = 0
-    trees: tuple[TreeKey, ...] = field(default=(), repr=False)
+    trees: tuple[TreeKey, ...] = ()
     left: tuple[str, ...] = ()
     is_overwritten: bool = True
     not_reached: tuple[str, ...] = NOT_REACHED
@@ -155,11 +150,4 @@ def left_alive(root: str, by: Iterable[str]) -> str:
 
 
 def forgotten_of(erased: Erasure, trees: Iterable[TreeKey], left: Iterable[str]) -> ForgottenUser:
-    return ForgottenUser(
-        sessions=erased.sessions,
-        records=erased.records,
-        snapshots=erased.snapshots,
-        blobs=erased.blobs,
-        trees=tuple(trees),
-        left=tuple(left),
-    )
+    return ForgottenUser(**msgspec.structs.asdict(erased), trees=tuple(trees), left=tuple(left))

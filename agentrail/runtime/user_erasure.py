@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 import trio
-from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.abc import Memories
 from agentrail.abc.recall import MemoryOwner
@@ -84,9 +84,9 @@ class UserErasure:
         if desks is not None:
             notes = await desks.forget_notes(owner)
             memories = await desks.forget(owner)
-            told = evolve(told, notes=notes, memories=memories.entries, is_overwritten=memories.is_erased)
+            told = replace(told, notes=notes, memories=memories.entries, is_overwritten=memories.is_erased)
         is_overwritten = await self._overwrite()
-        return evolve(told, is_overwritten=told.is_overwritten and is_overwritten)
+        return replace(told, is_overwritten=told.is_overwritten and is_overwritten)
 
     def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
         """Return the memories of a user, for programs that write them outside of sessions. None if there are no memories here.
