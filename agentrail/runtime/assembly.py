@@ -77,15 +77,12 @@ def make_ready(
         facts = None if agent.model is None else find(agent.model)
         ready[agent.name] = ReadyAgent(
             spec=_spec_of(agent, facts, box, plugins),
-            max_turns=agent.max_turns,
+            given=agent,
             tools=tools,
             plugins=None
             if plugins is None
             else tuple([(one, record.options or {}) for one, record in plugins]),
             result=None if agent.result is None else ResponseFormat(agent.result),
-            user_data=agent.user_data,
-            deps=agent.deps,
-            replace_sections=agent.replace_sections,
         )
     return ready
 

@@ -193,7 +193,9 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         system_prompt=request.system_prompt
         or agent.spec.system_prompt
         or decide_inherited(own_prompt_of(data)),
-        max_turns=min(filter(None, (request.max_turns, agent.max_turns)), default=data.config.max_turns),
+        max_turns=min(
+            filter(None, (request.max_turns, agent.given.max_turns)), default=data.config.max_turns
+        ),
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # minimal context, like its system prompt
@@ -202,8 +204,8 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         response_format=agent.result,  # not the session's own, which belongs to the session's caller
         user_data=handles_in(agent.data_below(ports.user_data)),
         replaced_sections=data.config.replaced_sections
-        if agent.replace_sections is None
-        else agent.replace_sections,
+        if agent.given.replace_sections is None
+        else agent.given.replace_sections,
     )
     change = _stack_of(parent, agent)
     # The agent's own texts and tools came with the options rather than by a signal.

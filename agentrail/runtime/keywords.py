@@ -13,7 +13,9 @@ from agentrail.otp.child_specs import Restart
 from agentrail.runtime.agent import Agent
 
 
-class FirstKeywords(TypedDict, total=False):
+class OwnKeywords(TypedDict, total=False):
+    """All options except the model and the agents, which a blueprint also accepts in other forms."""
+
     tools: Sequence[Tool]
     plugins: Sequence[PluginEntry]
     system_prompt: str | None
@@ -47,11 +49,6 @@ class FirstKeywords(TypedDict, total=False):
     budget: Budget | None
     response_format: Mapping[str, JsonValue] | None
     inline_tags: bool
-
-
-class OwnKeywords(FirstKeywords, total=False):
-    """All options except the model and the agents, which a blueprint also accepts in other forms."""
-
     context_providers: Sequence[ContextProvider]
     max_agents: int
     max_agents_total: int
@@ -59,15 +56,10 @@ class OwnKeywords(FirstKeywords, total=False):
     wake_on_background_end: bool
 
 
-class SessionKeywords(FirstKeywords, total=False):
+class SessionKeywords(OwnKeywords, total=False):
     """All options of `SessionOptions` except the model, with the same names and types. A test compares the two."""
 
     agents: Sequence[Agent]
-    context_providers: Sequence[ContextProvider]
-    max_agents: int
-    max_agents_total: int
-    max_agent_depth: int
-    wake_on_background_end: bool
 
 
 class GivesOptions(Protocol):

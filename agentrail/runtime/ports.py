@@ -28,7 +28,7 @@ from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
-from agentrail.runtime.agent import SAYS_WHOSE
+from agentrail.runtime.agent import SAYS_WHOSE, Agent
 from agentrail.runtime.parent_instructions import InstructionsAbove
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_keys import NO_SCOPE, key_of
@@ -44,28 +44,29 @@ NOTHING_STOPPED: Final = AbortReceipt()
 
 @frozen(kw_only=True)
 class ReadyAgent:
-    """An agent whose references have been resolved. None in a field: that of the session."""
+    """An agent as given, and its resolved references. None in a field: that of the session."""
 
     spec: AgentSpec
-    max_turns: int | None = None
+    given: Agent
     tools: Mapping[str, Tool] | None = None
     plugins: tuple[tuple[Plugin, JsonObject], ...] | None = None
     result: ResponseFormat | None = None
-    user_data: JsonObject | None = None
-    deps: object = field(default=None, repr=False, eq=False)
-    replace_sections: JsonObject | None = None
 
     def data_below(self, above: JsonObject) -> JsonObject:
         """Return the data for its tools in a child of a session with this data. The owner is always that of the session."""
-        if self.user_data is None:
+        own = self.given.user_data
+        if own is None:
             return above
-        return frozen_json({**self.user_data, **{name: above[name] for name in SAYS_WHOSE if name in above}})
+        return frozen_json({**own, **{name: above[name] for name in SAYS_WHOSE if name in above}})
 
     def deps_below(self, above: object) -> object:
-        return above if self.deps is None else self.deps
+        return above if self.given.deps is None else self.given.deps
 
 
-GENERAL: Final = ReadyAgent(spec=AgentSpec(name=GENERAL_PURPOSE, description=""))
+GENERAL: Final = ReadyAgent(
+    spec=AgentSpec(name=GENERAL_PURPOSE, description=""),
+    given=Agent(name=GENERAL_PURPOSE, description="The session itself."),
+)
 """The agent with the same options as its session."""
 
 NO_READY_AGENTS: Final[Mapping[str, ReadyAgent]] = MappingProxyType({})

@@ -167,14 +167,14 @@ class SessionOptions:
             request. Their messages are not kept in the history. See `agentrail.abc.ContextProvider`. Children have
             none.
         inline_tags: Whether `<status>` and `<title>` are removed from the model's text and published as events.
-        agents: Agents that can work for the session, in addition to the general agent, which has the session's
-            equipment.
         max_agents: Maximum number of background agents alive at once.
         max_agents_total: Maximum number of background agents started in one cycle.
         max_agent_depth: How deep background agents can start agents, from 1 to 4.
         wake_on_background_end: Whether the end of a background command starts a cycle in an idle session. Its prompt is
             the command's outcome. If false, the model reads the outcome before its next prompt. Only for a command that
             ends without being stopped. Sessions below are never woken.
+        agents: Agents that can work for the session, in addition to the general agent, which has the session's
+            equipment.
     """
 
     model: str | Provider
@@ -212,12 +212,12 @@ class SessionOptions:
     budget: Budget | None = None
     response_format: Mapping[str, JsonValue] | None = field(default=None, converter=_frozen)
     inline_tags: bool = True
-    agents: Sequence[Agent] = ()
     context_providers: Sequence[ContextProvider] = ()
     max_agents: int = 8
     max_agents_total: int = 64
     max_agent_depth: int = 1
     wake_on_background_end: bool = False
+    agents: Sequence[Agent] = ()
 
     def __attrs_post_init__(self) -> None:
         """Validate the options.
