@@ -1,7 +1,5 @@
 """Tools of the client: functions of a front end or API client, of which only the name and schema are known here."""
 
-from typing import Literal
-
 from attrs import field, frozen
 
 from agentrail.abc import Error, ToolContext, ToolOutcome
@@ -28,7 +26,7 @@ class ClientTool:
     parameters: JsonObject = field(converter=frozen_json)
     timeout_seconds: float | None = None
     effect_class: EffectClass = "once"
-    answered_by: Literal["client"] = field(default="client", init=False)
+    answered_by = "client"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Return an error about the missing client. A session never calls this."""

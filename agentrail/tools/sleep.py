@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-from attrs import field, frozen
-
 from agentrail.abc import ToolContext, ToolOutcome
 from agentrail.core.session.agent_calls import MAX_SLEEP_SECONDS
 from agentrail.core.session.agent_records import SLEEP_TOOL
@@ -25,16 +23,17 @@ _PARAMETERS: Final[dict[str, Any]] = {
 }
 
 
-@frozen(kw_only=True, eq=False)
 class SleepTool:
     """A wait that the session itself manages and ends: by its timer, a steer, or an abort."""
 
-    name: str = field(default=SLEEP_TOOL, init=False)
-    description: str = field(default=_DESCRIPTION, init=False)
-    parameters: JsonObject = field(factory=lambda: _PARAMETERS, init=False, repr=False)
-    effect_class: EffectClass = field(default="pure", init=False)
-    polling: bool = field(default=True, init=False)
-    answered_by: str = field(default="machine", init=False)
+    __slots__ = ()
+
+    name = SLEEP_TOOL
+    description = _DESCRIPTION
+    parameters: JsonObject = _PARAMETERS
+    effect_class: EffectClass = "pure"
+    polling = True
+    answered_by = "machine"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Raise, because sessions never call this.
