@@ -38,6 +38,7 @@ from agentrail.otp.guarded_calls import FOR_THE_PROCESS
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.hook_times import PluginTally
 from agentrail.runtime.session_clock import now_ms
+from agentrail.structs import fields_of
 
 Q = TypeVar("Q")
 
@@ -697,15 +698,8 @@ class _ToolHooks:
         return chain.verdict
 
     async def after_tool(self, call: HostCallEnd) -> None:
-        event = AfterToolCall(
-            tool_name=call.tool_name,
-            call_id=call.call_id,
-            input=call.input,
-            result=call.result,
-            is_error=call.is_error,
-            duration_ms=call.duration_ms,
-            context=self._around(call),
-        )
+        names = ("tool_name", "call_id", "input", "result", "is_error", "duration_ms")
+        event = AfterToolCall(**fields_of(call, *names), context=self._around(call))
         await self._runner.run(Reporting(self._order, event))
 
     def _around(self, call: HostCall) -> ToolCallContext:

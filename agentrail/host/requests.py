@@ -58,7 +58,7 @@ from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import window_of
-from agentrail.structs import Value
+from agentrail.structs import Value, fields_of
 
 # Assignment of ends to requests: the standing of one request, folded from the events of its session alone.
 #
@@ -325,14 +325,8 @@ class RequestRecord:
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
     return evolve(
         record,
-        status=standing.status,
+        **fields_of(standing, "status", "usage", "last_usage", "stop_reason", "error", "reason", "pending"),
         end_seq=standing.seq if standing.has_ended else None,
-        usage=standing.usage,
-        last_usage=standing.last_usage,
-        stop_reason=standing.stop_reason,
-        error=standing.error,
-        reason=standing.reason,
-        pending=standing.pending,
     )
 
 

@@ -55,6 +55,7 @@ from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.tree_secrets import Withheld, handles_in
+from agentrail.structs import fields_of
 
 # --- Ready agents: everything that agents name is resolved when the session is created.
 
@@ -166,17 +167,11 @@ def _spec_of(
 ) -> AgentSpec:
     records = None if plugins is None else tuple([record for _, record in plugins])
     return AgentSpec(
-        name=agent.name,
-        description=agent.description,
+        **fields_of(agent, "name", "description", "background", "wake", "handoff", "budget"),
+        **fields_of(agent, "system_prompt", "permissions"),
         digest=_digest_of(agent, box, records),
-        background=agent.background,
-        wake=agent.wake,
-        handoff=agent.handoff,
-        budget=agent.budget,
-        system_prompt=agent.system_prompt,
         model=facts,
         tools=box,
-        permissions=agent.permissions,
         # A session below gets the code itself. Only a handed-over session finds it by its record.
         plugins=records if agent.handoff else None,
     )
@@ -552,6 +547,14 @@ def _hooks_of(host: HostHooks) -> frozenset[HostHook]:
     return frozenset(name for name, hook in hooks.items() if hook is not None)
 
 
+_AS_GIVEN: Final = (
+    *("max_turns", "on_max_turns", "compact_at_tokens", "max_output_tokens", "max_prompt_queue"),
+    *("max_steering_queue", "max_parallel_tools", "tool_max_retries", "max_retries", "inline_tags"),
+    *("budget", "prompt_mode", "group_id", "scope", "wake_on_background_end"),
+)
+"""Options that the core keeps unchanged."""
+
+
 def _config_of(
     session_id: SessionId,
     options: SessionOptions,
@@ -561,34 +564,20 @@ def _config_of(
 ) -> SessionConfig:
     wanted = options.response_format
     return SessionConfig(
+        **fields_of(options, *_AS_GIVEN),
         session_id=session_id,
         path=(session_id,),
         model=facts_of(*first),
         system_prompt=decide_system_prompt(
             options.system_prompt, options.prompt_mode, base_prompt=options.base_prompt
         ),
-        max_turns=options.max_turns,
-        on_max_turns=options.on_max_turns,
-        compact_at_tokens=options.compact_at_tokens,
-        max_output_tokens=options.max_output_tokens,
-        max_prompt_queue=options.max_prompt_queue,
-        max_steering_queue=options.max_steering_queue,
-        max_parallel_tools=options.max_parallel_tools,
         immune_tools=frozenset(options.immune_tools) or _NO_TOOLS,
-        tool_max_retries=options.tool_max_retries,
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
         question_timeout_ms=round(options.tool_timeout_seconds * 1000),
         fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
-        max_retries=options.max_retries,
-        inline_tags=options.inline_tags,
-        budget=options.budget,
         response_format=None if wanted is None else ResponseFormat(wanted),
-        prompt_mode=options.prompt_mode,
         replaced_sections=options.replace_sections,
         working_dir=working_dir,
         user_data=options.user_data and handles_in(options.user_data),
-        group_id=options.group_id,
-        scope=options.scope,
         gathers_context=bool(options.context_providers),
-        wake_on_background_end=options.wake_on_background_end,
     )

@@ -18,6 +18,7 @@ from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle
+from agentrail.structs import fields_of
 
 _BUFFER: Final = 1024
 
@@ -208,14 +209,7 @@ def _may_matter(event: Event) -> bool:
 
 def _shown(state: AgentState) -> BackgroundAgent:
     return BackgroundAgent(
-        name=state.name,
-        agent=state.agent,
-        task=state.task,
-        status=state.status,
-        outcome=state.outcome,
-        answer=state.answer,
-        turns=state.turns,
+        **fields_of(state, "name", "agent", "task", "status", "outcome", "answer", "turns", "reason"),
         usage=state.spent.usage,
         session_id=state.child_id,
-        reason=state.reason,
     )

@@ -21,6 +21,7 @@ from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
 from agentrail.runtime.tree_secrets import without_known
+from agentrail.structs import fields_of, struct_from
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """Export formats of a supervisor. The command also has `scenario`: tests do not belong to a running session."""
@@ -85,19 +86,10 @@ def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
 
 
 def _head_of(stored: StoredSession) -> ExportHead:
-    standing = stored.standing
     return ExportHead(
-        session=stored.session,
         records=0,
-        scope=stored.scope,
-        root=stored.root,
-        parent=stored.parent,
-        forked_from=stored.forked_from,
-        is_working=standing.is_working,
-        has_ended=standing.has_ended,
-        waits_for=standing.waits_for,
-        due_at_ms=standing.due_at_ms,
-        title=standing.title,
+        **fields_of(stored, "session", "scope", "root", "parent", "forked_from"),
+        **msgspec.structs.asdict(stored.standing),
     )
 
 
@@ -114,13 +106,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
             forked_from=one.head.forked_from,
             node="",
             owner=owner_in_opened(one.records[0].body),
-            standing=Standing(
-                is_working=one.head.is_working,
-                has_ended=one.head.has_ended,
-                waits_for=one.head.waits_for,
-                due_at_ms=one.head.due_at_ms,
-                title=one.head.title,
-            ),
+            standing=struct_from(Standing, one.head),
             blobs=one.blobs,
         )
         for one in exported

@@ -37,6 +37,7 @@ from agentrail.errors import (
     Trimmed,
 )
 from agentrail.messages import SessionId
+from agentrail.structs import struct_from
 
 # Data of one session in a `MemoryStore`, and decisions that need only this data. No other session, lock or
 # clock.
@@ -153,20 +154,7 @@ class MemoryJournal:
 
     def stored(self) -> StoredSession:
         """Return the session as listed by the store."""
-        return StoredSession(
-            scope=self.scope,
-            session=self.session,
-            root=self.root,
-            parent=self.parent,
-            forked_from=self.forked_from,
-            node=self.node,
-            opened_at_ms=self.opened_at_ms,
-            written_at_ms=self.written_at_ms,
-            first_seq=self.first_seq,
-            tail=self.tail,
-            events=self.records[-1].events,
-            standing=self.standing,
-        )
+        return struct_from(StoredSession, self, events=self.records[-1].events)
 
 
 def check_same_opening(there: MemoryJournal, opening: Opening) -> None:

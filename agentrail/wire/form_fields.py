@@ -22,7 +22,7 @@ from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import CallId, JsonObject, Message, SessionId
-from agentrail.structs import decoder_of
+from agentrail.structs import decoder_of, fields_of, struct_from
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
@@ -169,23 +169,7 @@ class RuleList(Struct, frozen=True, kw_only=True):
 
 
 def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
-    return RuleList(
-        rules=tuple(
-            [
-                RuleForm(
-                    rule_id=one.rule_id,
-                    session_id=one.session_id,
-                    tool=one.tool,
-                    command_family=one.command_family,
-                    exact=one.exact,
-                    words=one.words,
-                    reach=one.reach,
-                    at_ms=one.at_ms,
-                )
-                for one in rules
-            ]
-        )
-    )
+    return RuleList(rules=tuple([struct_from(RuleForm, one, by="user") for one in rules]))
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
@@ -194,20 +178,7 @@ def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
     except (msgspec.DecodeError, RecursionError) as error:
         message = f"these are not rules: {error}"
         raise CodecError(message, path="$") from error
-    return tuple(
-        [
-            ApprovalRule(
-                rule_id=one.rule_id,
-                session_id=one.session_id,
-                tool=one.tool,
-                command_family=one.command_family,
-                exact=one.exact,
-                reach=one.reach,
-                at_ms=one.at_ms,
-            )
-            for one in found
-        ]
-    )
+    return tuple([struct_from(ApprovalRule, one) for one in found])
 
 
 _RULES: Final = decoder_of(RuleList)
@@ -226,19 +197,13 @@ def encode_snapshot(
     shown = snapshot.last_messages
     form = SnapshotForm(
         seq=snapshot.last_seq,
-        status=snapshot.status,
-        queued=snapshot.queued,
-        todos=snapshot.todos,
-        text=snapshot.text,
+        **fields_of(snapshot, "status", "queued", "todos", "text", "title", "first_seq", "context"),
         messages=shown,
         before=snapshot.status.messages - len(shown),
-        title=snapshot.title,
         first_words=snapshot.first_words or UNSET,
         agent_id=agent_id,
-        first_seq=snapshot.first_seq,
         children=tuple([_child_form(one) for one in snapshot.status.children]),
         live=None if snapshot.live is None else _live_form(snapshot.live),
-        context=snapshot.context,
         metadata=thawed(metadata) or UNSET,
         effects=dict(snapshot.effects),
     )
@@ -272,17 +237,11 @@ def decode_snapshot(text: bytes) -> Snapshot:
 
 def _snapshot_in(form: SnapshotForm) -> Snapshot:
     return Snapshot(
-        status=form.status,
-        queued=form.queued,
-        todos=form.todos,
-        text=form.text,
+        **fields_of(form, "status", "queued", "todos", "text", "title", "first_seq", "context"),
         last_seq=form.seq,
         last_messages=form.messages,
-        title=form.title,
         first_words=form.first_words or None,
-        first_seq=form.first_seq,
         live=None if form.live is None else _live_in(form.live),
-        context=form.context,
         effects=tuple(form.effects.items()),
     )
 

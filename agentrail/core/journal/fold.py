@@ -51,6 +51,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError
 from agentrail.messages import PromptRef, SessionId
+from agentrail.structs import fields_of
 
 B = TypeVar("B")
 
@@ -381,16 +382,9 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
         )
     gone_on = msgspec.structs.replace(
         then.data,
-        seq=data.seq,
-        minted=data.minted,
-        dropped=data.dropped,
-        quarantined=data.quarantined,
-        incarnation=data.incarnation,
-        usage=data.usage,
         ledger=ledger,
-        call_ids=data.call_ids,
-        remembered=data.remembered,
-        semantics=data.semantics,
+        **fields_of(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
+        **fields_of(data, "call_ids", "remembered", "semantics"),
     )
     return msgspec.structs.replace(then, data=gone_on)
 

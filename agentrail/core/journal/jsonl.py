@@ -9,7 +9,7 @@ from msgspec import Raw
 from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value, decoder_of
+from agentrail.structs import Value, decoder_of, struct_from
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -44,19 +44,8 @@ class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def encode_line(record: Record) -> bytes:
     """Encode a record as one line of JSON, with a line break at its end."""
-    line = _Line(
-        version=RECORD_VERSION,
-        scope=record.scope,
-        session=record.session,
-        seq=record.seq,
-        epoch=record.epoch,
-        at_ms=record.at_ms,
-        kind=record.kind,
-        body=Raw(record.body),
-        does=record.does,
-        events=record.events,
-        hash=record.hash.hex(),
-    )
+    body, digest = Raw(record.body), record.hash.hex()
+    line = struct_from(_Line, record, version=RECORD_VERSION, body=body, hash=digest)
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -71,18 +60,7 @@ def decode_line(text: bytes) -> Record:
     if not 1 <= line.version <= RECORD_VERSION:
         message = f"not a line of a journal: it is of version {line.version}, and 1 to {RECORD_VERSION} can be read here"
         raise CodecError(message, path="$.version")
-    return Record(
-        scope=line.scope,
-        session=line.session,
-        seq=line.seq,
-        epoch=line.epoch,
-        at_ms=line.at_ms,
-        kind=line.kind,
-        body=bytes(line.body),
-        does=line.does,
-        events=line.events,
-        hash=digest,
-    )
+    return struct_from(Record, line, body=bytes(line.body), hash=digest)
 
 
 def encode_journal(records: Iterable[Record]) -> bytes:

@@ -8,22 +8,13 @@ from agentrail.host import ChatRequest, HandledResponse, Host, Principal
 from agentrail.host.identity import SessionOwner
 from agentrail.messages import SessionId
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.structs import struct_from
 
 
 async def list_commands(host: Host, principal: Principal, session_id: str | None) -> CallAnswer:
     owner, facts = await _whose(host, principal, session_id)
     rows = await host.commands.rows(owner, facts)
-    listed = tuple(
-        CommandItem(
-            name=row.name,
-            description=row.description,
-            arguments=row.arguments,
-            source=row.source,
-            available=row.available,
-            why_not=row.why_not,
-        )
-        for row in rows
-    )
+    listed = tuple(struct_from(CommandItem, row) for row in rows)
     return answer_with(CommandList(commands=listed))
 
 

@@ -12,6 +12,7 @@ from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import abouts_of
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
 from agentrail.runtime.session_clock import now_ms
+from agentrail.structs import struct_from
 
 MAX_BUDGETS = 20
 
@@ -50,13 +51,7 @@ async def inspect_cost(  # noqa: PLR0913 - the query parameters, by name
         ]),
         unread=table.unread,
         day_budgets=tuple([
-            CostDayBudget(
-                of=one.of,
-                name=one.name,
-                used_usd=one.used_usd,
-                limit_usd=one.limit_usd,
-                resets_at_ms=one.resets_at_ms,
-            )
+            struct_from(CostDayBudget, one)
             for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant comes first
         ]),
         names=_names_of(host, principal.tenant_id, sessions) or UNSET,
@@ -78,13 +73,10 @@ def _read_query(by: str, since: str | None, until: str | None, tz: str, at_ms: i
 
 
 def cost_item(key: str, amount: SpentAmount) -> CostItem:
-    return CostItem(
+    return struct_from(
+        CostItem,
+        amount,
         key=key,
-        tokens_in=amount.tokens_in,
-        tokens_out=amount.tokens_out,
-        cached=amount.cached,
         cost_usd=usd_of(amount.atto_usd),
         estimated_usd=usd_of(amount.estimated_atto_usd),
-        requests=amount.requests,
-        unpriced=amount.unpriced,
     )

@@ -28,6 +28,7 @@ from agentrail.gateway.response_bodies import (
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_preview import read_approval
 from agentrail.runtime.session_handle import Session
+from agentrail.structs import fields_of, struct_from
 from agentrail.wire.form_fields import encode_receipt
 from agentrail.wire.operations import Operation, RespondBody
 
@@ -112,23 +113,14 @@ async def read_shown_approval(
     asked, form = page.form.approval, page.form
     return answer_with(
         ShownApproval(
+            **fields_of(asked, "call_id", "tool", "arguments_hash", "permission_options"),
+            **fields_of(asked, "requested_at_ms", "expires_at_ms"),
+            **fields_of(form, "arguments_text", "by", "effect", "always"),
+            **fields_of(page, "preview", "path", "first_words"),
             approval_id=asked.id,
-            call_id=asked.call_id,
-            tool=asked.tool,
             arguments=thawed(asked.arguments),
-            arguments_hash=asked.arguments_hash,
-            arguments_text=form.arguments_text,
             reason=asked.hint,
-            by=form.by,
-            effect=form.effect,
             schema=None if form.schema is None else thawed(form.schema),
-            always=form.always,
-            preview=page.preview,
-            path=page.path,
-            first_words=page.first_words,
-            requested_at_ms=asked.requested_at_ms,
-            expires_at_ms=asked.expires_at_ms,
-            permission_options=asked.permission_options,
         )
     )
 
@@ -163,14 +155,9 @@ async def cancel_request(
 
 
 def reply_of_request(record: RequestRecord) -> RequestReply:
-    return RequestReply(
-        request_id=record.request_id,
-        session_id=record.session_id,
-        agent_id=record.agent_id,
-        kind=record.kind,
-        status=record.status,
-        seq=record.seq,
-        end_seq=record.end_seq,
+    return struct_from(
+        RequestReply,
+        record,
         text=record.text if record.has_ended else UNSET,
         usage=as_given(record.usage),
         cost_usd=as_given(record.cost_usd),

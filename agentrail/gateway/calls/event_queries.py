@@ -20,6 +20,7 @@ from agentrail.gateway.request_parser import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_rows import hold_next_request
+from agentrail.structs import fields_of, struct_from
 
 MAX_EVENTS_OF_A_PAGE: Final = 1_000
 MAX_RESULT_PART_BYTES: Final = 1 << 20
@@ -153,19 +154,9 @@ def reply_of_story(story: CallStory, result_from: int, result_to: int) -> CallDe
         effective_arguments=None if effective is None else thawed(effective),
         arguments_text=None if effective is None else canonical_json(effective).decode(),
         arguments_hash=None if effective is None else hash_arguments(effective),
-        gates=tuple(
-            [
-                CallGate(gate=one.gate, verdict=one.verdict, by=one.by, reason=one.reason, at_ms=one.at_ms)
-                for one in story.gates
-            ]
-        ),
+        gates=tuple([struct_from(CallGate, one) for one in story.gates]),
         result=_part_of_result(story, result_from, result_to),
-        at_ms=story.at_ms,
-        started_at_ms=story.started_at_ms,
-        ended_at_ms=story.ended_at_ms,
-        outcome=story.outcome,
-        seq=story.seq,
-        offloaded=story.offloaded,
+        **fields_of(story, "at_ms", "started_at_ms", "ended_at_ms", "outcome", "seq", "offloaded"),
     )
 
 

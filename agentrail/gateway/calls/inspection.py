@@ -23,6 +23,7 @@ from agentrail.gateway.inspection_replies import (
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
+from agentrail.structs import fields_of, struct_from
 from agentrail.wire.form_fields import page_of_messages
 from agentrail.wire.plain import encode_plain
 
@@ -58,21 +59,9 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
     row = row_of_node(node, None, tenant_id, abouts)
     return TreeItem(
         id=row.name,
-        kind=node.kind,
-        status=node.status,
-        strategy=node.strategy,
-        phase=node.phase,
-        incarnation=node.incarnation,
-        restarts=node.restarts,
-        uptime_seconds=node.uptime_seconds,
-        mailbox=node.mailbox,
-        key=row.key,
-        up_at_ms=row.up_at_ms,
-        intensity=row.intensity,
-        exits=row.exits,
-        stuck=row.stuck,
-        title=row.title,
-        first_words=row.first_words,
+        **fields_of(node, "kind", "status", "strategy", "phase", "incarnation", "restarts"),
+        **fields_of(node, "uptime_seconds", "mailbox"),
+        **fields_of(row, "key", "up_at_ms", "intensity", "exits", "stuck", "title", "first_words"),
         children=tuple(item_of_node(child, tenant_id, abouts) for child in node.children),
     )
 
@@ -82,12 +71,9 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
     items = [
-        HostPluginItem(
-            name=one.name,
-            version=one.version,
-            priority=one.priority,
-            critical=one.critical,
-            fail_closed=one.fail_closed,
+        struct_from(
+            HostPluginItem,
+            one,
             hooks=tuple(hook for hook, those in having.items() if one in those),
             failures=failures.get(one.name, 0),
             stuck_hook=stuck.get(one.name),
@@ -122,10 +108,7 @@ async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
         with_bodies=with_bodies,
     )
     page = await (await host.inspected(session_id, principal)).find_records(wanted)
-    told = TracePage(
-        entries=page.entries, next=page.next, previous=page.previous, first=page.first, last=page.last
-    )
-    return await _answer_aside(told)
+    return await _answer_aside(struct_from(TracePage, page))
 
 
 async def inspect_state(
