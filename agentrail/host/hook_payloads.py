@@ -198,7 +198,16 @@ class HandledResponse:
 
 
 @frozen(kw_only=True)
-class RequestContext(_Payload):
+class _OfSession(_Payload):
+    tenant_id: str
+    user_id: str
+    session_id: SessionId
+    agent_id: str
+    reader: SessionReader | None = field(default=None, repr=False, eq=False)
+
+
+@frozen(kw_only=True)
+class RequestContext(_OfSession):
     """A request, for the hooks at its start and end.
 
     Attributes:
@@ -214,14 +223,9 @@ class RequestContext(_Payload):
     """
 
     kind: RequestKind
-    tenant_id: str
-    user_id: str
-    session_id: SessionId
-    agent_id: str
     request_id: str
     started_at_ms: int
     outcome: RequestOutcome | None = None
-    reader: SessionReader | None = field(default=None, repr=False, eq=False)
 
 
 @frozen(kw_only=True)
@@ -265,7 +269,7 @@ class AttachmentText:
 
 
 @frozen(kw_only=True)
-class ToolCallContext(_Payload):
+class ToolCallContext(_OfSession):
     """Owner and origin of a call.
 
     Attributes:
@@ -278,13 +282,8 @@ class ToolCallContext(_Payload):
         reader: Reader of its session.
     """
 
-    tenant_id: str
-    user_id: str
-    session_id: SessionId
     root_session_id: SessionId
-    agent_id: str
     request_id: str | None = None
-    reader: SessionReader | None = field(default=None, repr=False, eq=False)
 
 
 @frozen(kw_only=True)

@@ -64,20 +64,7 @@ class _Watch(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
 _WATCHES: Final = decoder_of(_Watch)
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
-    id: str
-    tenant: str
-    user: str
-    session: str
-    request: str
-    url: str
-    body: str
-    number: int
-    tries: int = 0
-    due_at_ms: int
-
-
-_MESSAGES: Final = decoder_of(_Message)
+_MESSAGES: Final = decoder_of(WebhookMessage)
 
 
 def id_of_watch(watch: WebhookWatch) -> str:
@@ -115,38 +102,14 @@ def decode_awaited(row: OwedRow) -> WebhookWatch:
 
 
 def encode_owed_message(message: WebhookMessage) -> OwedRow:
-    row = _Message(
-        id=message.id,
-        tenant=message.tenant_id,
-        user=message.user_id,
-        session=message.session_id,
-        request=message.request_id,
-        url=message.url,
-        body=message.body,
-        number=message.number,
-        tries=message.tries,
-        due_at_ms=message.due_at_ms,
-    )
-    return OwedRow(kind=MESSAGES, id=message.id, body=msgspec.json.encode(row))
+    return OwedRow(kind=MESSAGES, id=message.id, body=msgspec.json.encode(message))
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
     try:
-        read = _MESSAGES.decode(row.body)
+        return _MESSAGES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RowUnreadable(str(error)) from None
-    return WebhookMessage(
-        id=read.id,
-        tenant_id=read.tenant,
-        user_id=read.user,
-        session_id=read.session,
-        request_id=read.request,
-        url=read.url,
-        body=read.body,
-        number=read.number,
-        tries=read.tries,
-        due_at_ms=read.due_at_ms,
-    )
 
 
 # Sends one webhook over HTTP: resolves its name once, judges the result, and connects only to what was

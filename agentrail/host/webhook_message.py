@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from attrs import evolve, field, frozen
+from msgspec import Struct
 
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
@@ -34,20 +35,31 @@ class WebhookWatch:
         return (self.owner.tenant_id, self.owner.user_id, self.session_id, self.request_id)
 
 
-@frozen(kw_only=True)
-class WebhookMessage:
-    """One message, sent until it is accepted or given up."""
+_STORED_NAMES: Final = {
+    "tenant_id": "tenant",
+    "user_id": "user",
+    "session_id": "session",
+    "request_id": "request",
+}
+
+
+class WebhookMessage(Struct, frozen=True, kw_only=True, tag_field="v", tag=1, rename=_STORED_NAMES):
+    """One message, sent until it is accepted or given up. Stored as it is."""
 
     id: str
     tenant_id: str
     user_id: str
     session_id: str
     request_id: str
-    url: str = field(repr=False)
-    body: str = field(repr=False)
+    url: str
+    body: str
     number: int = 0
     tries: int = 0
     due_at_ms: int
+
+    def __repr__(self) -> str:
+        """Omit the address and the content, which may hold secrets."""
+        return f"WebhookMessage(id={self.id!r}, tries={self.tries}, due_at_ms={self.due_at_ms})"
 
     @property
     def lane(self) -> tuple[str, str]:

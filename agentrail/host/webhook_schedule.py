@@ -4,7 +4,8 @@ import heapq
 from collections import OrderedDict, deque
 from typing import Final, Literal, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from agentrail.host.webhook_message import WebhookMessage
 
@@ -47,15 +48,15 @@ def decide_again(
         return "delivered", message
     if status == 410:  # noqa: PLR2004 - Gone
         return "gone", message
-    after = evolve(message, tries=message.tries + 1)
+    after = replace(message, tries=message.tries + 1)
     if message.tries >= len(RETRY_SECONDS):
         return "dropped", after
-    return "again", evolve(after, due_at_ms=now_ms + RETRY_SECONDS[message.tries] * 1000)
+    return "again", replace(after, due_at_ms=now_ms + RETRY_SECONDS[message.tries] * 1000)
 
 
 def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
     pause = RETRY_SECONDS[min(message.tries, len(RETRY_SECONDS)) - 1] if message.tries else 0
-    return evolve(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
+    return replace(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
 
 
 @frozen(kw_only=True)
@@ -109,7 +110,7 @@ class WebhookQueue:
         if message.id in self._ids:
             return None
         self._number = max(self._number + 1, message.number)
-        message = evolve(message, number=message.number or self._number)
+        message = replace(message, number=message.number or self._number)
         self._ids.add(message.id)
         self._owed_of[message.tenant_id] = self.owed_of(message.tenant_id) + 1
         lane = self._lanes.setdefault(message.lane, deque())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from standardwebhooks.webhooks import Webhook
 
 from agentrail.abc.store import OwedRow
@@ -63,7 +64,7 @@ def at_this_time():
 @given(st.text(), st.lists(st.binary(min_size=24, max_size=64), min_size=1, max_size=2))
 def test_a_library_of_receivers_verifies_what_is_signed(text, keys):
     """Whatever the body, and with each of the secrets that it is signed with."""
-    message = evolve(news().message, body=json.dumps({"text": text}))
+    message = replace(news().message, body=json.dumps({"text": text}))
     sent = signed(message, keys, at_ms=at_this_time())
     for key in keys:
         assert Webhook(base64.b64encode(key).decode()).verify(sent.body, dict(sent.headers)) == {"text": text}
@@ -134,7 +135,7 @@ def test_rows_of_today_are_the_golden_ones():
     rows = json.loads(GOLDEN.read_text())
     today = [
         encode_awaited(evolve(WATCH, names_owner=True, told_seq=4)),
-        encode_owed_message(evolve(news().message, body='{"type":"request.completed"}', number=3, tries=2)),
+        encode_owed_message(replace(news().message, body='{"type":"request.completed"}', number=3, tries=2)),
     ]
     for row, kept in zip(today, rows, strict=True):
         assert {"kind": row.kind, "id": row.id, "body": row.body.decode()} == kept
