@@ -32,8 +32,14 @@ class SessionReply(CallReply, frozen=True, kw_only=True):
     session_id: str
 
 
-class RequestAnswer(SessionReply, frozen=True, kw_only=True):
+class MessageReply(SessionReply, frozen=True, kw_only=True):
     """Reply to a message, about its request."""
+
+    request_id: str
+
+
+class RequestCallReply(CallReply, frozen=True, kw_only=True):
+    """Reply about a request."""
 
     request_id: str
 
@@ -124,7 +130,7 @@ class ErrorReply(CallReply, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
-class ChatReply(RequestAnswer, frozen=True, kw_only=True):
+class ChatReply(MessageReply, frozen=True, kw_only=True):
     """The result of a message's cycle.
 
     Attributes:
@@ -146,7 +152,7 @@ class ChatReply(RequestAnswer, frozen=True, kw_only=True):
     context: ContextUse
 
 
-class ChatWaiting(RequestAnswer, frozen=True, kw_only=True):
+class ChatWaiting(MessageReply, frozen=True, kw_only=True):
     """A message whose cycle is still open: it waits for users, or takes longer than a call may wait.
 
     Attributes:
@@ -610,7 +616,7 @@ class QuestionAnswered(CallReply, frozen=True, kw_only=True):
     ref: str
 
 
-class RequestReply(CallReply, frozen=True, kw_only=True):
+class RequestReply(RequestCallReply, frozen=True, kw_only=True):
     """Status of a request. Fields that are unknown or do not apply are omitted.
 
     Attributes:
@@ -630,7 +636,6 @@ class RequestReply(CallReply, frozen=True, kw_only=True):
         pending: Pending approvals, questions and client calls.
     """
 
-    request_id: str
     session_id: str
     agent_id: str
     kind: RequestKind | None
@@ -646,14 +651,12 @@ class RequestReply(CallReply, frozen=True, kw_only=True):
     pending: tuple[WaitingFor, ...] | UnsetType = UNSET
 
 
-class CancelReply(CallReply, frozen=True, kw_only=True):
+class CancelReply(RequestCallReply, frozen=True, kw_only=True):
     """A request that is being cancelled.
 
     Attributes:
         request_id: Request id.
     """
-
-    request_id: str
 
 
 class ResponseCancelled(SessionReply, frozen=True, kw_only=True):

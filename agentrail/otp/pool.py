@@ -10,6 +10,7 @@ from agentrail.otp.child_specs import Backoff, ShutdownTime
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
+from agentrail.structs import fields_of
 
 JobNumber = NewType("JobNumber", int)
 WorkerNumber = NewType("WorkerNumber", int)
@@ -247,7 +248,17 @@ class Worker(Struct, frozen=True, gc=False):
     is_withdrawn: bool = False
 
 
-class PoolState(Struct, frozen=True, kw_only=True):
+class _PoolTotals(Struct, frozen=True, kw_only=True):
+    accepted: int = 0
+    done: int = 0
+    given_up: int = 0
+    failed: int = 0
+    withdrawn: int = 0
+    retried: int = 0
+    refused: int = 0
+
+
+class PoolState(_PoolTotals, frozen=True, kw_only=True):
     """State of a pool.
 
     Attributes:
@@ -269,17 +280,9 @@ class PoolState(Struct, frozen=True, kw_only=True):
     holders: Index[JobNumber, WorkerNumber] = NO_ENTRIES
     turns: int = 0
     is_drained: bool = False
-    accepted: int = 0
-    done: int = 0
-    given_up: int = 0
-    failed: int = 0
-    withdrawn: int = 0
-    retried: int = 0
-    refused: int = 0
 
 
-@frozen(kw_only=True)
-class PoolStatistics:
+class PoolStatistics(_PoolTotals, frozen=True, kw_only=True):
     """Current load and totals of a pool.
 
     Attributes:
@@ -300,13 +303,6 @@ class PoolStatistics:
     busy: int
     queued: int
     waiting: int
-    accepted: int
-    done: int
-    given_up: int
-    failed: int
-    withdrawn: int
-    retried: int
-    refused: int
 
 
 def statistics_of(state: PoolState) -> PoolStatistics:
@@ -316,13 +312,7 @@ def statistics_of(state: PoolState) -> PoolStatistics:
         busy=state.holders.count,
         queued=state.queue.count,
         waiting=state.waiting.count,
-        accepted=state.accepted,
-        done=state.done,
-        given_up=state.given_up,
-        failed=state.failed,
-        withdrawn=state.withdrawn,
-        retried=state.retried,
-        refused=state.refused,
+        **fields_of(state, *_PoolTotals.__struct_fields__),
     )
 
 
