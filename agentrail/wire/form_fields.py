@@ -7,7 +7,7 @@ import msgspec
 from attrs import frozen
 from msgspec import UNSET, Struct, UnsetType
 
-from agentrail.core.session.approval_details import ApprovalRule, RuleReach
+from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.views import (
     ChildSession,
@@ -21,7 +21,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.frozen import EMPTY, thawed
-from agentrail.messages import CallId, JsonObject, Message, SessionId
+from agentrail.messages import CallId, JsonObject, Message
 from agentrail.structs import decoder_of, fields_of, struct_from
 from agentrail.wire.plain import encode_plain
 
@@ -132,7 +132,7 @@ class MessagePage:
     next: int | None
 
 
-class RuleForm(Struct, frozen=True, kw_only=True):
+class RuleForm(ApprovalRule, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """An encoded approval rule of a user.
 
     Attributes:
@@ -147,16 +147,6 @@ class RuleForm(Struct, frozen=True, kw_only=True):
         by: Creator of the rule, always a user.
     """
 
-    rule_id: str
-    session_id: SessionId
-    tool: str
-    command_family: str | None
-    exact: bool
-    words: str
-    reach: RuleReach
-    at_ms: int | None
-    by: Literal["user"] = "user"
-
 
 class RuleList(Struct, frozen=True, kw_only=True):
     """Approval rules of users.
@@ -169,7 +159,7 @@ class RuleList(Struct, frozen=True, kw_only=True):
 
 
 def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
-    return RuleList(rules=tuple([struct_from(RuleForm, one, by="user") for one in rules]))
+    return RuleList(rules=tuple([struct_from(RuleForm, one) for one in rules]))
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:

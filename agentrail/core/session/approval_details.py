@@ -41,21 +41,21 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
         command_family: For commands their words. None: every call of the tool.
         exact: Whether it covers these very words and no others. False, only for rules older than this field: all
             simple commands that begin with them.
+        words: Readable description of what it allows.
         reach: Where it applies.
         at_ms: When it was made, in milliseconds since 1970. None for rules older than this field.
+        by: Its creator, always a user.
     """
 
     rule_id: str
     session_id: SessionId
     tool: str
     command_family: str | None
-    exact: bool = False
-    reach: RuleReach = "session"
-    at_ms: int | None = None
-
-    @property
-    def words(self) -> str:
-        return words_of_rule(self.tool, self.command_family, exact=self.exact)
+    exact: bool
+    words: str
+    reach: RuleReach
+    at_ms: int | None
+    by: Literal["user"] = "user"
 
 
 class AllowedCall(Value, frozen=True, kw_only=True):
@@ -144,10 +144,13 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
             session_id=session_id,
             tool=rule.tool,
             command_family=rule.family,
-            exact=_is_exact(rule),
+            exact=exact,
+            words=words_of_rule(rule.tool, rule.family, exact=exact),
+            reach="session",
             at_ms=rule.at_ms,
         )
         for rule in sorted_rules(data.rules)
+        for exact in (_is_exact(rule),)
     ]
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))
 
