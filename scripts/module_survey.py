@@ -22,35 +22,24 @@ MIN_SHARED_PART: Final = 0.6
 """Least part of the smaller class's fields that two classes share."""
 
 REASONS: Final[Mapping[str, str]] = {
-    "port: each class implements `Tool`, whose members are the six": """
-        ToolSpec/_Fake ToolSpec/ClientTool ToolSpec/FunctionTool ToolSpec/SleepTool _Fake/ClientTool _Fake/FunctionTool""",
-    "derived: one typed line per call, or the plugin as the core holds it": """
-        SessionFutures/Session SupervisorFutures/Supervisor Member/Plugin""",
+    "port: the tool as its author writes it, apart from the record of it in a journal": "ToolSpec/ToolTraits",
+    "derived: the plugin as the core holds it": "Member/Plugin",
     "derived: refused methods of two built-in types, listed for each": "FrozenDict/FrozenList",
-    "wire: JSON of the value, whose optional fields, nulls or names differ": """
-        TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails TimelineSpan/SpanItem
-        ApprovalRule/RuleForm RequestPart/ContextPart NextRequest/ContextReply Snapshot/SnapshotForm Approval/ShownApproval
-        ChatBody/ChatRequest UserForgotten/ForgottenUser RequestReply/RequestRecord ChatReply/RequestRecord
-        StreamEnd/RequestRecord StreamEnd/RequestReply SessionItem/SessionRow
-        SessionItem/ListedSession SessionItem/SessionOnServer SessionItem/_Item ListedSession/SessionOnServer
-        ListedSession/_Item SessionOnServer/_Item _Item/SessionRow""",
-    "stored: a record, its line and what a reader sees of it, each with a format of its own": """
-        _Line/Record _Line/_Entry _Line/JournalEntry Record/_Entry Record/JournalEntry _Entry/JournalEntry
-        _Message/WebhookMessage""",
+    "wire: JSON of the value, whose optional fields, nulls, names or order differ": """
+        TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails
+        Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",
+    "stored: a line of an exported journal, and what a reader sees of a record": "_Line/JournalEntry",
     "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
         Prompt/GoOn AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
     "layers: the core keeps data, the shell live objects, and a port knows neither": """
         ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
-        AgentState/BackgroundAgent Agent/ReadyAgent Blueprint/Agent Folded/Revived SessionConfig/SessionOptions
-        ReadyAgent/SessionOptions""",
+        AgentState/BackgroundAgent SessionConfig/SessionOptions""",
+    "optional: an agent leaves open what a session decides": "Agent/SessionOptions",
     "typing: keywords of `start_session`, which a test holds to `SessionOptions`": """
-        FirstKeywords/SessionOptions SessionKeywords/SessionOptions SessionConfig/FirstKeywords FirstKeywords/ReadyAgent
-        DefaultsForm/FirstKeywords""",
+        OwnKeywords/SessionOptions SessionConfig/OwnKeywords DefaultsForm/OwnKeywords""",
     "file: plain values of a configuration file, read before what they configure is imported": """
-        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings
-        ServeFlags/HostForm""",
-    "step: the draft or the report of a state machine, apart from its frozen state": """
-        PoolState/PoolStatistics SupervisorState/SupervisorStep""",
+        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm""",
+    "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
 }
 """Why pairs of similar classes stay two: the reason, then the pairs by name."""
 

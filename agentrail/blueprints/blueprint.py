@@ -52,7 +52,7 @@ from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
 from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
-from agentrail.runtime.agent import Agent
+from agentrail.runtime.agent import Agent, AgentRole
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.session_options import faults_of_value
@@ -78,7 +78,7 @@ _LISTS: Final = (
 
 
 @frozen(kw_only=True, init=False)
-class Blueprint:
+class Blueprint(AgentRole):
     """Configuration of a session: options and their parts. Immutable, with methods that derive a changed copy.
 
     Arguments of `start_session` take precedence.
@@ -100,9 +100,6 @@ class Blueprint:
     name: str = "agent"
     description: str = ""
     capabilities: tuple[Capability, ...] = ()
-    background: bool = False
-    wake: bool = False
-    handoff: bool = False
     prompt: PromptLayers = field(factory=PromptLayers)
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False

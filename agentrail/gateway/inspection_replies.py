@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from agentrail.core.journal.call_history import CallGate
 from agentrail.core.journal.timeline import SpanItem
 from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.response_bodies import CallReply
@@ -236,24 +237,6 @@ class EventPageReply(CallReply, frozen=True, kw_only=True):
     last: int
     more: bool
     kept_from: int
-
-
-class CallGate(CallReply, frozen=True, kw_only=True):
-    """A decision about a call.
-
-    Attributes:
-        gate: Gate that decided: `approval`, `rule`, `plugin`, `policy`.
-        verdict: Verdict such as `asked`, `approved`, `rejected`, `timeout`, `blocked`.
-        by: Source of the decision: a plugin's name, `user` or `timeout`. None while undecided.
-        reason: Reason in words, or None if none was given.
-        at_ms: Time in milliseconds since 1970.
-    """
-
-    gate: str
-    verdict: str
-    by: str | None
-    reason: str | None
-    at_ms: int
 
 
 class CallResult(CallReply, frozen=True, kw_only=True):

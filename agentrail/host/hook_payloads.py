@@ -74,7 +74,24 @@ def _plain(value: Any) -> Any:
 
 
 @frozen(kw_only=True)
-class ChatRequest(_Payload):
+class _OfUser(_Payload):
+    tenant_id: str
+    user_id: str
+
+
+@frozen(kw_only=True)
+class _OfAgent(_OfUser):
+    agent_id: str
+
+
+@frozen(kw_only=True)
+class _OfSession(_OfAgent):
+    session_id: SessionId
+    reader: SessionReader | None = field(default=None, repr=False, eq=False)
+
+
+@frozen(kw_only=True)
+class ChatRequest(_OfAgent):
     """A user's message, as received.
 
     Attributes:
@@ -89,9 +106,6 @@ class ChatRequest(_Payload):
     """
 
     message: str
-    tenant_id: str
-    user_id: str
-    agent_id: str
     session_id: SessionId | None = None
     mode: str | None = None
     client_id: str | None = None
@@ -103,7 +117,7 @@ def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
 
 
 @frozen(kw_only=True)
-class Principal(_Payload):
+class Principal(_OfUser):
     """The caller.
 
     Attributes:
@@ -112,8 +126,6 @@ class Principal(_Payload):
         scopes: Rights of the caller: `use`, `inspect`, `decide`.
     """
 
-    tenant_id: str
-    user_id: str
     scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -195,15 +207,6 @@ class HandledResponse:
             elif not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
                 faults.append(f"header {name!r} is {value!r:.80}: expected printable ASCII on one line")
         return faults
-
-
-@frozen(kw_only=True)
-class _OfSession(_Payload):
-    tenant_id: str
-    user_id: str
-    session_id: SessionId
-    agent_id: str
-    reader: SessionReader | None = field(default=None, repr=False, eq=False)
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
 import trio
-from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
@@ -92,7 +91,25 @@ KINDS_OF_REQUESTS: Final[tuple[type[Event], ...]] = (
 """Event types needed to determine the status of requests."""
 
 
-class RequestStanding(Value, frozen=True, kw_only=True):
+class RequestFacts(Value, frozen=True, kw_only=True):
+    """What is known of the standing of a request."""
+
+    status: RequestStatus = "queued"
+    seq: int = 0
+    pending: tuple[WaitingFor, ...] = ()
+    usage: TokenUsage | None = None
+    last_usage: TokenUsage | None = None
+    stop_reason: EndReason | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is final."""
+        return self.status in OUTCOMES
+
+
+class RequestStanding(RequestFacts, frozen=True, kw_only=True):
     """Standing of a request. A struct, because each event of a cycle creates another one.
 
     Attributes:
@@ -104,16 +121,8 @@ class RequestStanding(Value, frozen=True, kw_only=True):
     """
 
     ref: PromptRef
-    status: RequestStatus = "queued"
-    seq: int = 0
-    pending: tuple[WaitingFor, ...] = ()
     is_kept: bool = False
     messages: tuple[Message, ...] = ()
-    usage: TokenUsage | None = None
-    last_usage: TokenUsage | None = None
-    stop_reason: EndReason | None = None
-    error: ErrorInfo | None = None
-    reason: str | None = None
     cycle: PromptRef | None = None
     is_joined: bool = False
     is_given_up: bool = False
@@ -121,10 +130,6 @@ class RequestStanding(Value, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Show the request and its status, without any content."""
         return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status in OUTCOMES
 
     @property
     def is_at_work(self) -> bool:
@@ -268,8 +273,7 @@ def kind_of_request(request_id: str) -> RequestKind | None:
     return None if found is None else _KINDS[found[1]]
 
 
-@frozen(kw_only=True)
-class RequestRecord:
+class RequestRecord(RequestFacts, frozen=True, kw_only=True):
     """Known facts of a request.
 
     Attributes:
@@ -294,22 +298,13 @@ class RequestRecord:
     session_id: SessionId
     agent_id: str
     kind: RequestKind | None
-    status: RequestStatus = "queued"
-    seq: int = 0
     end_seq: int | None = None
-    text: str = field(default="", repr=False)
-    usage: TokenUsage | None = None
-    last_usage: TokenUsage | None = None
+    text: str = ""
     context_window: int | None = None
-    stop_reason: EndReason | None = None
-    error: ErrorInfo | None = None
-    reason: str | None = None
-    pending: tuple[WaitingFor, ...] = ()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is final."""
-        return self.status in OUTCOMES
+    def __repr__(self) -> str:
+        """Show the request and its status, without any content."""
+        return f"RequestRecord(request_id={self.request_id!r}, status={self.status!r}, seq={self.seq})"
 
     @property
     def outcome(self) -> RequestOutcome | None:
@@ -323,9 +318,9 @@ class RequestRecord:
 
 
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
-    return evolve(
+    return replace(
         record,
-        **fields_of(standing, "status", "usage", "last_usage", "stop_reason", "error", "reason", "pending"),
+        **fields_of(standing, *(name for name in RequestFacts.__struct_fields__ if name != "seq")),
         end_seq=standing.seq if standing.has_ended else None,
     )
 
@@ -368,10 +363,10 @@ class RequestTrack:
                 self._tell()
 
     def learn_window(self, tokens: int | None) -> None:
-        self._record = evolve(self.record, context_window=tokens)
+        self._record = replace(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
-        self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
+        self._is_behind, self._record = False, replace(record_behind(self._record, self.standing), text=text)
         if self._on_change is not None:
             self._on_change(self)
         self._tell()

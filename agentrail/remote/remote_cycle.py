@@ -29,7 +29,7 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, Content, PromptRef
 from agentrail.remote.command_results import answer_in
 from agentrail.remote.remote_subscription import Subscribing
-from agentrail.runtime.cycle_reply import CycleReply, TurnsApart
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
 from agentrail.runtime.session_monitor import SessionGone
 
@@ -217,17 +217,7 @@ class RemoteCycle:
             self._reply = SessionDown(self._session.session_id, "its last events did not come")
             return
         said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
-        self._reply = CycleReply(
-            text=text,
-            output=text,
-            all_text="\n\n".join(said),
-            messages=end.messages,
-            usage=end.usage,
-            turns=end.turns,
-            stop_reason=end.stop_reason,
-            events_from=self._from,
-            events_to=end.meta.seq,
-        )
+        self._reply = reply_of_cycle(end, text, said, self._from)
 
 
 async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:

@@ -29,7 +29,16 @@ class Equipment(Protocol):
 
 
 @frozen(kw_only=True)
-class Agent:
+class AgentRole:
+    """The ways in which an agent works for others."""
+
+    background: bool = False
+    wake: bool = False
+    handoff: bool = False
+
+
+@frozen(kw_only=True)
+class Agent(AgentRole):
     """An agent that can work for a session. Unset fields default to the session's values.
 
     Attributes:
@@ -74,9 +83,6 @@ class Agent:
     permissions: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     max_turns: int | None = None
-    background: bool = False
-    wake: bool = False
-    handoff: bool = False
     budget: Budget | None = None
     skills: Equipment | None = None
     user_data: Mapping[str, Any] | None = None

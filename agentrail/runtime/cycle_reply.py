@@ -1,6 +1,6 @@
 """Results of a cycle for its caller: the reply, and the answer as a typed value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -12,10 +12,11 @@ from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.state import SessionState
 from agentrail.errors import CycleFailed, ErrorInfo
-from agentrail.events import EndReason
+from agentrail.events import AgentEnd, EndReason
 from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
+from agentrail.structs import fields_of
 from agentrail.typed import OutputFault, TypedValue
 
 T = TypeVar("T")
@@ -58,6 +59,18 @@ class CycleReply(Generic[T]):
     def cost_usd(self) -> float | None:
         """Cost in US dollars. None if a price is unknown, never 0 in that case."""
         return self.usage.cost_usd
+
+
+def reply_of_cycle(end: AgentEnd, text: str, said: Iterable[str], events_from: int) -> CycleReply[str]:
+    assert end.meta is not None  # noqa: S101 - it was published
+    return CycleReply(
+        text=text,
+        output=text,
+        all_text="\n\n".join(filter(None, said)),
+        **fields_of(end, "messages", "usage", "turns", "stop_reason"),
+        events_from=events_from,
+        events_to=end.meta.seq,
+    )
 
 
 class TurnsApart:

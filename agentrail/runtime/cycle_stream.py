@@ -29,7 +29,7 @@ from agentrail.events import (
     StreamError,
 )
 from agentrail.messages import Message, PromptRef
-from agentrail.runtime.cycle_reply import CycleReply, TurnsApart
+from agentrail.runtime.cycle_reply import CycleReply, TurnsApart, reply_of_cycle
 from agentrail.runtime.event_subscription import Subscription, Terms, with_kinds
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.session_actor import SessionCell
@@ -101,19 +101,8 @@ class CycleStream:
             raise YourMove(message)
         if call.error is not None:
             raise call.error
-        assert end is not None and end.meta is not None  # noqa: S101, PT018 - looked at above, and it was published
-        text = str(call.value)
-        return CycleReply(
-            text=text,
-            output=text,
-            all_text="\n\n".join(self._said_in(end.messages)),
-            messages=end.messages,
-            usage=end.usage,
-            turns=end.turns,
-            stop_reason=end.stop_reason,
-            events_from=self._from,
-            events_to=end.meta.seq,
-        )
+        assert end is not None  # noqa: S101 - looked at above
+        return reply_of_cycle(end, str(call.value), self._said_in(end.messages), self._from)
 
     async def __aenter__(self) -> Self:
         """Subscribe, send the prompt, and wait until it is accepted.

@@ -39,7 +39,7 @@ from agentrail.runtime.arguments import (
     refuse,
 )
 from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
-from agentrail.runtime.cycle_reply import CycleReply
+from agentrail.runtime.cycle_reply import CycleReply, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, CycleStream, OnLeave
 from agentrail.runtime.event_subscription import Terms, decide_terms
 from agentrail.runtime.event_waits import EventWait, bounded, decide_wait
@@ -70,18 +70,7 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
                 if isinstance(event, AgentEnd) and _is_own(event, ref, is_taken=is_taken):
                     text = reader_of(cell)(event.messages)
                     said = [visible_in((message,), config) for message in event.messages]
-                    assert event.meta is not None  # noqa: S101 - it was published
-                    return CycleReply(
-                        text=text,
-                        output=text,
-                        all_text="\n\n".join(filter(None, said)),
-                        messages=event.messages,
-                        usage=event.usage,
-                        turns=event.turns,
-                        stop_reason=event.stop_reason,
-                        events_from=receipt.seq,
-                        events_to=event.meta.seq,
-                    )
+                    return reply_of_cycle(event, text, said, receipt.seq)
                 if isinstance(event, EventsLost) and not (is_taken or _is_to_come(cell.state, ref)):
                     raise EventMissed(_MISSED)
     raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")

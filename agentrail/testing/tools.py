@@ -1,20 +1,20 @@
 """Tools for tests, with one behaviour each: record, hang, crash, ignore a stop, or count effects."""
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import trio
 from attrs import define, field
 
 from agentrail.abc import Ok, ToolContext, ToolOutcome
-from agentrail.core.values.toolbox import EffectClass
 from agentrail.messages import JsonObject
+from agentrail.tools.function import ToolTraits
 
 _ANY_OBJECT: Final[JsonObject] = {"type": "object"}
 
 
 @define(kw_only=True, eq=False)
-class _Fake:
+class _Fake(ToolTraits):
     """The common part of all of them.
 
     Attributes:
@@ -30,13 +30,8 @@ class _Fake:
         contexts: Contexts of these calls.
     """
 
-    name: str
     description: str = "A tool for tests."
     parameters: JsonObject = field(factory=lambda: dict(_ANY_OBJECT))
-    killable: bool = True
-    effect_class: EffectClass = "once"
-    timeout_seconds: float | None = None
-    answered_by: Literal["code", "user", "client"] = "code"
     started: trio.Event = field(factory=trio.Event, init=False)
     calls: list[JsonObject] = field(factory=list, init=False)
     contexts: list[ToolContext] = field(factory=list, init=False)

@@ -608,8 +608,20 @@ class _Slow:
     reported_at: float = -math.inf
 
 
+@define(kw_only=True, eq=False)
+class ToolTraits:
+    """What a session reads of a tool, with the usual values."""
+
+    name: str
+    description: str | Describe
+    killable: bool = True
+    effect_class: EffectClass = "once"
+    timeout_seconds: float | None = None
+    answered_by: Literal["code", "user", "client"] = "code"
+
+
 @frozen(kw_only=True, eq=False)
-class FunctionTool(Generic[P, R]):
+class FunctionTool(ToolTraits, Generic[P, R]):
     """A function and its description for the model. Satisfies `agentrail.abc.Tool`, and can be called like the function.
 
     Attributes:
@@ -626,17 +638,11 @@ class FunctionTool(Generic[P, R]):
     """
 
     function: Callable[P, R]
-    name: str
-    description: str | Describe
-    killable: bool
-    effect_class: EffectClass
-    timeout_seconds: float | None
     max_retries: int | None
     polling: bool
     max_result_bytes: int
     thread: bool
     abandonable: bool
-    answered_by: Literal["code", "user", "client"]
     reconcile: Reconcile | None = field(repr=False)
     _label: Label | None = field(repr=False)
     _signature: Signature = field(repr=False)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, field
+from msgspec import Struct
 
 from agentrail.events import (
     ApprovalRequired,
@@ -41,14 +42,21 @@ TELL_OF_CALLS: Final[frozenset[type[Event]]] = frozenset(
 """The kinds of events in a story."""
 
 
-@define(kw_only=True)
-class GateStory:
-    """A decision about a call."""
+class CallGate(Struct, frozen=True, kw_only=True):
+    """A decision about a call.
+
+    Attributes:
+        gate: Gate that decided: `approval`, `rule`, `plugin`, `policy`.
+        verdict: Verdict such as `asked`, `approved`, `rejected`, `timeout`, `blocked`.
+        by: Source of the decision: a plugin's name, `user` or `timeout`. None while undecided.
+        reason: Reason in words, or None if none was given.
+        at_ms: Time in milliseconds since 1970.
+    """
 
     gate: str
     verdict: str
-    by: str | None = None
-    reason: str | None = None
+    by: str | None
+    reason: str | None
     at_ms: int
 
 
@@ -64,7 +72,7 @@ class CallStory:
     seq: int
     at_ms: int
     effective: JsonObject | None = None
-    gates: list[GateStory] = field(factory=list)
+    gates: list[CallGate] = field(factory=list)
     started_at_ms: int | None = None
     ended_at_ms: int | None = None
     result: ToolResult | None = None
@@ -94,13 +102,15 @@ def _go_on(story: CallStory, event: Event, call_id: CallId, at_ms: int) -> None:
     match event:
         case ApprovalRequired(approval=asked) if asked.call_id == call_id:
             story.effective = asked.arguments
-            story.gates.append(GateStory(gate="approval", verdict="asked", reason=asked.hint, at_ms=at_ms))
+            story.gates.append(
+                CallGate(gate="approval", verdict="asked", by=None, reason=asked.hint, at_ms=at_ms)
+            )
         case ApprovalResolved(approval=asked, status=status, by=by, user=user) if asked.call_id == call_id:
             gate = "rule" if by == "rule" else "approval"
-            story.gates.append(GateStory(gate=gate, verdict=status, by=user or by, at_ms=at_ms))
+            story.gates.append(CallGate(gate=gate, verdict=status, by=user or by, reason=None, at_ms=at_ms))
         case ToolBlocked(call_id=which, by=by, reason=reason) if which == call_id:
             story.outcome = "blocked"
-            story.gates.append(GateStory(gate="plugin", verdict="blocked", by=by, reason=reason, at_ms=at_ms))
+            story.gates.append(CallGate(gate="plugin", verdict="blocked", by=by, reason=reason, at_ms=at_ms))
         case ToolExecutionStart(call_id=which, arguments=arguments) if which == call_id:
             story.effective, story.started_at_ms = arguments, at_ms
         case ToolKilled(call_id=which) if which == call_id:

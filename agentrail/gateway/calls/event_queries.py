@@ -15,12 +15,12 @@ from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.event_pages import encode_event_page
-from agentrail.gateway.inspection_replies import CallDetails, CallGate, CallResult, SpanPage
+from agentrail.gateway.inspection_replies import CallDetails, CallResult, SpanPage
 from agentrail.gateway.request_parser import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_rows import hold_next_request
-from agentrail.structs import fields_of, struct_from
+from agentrail.structs import fields_of
 
 MAX_EVENTS_OF_A_PAGE: Final = 1_000
 MAX_RESULT_PART_BYTES: Final = 1 << 20
@@ -154,7 +154,7 @@ def reply_of_story(story: CallStory, result_from: int, result_to: int) -> CallDe
         effective_arguments=None if effective is None else thawed(effective),
         arguments_text=None if effective is None else canonical_json(effective).decode(),
         arguments_hash=None if effective is None else hash_arguments(effective),
-        gates=tuple([struct_from(CallGate, one) for one in story.gates]),
+        gates=tuple(story.gates),
         result=_part_of_result(story, result_from, result_to),
         **fields_of(story, "at_ms", "started_at_ms", "ended_at_ms", "outcome", "seq", "offloaded"),
     )
