@@ -5,7 +5,19 @@ from concurrent.futures import Future
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import trio
 
@@ -137,134 +149,65 @@ E = TypeVar("E", bound=Event)
 Started_co = TypeVar("Started_co", covariant=True)
 
 
+class Bounds(TypedDict, total=False):
+    """How long a call waits."""
+
+    timeout_seconds: float | None
+    wait_for_people: bool
+
+
 class AsksLater(Protocol):
     @overload
-    def __call__(
-        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> "Future[str]": ...
+    def __call__(self, content: Content, **bounds: Unpack[Bounds]) -> "Future[str]": ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> "Future[T]": ...
+    def __call__(self, content: Content, *, output: type[T], **bounds: Unpack[Bounds]) -> "Future[T]": ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> "Future[Any]": ...
+    def __call__(self, content: Content, *, output: Any, **bounds: Unpack[Bounds]) -> "Future[Any]": ...
 
 
 class Asks(Protocol):
     @overload
-    def __call__(
-        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> str: ...
+    def __call__(self, content: Content, **bounds: Unpack[Bounds]) -> str: ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> T: ...
+    def __call__(self, content: Content, *, output: type[T], **bounds: Unpack[Bounds]) -> T: ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Any: ...
+    def __call__(self, content: Content, *, output: Any, **bounds: Unpack[Bounds]) -> Any: ...
 
 
 class RunsLater(Protocol):
     @overload
-    def __call__(
-        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> "Future[CycleReply[str]]": ...
+    def __call__(self, content: Content, **bounds: Unpack[Bounds]) -> "Future[CycleReply[str]]": ...
     @overload
     def __call__(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
+        self, content: Content, *, output: type[T], **bounds: Unpack[Bounds]
     ) -> "Future[CycleReply[T]]": ...
     @overload
     def __call__(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
+        self, content: Content, *, output: Any, **bounds: Unpack[Bounds]
     ) -> "Future[CycleReply[Any]]": ...
 
 
 class Runs(Protocol):
     @overload
-    def __call__(
-        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> CycleReply[str]: ...
+    def __call__(self, content: Content, **bounds: Unpack[Bounds]) -> CycleReply[str]: ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[T]: ...
+    def __call__(self, content: Content, *, output: type[T], **bounds: Unpack[Bounds]) -> CycleReply[T]: ...
     @overload
-    def __call__(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[Any]: ...
+    def __call__(self, content: Content, *, output: Any, **bounds: Unpack[Bounds]) -> CycleReply[Any]: ...
 
 
 class WaitsLater(Protocol):
     @overload
-    def __call__(
-        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> "Future[E]": ...
+    def __call__(self, what: type[E], **bounds: Unpack[Bounds]) -> "Future[E]": ...
     @overload
-    def __call__(
-        self,
-        what: Callable[[Event], bool],
-        *,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> "Future[Event]": ...
+    def __call__(self, what: Callable[[Event], bool], **bounds: Unpack[Bounds]) -> "Future[Event]": ...
 
 
 class WaitsFor(Protocol):
     @overload
-    def __call__(
-        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> E: ...
+    def __call__(self, what: type[E], **bounds: Unpack[Bounds]) -> E: ...
     @overload
-    def __call__(
-        self,
-        what: Callable[[Event], bool],
-        *,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Event: ...
+    def __call__(self, what: Callable[[Event], bool], **bounds: Unpack[Bounds]) -> Event: ...
 
 
 class Starts(Protocol[Started_co]):
