@@ -6,7 +6,7 @@ from typing import Final
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.gateway import calls
 from agentrail.gateway.inspection_replies import StateReply, TracePage
-from agentrail.gateway.path_endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall
 from agentrail.gateway.request_parser import (
     MAX_CURSOR,
     MAX_SEARCH_CHARACTERS,
@@ -14,44 +14,10 @@ from agentrail.gateway.request_parser import (
     whole_number,
     yes_or_no,
 )
-from agentrail.gateway.session_routes import answer_of_call
-from agentrail.runtime.journal_inspection import RECORD_KINDS
+from agentrail.gateway.session_routes import in_path, runs
+from agentrail.runtime.journal_inspection import RECORD_KINDS, WantedRecords
 
 MAX_RECORDS_OF_A_PAGE: Final = 1_000
-
-
-async def _trace(call: RouteCall) -> WholeAnswer:
-    query = call.query
-    made = await calls.inspect_trace(
-        call.host,
-        call.principal,
-        call.params["session_id"],
-        after=whole_number("after", query.get("after"), 0),
-        before=_number("before", query.get("before")),
-        limit=whole_number("limit", query.get("limit"), 100, least=1, most=MAX_RECORDS_OF_A_PAGE),
-        kinds=read_kinds(query.get("kinds")),
-        plugin=_text("plugin", query.get("plugin")),
-        text=_text("q", query.get("q")),
-        with_bodies=yes_or_no("bodies", query.get("bodies", "true")),
-    )
-    return answer_of_call(made)
-
-
-async def _state(call: RouteCall) -> WholeAnswer:
-    made = await calls.inspect_state(
-        call.host,
-        call.principal,
-        call.params["session_id"],
-        _needed_number("at", call.query.get("at")),
-        since=_number("from", call.query.get("from")),
-    )
-    return answer_of_call(made)
-
-
-async def _explain(call: RouteCall) -> WholeAnswer:
-    number = _needed_number("at", call.query.get("at"))
-    made = await calls.inspect_explanation(call.host, call.principal, call.params["session_id"], number)
-    return answer_of_call(made)
 
 
 def read_kinds(text: str | None) -> frozenset[str]:
@@ -83,6 +49,32 @@ def _text(name: str, text: str | None) -> str | None:
         refuse_field(name, f"has {len(text)} characters: at most {MAX_SEARCH_CHARACTERS} are looked for")
     return text
 
+
+def _wanted(call: RouteCall) -> WantedRecords:
+    query = call.query
+    return WantedRecords(
+        after=whole_number("after", query.get("after"), 0),
+        before=_number("before", query.get("before")),
+        limit=whole_number("limit", query.get("limit"), 100, least=1, most=MAX_RECORDS_OF_A_PAGE),
+        kinds=read_kinds(query.get("kinds")),
+        plugin=_text("plugin", query.get("plugin")),
+        text=_text("q", query.get("q")),
+        with_bodies=yes_or_no("bodies", query.get("bodies", "true")),
+    )
+
+
+def _at(call: RouteCall) -> int:
+    return _needed_number("at", call.query.get("at"))
+
+
+def _from(call: RouteCall) -> int | None:
+    return _number("from", call.query.get("from"))
+
+
+_session: Final = in_path("session_id")
+_trace: Final = runs(calls.inspect_trace, _session, _wanted)
+_state: Final = runs(calls.inspect_state, _session, _at, since=_from)
+_explain: Final = runs(calls.inspect_explanation, _session, _at)
 
 _ONE: Final = "/inspect/sessions/{session_id}"
 

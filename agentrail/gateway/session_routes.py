@@ -1,7 +1,7 @@
 """Routes of sessions, requests, files and inspection, and all socket commands. They only parse query parameters."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -155,165 +155,58 @@ def answer_of_file(made: FileAnswer) -> WholeAnswer:
     )
 
 
-# --- sessions
+# --- arguments of calls
+
+Reading: TypeAlias = Callable[[RouteCall], Any]
+"""Reads one argument of a call from its route."""
 
 
-async def _create(call: RouteCall) -> WholeAnswer:
-    made = await calls.create_session(call.host, call.principal, call.body)
-    return answer_of_call(made, location=quote(f"{call.head.path}/{made.headers['x-session-id']}"))
+def runs(do: Callable[..., Awaitable[CallAnswer]], *given: Reading, **named: Reading) -> RouteHandler:
+    """Return the handler of a route that runs one call with these arguments."""
+
+    async def handle(call: RouteCall) -> WholeAnswer:
+        values = [read(call) for read in given]
+        options = {name: read(call) for name, read in named.items()}
+        return answer_of_call(await do(call.host, call.principal, *values, **options))
+
+    return handle
 
 
-async def _list_own(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.list_own_sessions(call.host, call.principal, _asked_sessions(call)))
+def _session(call: RouteCall) -> str:
+    return call.params["session_id"]
 
 
-async def _show(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.read_snapshot(call.host, call.principal, _session(call)))
+def _body(call: RouteCall) -> Any:
+    return call.body
 
 
-async def _delete(call: RouteCall) -> WholeAnswer:
-    purge = yes_or_no("purge", call.query.get("purge"))
-    made = await calls.delete_session(call.host, call.principal, _session(call), purge=purge)
-    return answer_of_call(made)
+def in_path(name: str) -> Reading:
+    return lambda call: call.params[name]
 
 
-async def _messages(call: RouteCall) -> WholeAnswer:
-    made = await calls.read_messages(
-        call.host,
-        call.principal,
-        _session(call),
-        after=_after(call),
-        limit=_limit(call, 100, MAX_MESSAGES_OF_A_PAGE),
-    )
-    return answer_of_call(made)
+def _in_query(name: str, default: str | None = None) -> Reading:
+    return lambda call: call.query.get(name, default)
 
 
-async def _model(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(
-        await calls.switch_session_model(call.host, call.principal, _session(call), call.body)
-    )
+def _flag(name: str) -> Reading:
+    return lambda call: yes_or_no(name, call.query.get(name))
 
 
-async def _fork(call: RouteCall) -> WholeAnswer:
-    made = await calls.fork_session(call.host, call.principal, _session(call), call.body)
-    above = call.head.path.removesuffix(f"/{_session(call)}/fork")
-    return answer_of_call(made, location=quote(f"{above}/{made.headers['x-session-id']}"))
+def _after(call: RouteCall) -> int:
+    return whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
 
 
-async def _rewind(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.rewind_session(call.host, call.principal, _session(call), call.body))
+def _after_if_given(call: RouteCall) -> int | None:
+    return _after(call) if "after" in call.query else None
 
 
-async def _resume(call: RouteCall) -> WholeAnswer:
-    """Wake a session. Continue it if it is parked."""
-    return answer_of_call(await calls.resume_session(call.host, call.principal, _session(call), call.body))
+def _limit_to(most: int, default: int | None = None) -> Reading:
+    usual = most if default is None else default
+    return lambda call: whole_number("limit", call.query.get("limit"), usual, least=1, most=most)
 
 
-async def _forget_user(call: RouteCall) -> WholeAnswer:
-    named = name_user(call.principal, user_id=call.params["user_id"])
-    if isinstance(named, ErrorAnswer):
-        raise CallRefused(named)
-    return answer_of_call(await calls.forget_user(call.host, named))
-
-
-# --- running work
-
-
-async def _abort(call: RouteCall) -> WholeAnswer:
-    wait = yes_or_no("wait", call.query.get("wait"))
-    made = await calls.abort_session(call.host, call.principal, _session(call), call.body, wait=wait)
-    return answer_of_call(made)
-
-
-async def _approve(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.accept_approval(call.host, call.principal, _session(call), call.body))
-
-
-async def _approval(call: RouteCall) -> WholeAnswer:
-    made = await calls.read_shown_approval(call.host, call.principal, _session(call), call.params["approval"])
-    return answer_of_call(made)
-
-
-async def _respond(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(
-        await calls.respond_to_question(call.host, call.principal, _session(call), call.body)
-    )
-
-
-async def _request(call: RouteCall) -> WholeAnswer:
-    wait = whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
-    made = await calls.read_request(
-        call.host, call.principal, _session(call), call.params["request_id"], wait=wait
-    )
-    return answer_of_call(made)
-
-
-async def _cancel(call: RouteCall) -> WholeAnswer:
-    made = await calls.cancel_request(
-        call.host, call.principal, _session(call), call.params["request_id"], call.body
-    )
-    return answer_of_call(made)
-
-
-# --- files
-
-
-async def _files(call: RouteCall) -> WholeAnswer:
-    made = await calls.list_workspace(
-        call.host,
-        call.principal,
-        _session(call),
-        call.query.get("path", ""),
-        after=_after(call),
-        limit=_limit(call, MAX_FILES_OF_A_PAGE, MAX_FILES_OF_A_PAGE),
-    )
-    return answer_of_call(made)
-
-
-async def _file(call: RouteCall) -> WholeAnswer:
-    made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
-    return answer_of_file(made)
-
-
-# --- inspection
-
-
-async def _all_sessions(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.inspect_sessions(call.host, call.principal, _asked_sessions(call)))
-
-
-async def _tree(call: RouteCall) -> WholeAnswer:
-    query = call.query
-    after = whole_number("after", query["after"], 0, most=MAX_CURSOR) if "after" in query else None
-    limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_SESSIONS_OF_A_TREE)
-    return answer_of_call(await calls.inspect_tree(call.host, call.principal, after=after, limit=limit))
-
-
-async def _cost(call: RouteCall) -> WholeAnswer:
-    made = await calls.inspect_cost(
-        call.host,
-        call.principal,
-        by=call.query.get("by", "day"),
-        since=call.query.get("since"),
-        until=call.query.get("until"),
-        tz=call.query.get("tz", "UTC"),
-    )
-    return answer_of_call(made)
-
-
-async def _plugins(call: RouteCall) -> WholeAnswer:
-    return answer_of_call(await calls.inspect_plugins(call.host, call.principal))
-
-
-async def _all_messages(call: RouteCall) -> WholeAnswer:
-    made = await calls.inspect_messages(
-        call.host,
-        call.principal,
-        _session(call),
-        after=_after(call),
-        limit=_limit(call, 100, MAX_MESSAGES_OF_A_PAGE),
-    )
-    return answer_of_call(made)
+def _wait_seconds(call: RouteCall) -> int:
+    return whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
 
 
 def _asked_sessions(call: RouteCall) -> AskedSessions:
@@ -329,22 +222,73 @@ def _asked_sessions(call: RouteCall) -> AskedSessions:
     )
     return AskedSessions(
         wanted=wanted,
-        limit=_limit(call, 50, MAX_SESSIONS_OF_A_PAGE),
+        limit=_limit_to(MAX_SESSIONS_OF_A_PAGE, 50)(call),
         cursor=given.get("cursor"),
         sort=given.get("sort", USUAL_SORT),
     )
 
 
-def _session(call: RouteCall) -> str:
-    return call.params["session_id"]
+# --- calls that take their arguments as they are
+
+_list_own: Final = runs(calls.list_own_sessions, _asked_sessions)
+_show: Final = runs(calls.read_snapshot, _session)
+_delete: Final = runs(calls.delete_session, _session, purge=_flag("purge"))
+_messages: Final = runs(
+    calls.read_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
+)
+_model: Final = runs(calls.switch_session_model, _session, _body)
+_rewind: Final = runs(calls.rewind_session, _session, _body)
+_resume: Final = runs(calls.resume_session, _session, _body)
+_abort: Final = runs(calls.abort_session, _session, _body, wait=_flag("wait"))
+_approve: Final = runs(calls.accept_approval, _session, _body)
+_approval: Final = runs(calls.read_shown_approval, _session, in_path("approval"))
+_respond: Final = runs(calls.respond_to_question, _session, _body)
+_request: Final = runs(calls.read_request, _session, in_path("request_id"), wait=_wait_seconds)
+_cancel: Final = runs(calls.cancel_request, _session, in_path("request_id"), _body)
+_files: Final = runs(
+    calls.list_workspace, _session, _in_query("path", ""), after=_after, limit=_limit_to(MAX_FILES_OF_A_PAGE)
+)
+_all_sessions: Final = runs(calls.inspect_sessions, _asked_sessions)
+_tree: Final = runs(
+    calls.inspect_tree, after=_after_if_given, limit=_limit_to(calls.MAX_SESSIONS_OF_A_TREE, 200)
+)
+_cost: Final = runs(
+    calls.inspect_cost,
+    by=_in_query("by", "day"),
+    since=_in_query("since"),
+    until=_in_query("until"),
+    tz=_in_query("tz", "UTC"),
+)
+_plugins: Final = runs(calls.inspect_plugins)
+_all_messages: Final = runs(
+    calls.inspect_messages, _session, after=_after, limit=_limit_to(MAX_MESSAGES_OF_A_PAGE, 100)
+)
 
 
-def _after(call: RouteCall) -> int:
-    return whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
+# --- sessions
 
 
-def _limit(call: RouteCall, default: int, most: int) -> int:
-    return whole_number("limit", call.query.get("limit"), default, least=1, most=most)
+async def _create(call: RouteCall) -> WholeAnswer:
+    made = await calls.create_session(call.host, call.principal, call.body)
+    return answer_of_call(made, location=quote(f"{call.head.path}/{made.headers['x-session-id']}"))
+
+
+async def _fork(call: RouteCall) -> WholeAnswer:
+    made = await calls.fork_session(call.host, call.principal, _session(call), call.body)
+    above = call.head.path.removesuffix(f"/{_session(call)}/fork")
+    return answer_of_call(made, location=quote(f"{above}/{made.headers['x-session-id']}"))
+
+
+async def _forget_user(call: RouteCall) -> WholeAnswer:
+    named = name_user(call.principal, user_id=call.params["user_id"])
+    if isinstance(named, ErrorAnswer):
+        raise CallRefused(named)
+    return answer_of_call(await calls.forget_user(call.host, named))
+
+
+async def _file(call: RouteCall) -> WholeAnswer:
+    made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
+    return answer_of_file(made)
 
 
 # --- direct calls of a session

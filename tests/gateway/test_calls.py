@@ -17,6 +17,7 @@ from agentrail.gateway.error_responses import CallRefused, answer_to
 from agentrail.gateway.request_bodies import AbortBody, CreateSessionBody, ModelBody
 from agentrail.host import Host, HostPlugin, Principal, workspace_files
 from agentrail.plugins import Action, AfterResponse, Context, Continue, Plugin, on
+from agentrail.runtime.journal_inspection import WantedRecords
 from agentrail.runtime.session_files import open_files
 from agentrail.runtime.session_rows import phase_of
 from agentrail.stores.memory import MemoryStore
@@ -200,10 +201,10 @@ async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
         (row,) = read(await calls.inspect_plugins(host, OPERATOR))["plugins"]
         assert (row["name"], row["version"], row["failures"]) == ("broken", "1.2", 1)
         assert row["hooks"] == ["on_request_start"]
-        trace = read(await calls.inspect_trace(host, OPERATOR, "main", limit=2))
+        trace = read(await calls.inspect_trace(host, OPERATOR, "main", WantedRecords(limit=2)))
         assert [one["number"] for one in trace["entries"]] == [1, 2]
         assert trace["next"] == 2
-        rest = read(await calls.inspect_trace(host, OPERATOR, "main", after=2, limit=1_000))
+        rest = read(await calls.inspect_trace(host, OPERATOR, "main", WantedRecords(after=2, limit=1_000)))
         assert rest["entries"][0]["number"] == 3
         assert rest["next"] is None
         assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2

@@ -40,6 +40,7 @@ async def inspect_sessions(host: Host, principal: Principal, asked: AskedSession
 
 
 MAX_SESSIONS_OF_A_TREE: Final = 1_000
+FIRST_RECORDS: Final = WantedRecords()
 
 
 async def inspect_tree(
@@ -84,29 +85,10 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
     return answer_with(HostPluginList(plugins=tuple(items), rows=rows))
 
 
-async def inspect_trace(  # noqa: PLR0913 - by keyword, same as the query
-    host: Host,
-    principal: Principal,
-    session_id: str,
-    *,
-    after: int = 0,
-    before: int | None = None,
-    limit: int = 100,
-    kinds: frozenset[str] = frozenset(),
-    plugin: str | None = None,
-    text: str | None = None,
-    with_bodies: bool = True,
+async def inspect_trace(
+    host: Host, principal: Principal, session_id: str, wanted: WantedRecords = FIRST_RECORDS
 ) -> CallAnswer:
     check_may_inspect(principal)
-    wanted = WantedRecords(
-        after=after,
-        before=before,
-        limit=limit,
-        kinds=kinds,
-        plugin=plugin,
-        text=text,
-        with_bodies=with_bodies,
-    )
     page = await (await host.inspected(session_id, principal)).find_records(wanted)
     return await _answer_aside(struct_from(TracePage, page))
 
