@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import trio
 from attrs import frozen
@@ -174,24 +174,9 @@ class BackgroundAgents(AskingHandle):
         await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
         return {one.name: one for one in self._cell.visible.data.agents.states}
 
-    async def _command(
-        self,
-        action: Literal["spawn", "send", "close"],
-        *,
-        name: str,
-        agent: str = "",
-        text: str = "",
-        now: bool = False,
-    ) -> str:
-        signal = AgentCommand(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            action=action,
-            name=name,
-            agent=agent,
-            text=text,
-            now=now,
-        )
+    async def _command(self, action: Literal["spawn", "send", "close"], **given: Any) -> str:
+        signal_id = self._cell.pending_calls.mint()
+        signal = AgentCommand(at_ms=now_ms(), signal_id=signal_id, action=action, **given)
         return cast("str", await self._ask(signal))
 
 

@@ -1,11 +1,10 @@
 """Encoding of values as plain JSON for replies and frames. Pure."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from agentrail.core.wire.normalize import mended_text
+from agentrail.core.wire.normalize import mended
 
 
 def encode_plain(value: object) -> bytes:
@@ -13,19 +12,7 @@ def encode_plain(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
-
-
-def _mended(value: object) -> object:
-    match value:
-        case str():
-            return mended_text(value)
-        case Mapping():
-            return {_mended(name): _mended(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-        case _:
-            return value
+        return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
 
 
 def _name_of_class(value: object) -> object:

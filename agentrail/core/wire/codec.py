@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import ChildPublished, Signal
-from agentrail.core.wire.normalize import mended_text
+from agentrail.core.wire.normalize import mended
 from agentrail.errors import CodecError, OptionError, ToolContractError
 from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
 from agentrail.events.union import SubagentsEvent
@@ -280,19 +280,7 @@ def _encode(value: Struct) -> bytes:
     except (
         UnicodeEncodeError
     ):  # a lone surrogate, which some models write as an escape, and UTF-8 cannot represent
-        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
-
-
-def _mended(value: object) -> object:
-    match value:
-        case str():
-            return mended_text(value)
-        case dict():
-            return {_mended(name): _mended(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-        case _:
-            return value
+        return _encoder.encode(mended(msgspec.to_builtins(value, enc_hook=_plain)))
 
 
 _FAULTS: Final = (

@@ -130,6 +130,19 @@ def mended_text(text: str) -> str:
     return text
 
 
+def mended(value: object) -> object:
+    """Return a value whose texts UTF-8 can represent."""
+    match value:
+        case str():
+            return mended_text(value)
+        case Mapping():
+            return {mended(name): mended(item) for name, item in value.items()}
+        case list() | tuple():
+            return [mended(item) for item in value]
+        case _:
+            return value
+
+
 def _settled(value: Any) -> Any:
     """Normalise the value of a field. Everything inside of JSON is JSON."""
     how = _BY_CLASS.get(type(value))
