@@ -172,14 +172,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
-    options = StoreOptions(
-        patience=store_patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep_limits_of(keep_days, keep_bytes),
-        hibernate_after=hibernate_after,
-    )
+    keep = keep_limits_of(keep_days, keep_bytes)
+    options = _store_options(store_patience, resume, revive, on_drift, keep, hibernate_after)
     named = SharedNames(memories, notes, knowledge, embedder)
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
@@ -234,6 +228,24 @@ class SharedNames:
         yield from faults_of_notes(self.notes)
         yield from faults_of_knowledge(self.knowledge)
         yield from faults_of_embedder(self.embedder)
+
+
+def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
+    patience: float,
+    resume: Resume,
+    revive: Revive | None,
+    on_drift: OnDrift,
+    keep: KeepLimits | None,
+    hibernate_after: float | None,
+) -> StoreOptions:
+    return StoreOptions(
+        patience=patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep,
+        hibernate_after=hibernate_after,
+    )
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
 from agentrail.events import KINDS
 from agentrail.gateway.request_bodies import BODIES
 from agentrail.messages import Message
-from agentrail.remote import command_results, frame_codec, session_listing
+from agentrail.remote import command_results, frame_codec
 from agentrail.structs import converter_of, decoder_of
 from agentrail.tools.function import read_signature
 from agentrail.typed import typed
@@ -31,7 +31,7 @@ EVENTS: Final = [path.read_bytes() for path in sorted((GOLDEN / "events").glob("
 SIGNALS: Final = [path.read_bytes() for path in sorted((GOLDEN / "signals").glob("*.json"))]
 MODULES: Final = (
     *(bodies, codec, exports, file_changes, hook_codec, jsonl),
-    *(form_fields, frame_codec, command_results, session_listing),
+    *(form_fields, frame_codec, command_results),
 )
 
 

@@ -38,7 +38,6 @@ from agentrail.host.hook_payloads import ChatRequest, HandledResponse, RequestKi
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
-from agentrail.structs import struct_from
 from agentrail.wire.form_fields import AcceptedForm, encode_accepted
 
 # --- in
@@ -116,7 +115,16 @@ def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
     match record.outcome:
         case "completed":
-            told = struct_from(ChatReply, record, seq=record.end_seq, context=context_use_of(record))
+            told = ChatReply(
+                session_id=record.session_id,
+                request_id=record.request_id,
+                text=record.text,
+                usage=record.usage,
+                cost_usd=record.cost_usd,
+                stop_reason=record.stop_reason,
+                seq=record.end_seq,
+                context=context_use_of(record),
+            )
             return answer_json(told)
         case None:
             status: Any = record.status  # one of the three that are not an outcome

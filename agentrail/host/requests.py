@@ -57,7 +57,7 @@ from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import window_of
-from agentrail.structs import Value, fields_of
+from agentrail.structs import Value
 
 # Assignment of ends to requests: the standing of one request, folded from the events of its session alone.
 #
@@ -320,7 +320,13 @@ class RequestRecord(RequestFacts, frozen=True, kw_only=True):
 def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
     return replace(
         record,
-        **fields_of(standing, *(name for name in RequestFacts.__struct_fields__ if name != "seq")),
+        status=standing.status,
+        pending=standing.pending,
+        usage=standing.usage,
+        last_usage=standing.last_usage,
+        stop_reason=standing.stop_reason,
+        error=standing.error,
+        reason=standing.reason,
         end_seq=standing.seq if standing.has_ended else None,
     )
 

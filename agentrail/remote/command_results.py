@@ -6,7 +6,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from attrs import frozen
 
+from agentrail.commands.slash_command import CommandRow
 from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.session.approval_details import ApprovalRule
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
@@ -22,7 +24,7 @@ from agentrail.errors import (
 from agentrail.remote.error_codes import error_of_failure
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry
-from agentrail.structs import decoder_of, struct_from
+from agentrail.structs import decoder_of, fields_of, struct_from
 from agentrail.wire.form_fields import (
     decode_receipt,
     decode_receipt_found,
@@ -30,43 +32,88 @@ from agentrail.wire.form_fields import (
     decode_status,
     read_rules,
 )
+from agentrail.wire.rows import SessionEntry
 
-# Past turns, journal pages and the results of a rewind, as runtime values. Pure.
+T = TypeVar("T")
 
-
-def read_rewound(text: bytes) -> Rewound:
-    try:
-        return _REWOUND.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _fault(error) from error
+# Lists, past turns, journal pages and the results of a rewind, as runtime values. Pure.
 
 
-def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
-    try:
-        return _ENTRIES.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _fault(error) from error
+@frozen(kw_only=True)
+class RemoteCommandAnswer:
+    """Result of a slash command.
+
+    Attributes:
+        lines: Output for the user, empty if the command sent a message to the session.
+        request_id: The request of that message, for `wait_for_request`, or None if it sent none.
+    """
+
+    command: str
+    lines: tuple[str, ...] = ()
+    request_id: str | None = None
 
 
-def read_turns(text: bytes) -> tuple[PastTurn, ...]:
-    try:
-        return tuple([struct_from(PastTurn, one) for one in _TURNS.decode(text)])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _fault(error) from error
+class _Commands(msgspec.Struct, frozen=True, kw_only=True):
+    commands: tuple[CommandRow, ...]
+
+
+@frozen(kw_only=True)
+class _Item(SessionEntry):
+    first_words: str | None = None
+
+
+class _Page(msgspec.Struct, frozen=True, kw_only=True):
+    sessions: tuple[_Item, ...]
 
 
 class _Turn(PastTurn, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A turn that may have fields of a newer server."""
 
 
-def _fault(error: Exception) -> CodecError:
-    message = f"the server's reply cannot be read: {error}; its version may be a newer one"
-    return CodecError(message, path="$")
-
-
-_REWOUND: Final = decoder_of(Rewound)
+_ANSWERS: Final = decoder_of(RemoteCommandAnswer)
+_COMMANDS: Final = decoder_of(_Commands)
 _ENTRIES: Final = decoder_of(tuple[JournalEntry, ...])
+_PAGES: Final = decoder_of(_Page)
+_REWOUND: Final = decoder_of(Rewound)
 _TURNS: Final = decoder_of(list[_Turn])
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"the server's reply cannot be read: {error}; its version may be a newer one"
+        raise CodecError(message, path="$") from error
+
+
+def read_rewound(text: bytes) -> Rewound:
+    return _decoded(_REWOUND, text)
+
+
+def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
+    return _decoded(_ENTRIES, text)
+
+
+def read_turns(text: bytes) -> tuple[PastTurn, ...]:
+    return tuple([struct_from(PastTurn, one) for one in _decoded(_TURNS, text)])
+
+
+def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
+    return _decoded(_COMMANDS, text).commands
+
+
+def read_command_answer(text: bytes) -> RemoteCommandAnswer:
+    return _decoded(_ANSWERS, text)
+
+
+def read_session_page(text: bytes) -> tuple[SessionEntry, ...]:
+    known = ("session_id", "agent_id", "phase", "waits_for", "changed_at_ms")
+    return tuple(
+        [
+            SessionEntry(**fields_of(one, *known), title=one.title or one.first_words or "")
+            for one in _decoded(_PAGES, text).sessions
+        ]
+    )
 
 
 # The end of a request, as `ask` returns it: an answer or an exception. Pure.
@@ -95,9 +142,6 @@ def answer_in(told: Mapping[str, Any], session_id: str) -> str:
         case status:
             message = f"the request ended as {status!r}, which this client does not know"
             raise RemoteRefused(message, code="request_over", more=told)
-
-
-T = TypeVar("T")
 
 
 def read_prompt_receipt(result: bytes) -> PromptReceipt:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, NoReturn, Self, TypeVar, cast
+from typing import Any, Final, NoReturn, Protocol, Self, TypeVar, cast
 
 from agentrail import outside
 from agentrail.abc import Error, Ok
+from agentrail.commands.slash_command import CommandRow
 from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.client_calls import check_size
@@ -17,17 +18,22 @@ from agentrail.errors import (
     CodecError,
     NotRemote,
     OptionError,
+    SessionUnknown,
 )
 from agentrail.events import Event
 from agentrail.messages import Content, Message, SessionId, Text
 from agentrail.remote.command_results import (
     ENDED_STATUSES,
+    RemoteCommandAnswer,
     answer_in,
+    read_command_answer,
+    read_command_rows,
     read_journal_page,
     read_prompt_receipt,
     read_reply,
     read_result,
     read_rewound,
+    read_session_page,
     read_turns,
 )
 from agentrail.remote.frame_codec import object_in
@@ -36,7 +42,6 @@ from agentrail.remote.past_cycle import find_event, last_request_id
 from agentrail.remote.read_position import RemoteReading
 from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.remote_subscription import RemoteSubscription
-from agentrail.remote.session_listing import RemoteCommands, RemoteListing
 from agentrail.runtime.arguments import (
     decide_blocks,
     decide_client_id,
@@ -66,6 +71,7 @@ from agentrail.wire.form_fields import (
     decode_receipt,
 )
 from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
+from agentrail.wire.rows import SessionEntry
 
 # The session calls without a remote form: they take code, or have no command.
 
@@ -167,6 +173,68 @@ _RUN_BUFFER: Final = 4096
 
 WAIT_SECONDS: Final = 60
 """Time limit for one query that waits for the end of a request at the server, in seconds."""
+
+
+class _OnLinks(Protocol):
+    @property
+    def _links(self) -> Links: ...
+
+    @property
+    def session_id(self) -> SessionId: ...
+
+
+class RemoteCommands:
+    """The slash command calls of a remote session. A local session has a registry instead."""
+
+    __slots__ = ()
+
+    async def commands(self: _OnLinks) -> tuple[CommandRow, ...]:
+        """List the server's slash commands for this session, with the reason if one cannot be run.
+
+        Cancellation: Nothing is lost.
+        """
+        return read_command_rows(await self._links.first.call("commands", self.session_id, {}))
+
+    async def run_command(
+        self: _OnLinks, name: str, text: str = "", *, client_id: str | None = None
+    ) -> RemoteCommandAnswer:
+        """Run a slash command in this session.
+
+        Cancellation: Once it is sent, only the answer is lost.
+        """
+        refuse(fault_of_text("name", name), fault_of_text("text", text))
+        told = {
+            "name": name.strip().removeprefix("/"),
+            "text": text,
+            "client_id": decide_client_id(client_id),
+        }
+        return read_command_answer(await self._links.first.call("run_command", self.session_id, told))
+
+
+_MAX_LISTED: Final = 200
+"""Maximum number of sessions per list."""
+
+
+class RemoteListing:
+    """The calls of a remote session about other sessions. Locally, the supervisor has them."""
+
+    __slots__ = ()
+
+    async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionEntry, ...]:
+        """List the caller's sessions on the server that have not ended, most recently active first."""
+        if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
+            raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])
+        told = {"limit": limit, "sort": "-changed"}
+        return read_session_page(await self._links.first.call("sessions", None, told))
+
+    async def knows_session(self: _OnLinks, session_id: str) -> bool:
+        """Return whether the server has a session of this id that the caller may use."""
+        refuse(fault_of_text("session_id", session_id))
+        try:
+            await self._links.first.call("status", session_id, {})
+        except SessionUnknown:
+            return False
+        return True
 
 
 class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, NotRemoteCalls):

@@ -9,9 +9,9 @@ import trio
 import agentrail
 from agentrail import errors, events, tool
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
+from agentrail.remote.command_results import read_session_page
 from agentrail.remote.connect import open_remote
 from agentrail.remote.dialer import address_of, dial_for
-from agentrail.remote.session_listing import read_session_page
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.callers import auth
