@@ -130,15 +130,15 @@ def mended_text(text: str) -> str:
     return text
 
 
-def mended(value: object) -> object:
+def mended(value: object, mend: Callable[[str], str] = mended_text) -> object:
     """Return a value whose texts UTF-8 can represent."""
     match value:
         case str():
-            return mended_text(value)
+            return mend(value)
         case Mapping():
-            return {mended(name): mended(item) for name, item in value.items()}
+            return {mended(name, mend): mended(item, mend) for name, item in value.items()}
         case list() | tuple():
-            return [mended(item) for item in value]
+            return [mended(item, mend) for item in value]
         case _:
             return value
 

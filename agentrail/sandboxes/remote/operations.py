@@ -20,6 +20,7 @@ from agentrail.abc import (
     Refusal,
     WriteResult,
 )
+from agentrail.core.wire.normalize import mended
 from agentrail.structs import decoder_of
 
 T = TypeVar("T")
@@ -250,7 +251,7 @@ def encode_said(said: FromProcess | InputEnd) -> bytes:
     try:
         return msgspec.json.encode(said)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(msgspec.to_builtins(said)))
+        return msgspec.json.encode(mended(msgspec.to_builtins(said), _without_halves))
 
 
 # --- bytes
@@ -269,19 +270,11 @@ def encode_answer(facts: Facts, result: object) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(msgspec.to_builtins(answer)))
+        return msgspec.json.encode(mended(msgspec.to_builtins(answer), _without_halves))
 
 
-def _mended(value: object) -> object:
-    match value:
-        case str():
-            return _HALVES.sub("\ufffd", value)
-        case dict():
-            return {key: _mended(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-        case _:
-            return value
+def _without_halves(text: str) -> str:
+    return _HALVES.sub("\ufffd", text)
 
 
 def encode_request(request: WireRequest) -> bytes:
