@@ -175,9 +175,26 @@ class PromptingHandle(CycleCalls, AskingHandle):
         )
         return cast("PromptReceipt", await self._ask(signal))
 
-    async def _do_go_on(self, **given: Any) -> PromptReceipt:
+    async def _do_go_on(
+        self,
+        *,
+        client_id: str | None,
+        via: str | None,
+        request_id: str | None,
+        digest: str | None,
+        settings: PromptSettings | None,
+    ) -> PromptReceipt:
         signal_id = self._cell.pending_calls.mint()
-        signal = GoOn(at_ms=now_ms(), signal_id=signal_id, ref=PromptRef(signal_id), **given)
+        signal = GoOn(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=PromptRef(signal_id),
+            client_id=client_id,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=settings,
+        )
         return cast("PromptReceipt", await self._ask(signal))
 
     async def _answer(self, asked: CycleQuestion) -> str:
