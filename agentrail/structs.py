@@ -60,10 +60,10 @@ class TaggedValue(Value, frozen=True, tag_field="kind", tag=tag_name):
 def struct_from(kind: type[S], source: object, /, **changes: Any) -> S:
     """Create a value from the attributes of another one, by name. `changes` has the fields that differ."""
     names = [name for name in kind.__struct_fields__ if name not in changes]
-    return kind(**fields_of(source, *names), **changes)
+    return kind(**picked_fields(source, *names), **changes)
 
 
-def fields_of(source: object, *names: str) -> dict[str, Any]:
+def picked_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 

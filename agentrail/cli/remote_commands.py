@@ -13,7 +13,7 @@ from agentrail.commands.slash_command import RunCommand
 from agentrail.errors import CommandError, OptionError, RemoteRefused
 from agentrail.messages import SessionId
 from agentrail.remote.remote_session import RemoteSession
-from agentrail.wire.rows import SessionEntry
+from agentrail.wire.rows import SessionSummary
 
 _MAX_LISTED: Final = 20
 _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")
@@ -79,7 +79,7 @@ async def others_on_server(far: RemoteSession) -> Words:
     ]
 
 
-def _latest_of_others(found: Iterable[SessionEntry], current: SessionId) -> str:
+def _latest_of_others(found: Iterable[SessionSummary], current: SessionId) -> str:
     latest = next((one.session_id for one in found if one.session_id != current), None)
     if latest is None:
         message = "there is no other session of yours on the server: /clear begins one"
@@ -87,13 +87,13 @@ def _latest_of_others(found: Iterable[SessionEntry], current: SessionId) -> str:
     return latest
 
 
-def show_listed(found: Iterable[SessionEntry], current: SessionId) -> tuple[str, ...]:
+def show_listed(found: Iterable[SessionSummary], current: SessionId) -> tuple[str, ...]:
     rows = tuple(found)
     width = max((len(one.session_id) for one in rows), default=0)
     return (*(_row_of(one, current, width) for one in rows), "/resume ID goes on with one")
 
 
-def _row_of(one: SessionEntry, current: SessionId, width: int) -> str:
+def _row_of(one: SessionSummary, current: SessionId, width: int) -> str:
     stands = "this one" if one.session_id == current else "waits for you" if one.waits_for else one.phase
     at = moment(one.changed_at_ms) if one.changed_at_ms else ""
     return f"{one.session_id:<{width}}  {stands:<15}  {at:<19}  {one.agent_id}  {shorten(one.title)}".rstrip()

@@ -157,11 +157,13 @@ def answer_of_file(made: FileAnswer) -> WholeAnswer:
 
 # --- arguments of calls
 
-Reading: TypeAlias = Callable[[RouteCall], Any]
+ArgumentReader: TypeAlias = Callable[[RouteCall], Any]
 """Reads one argument of a call from its route."""
 
 
-def runs(do: Callable[..., Awaitable[CallAnswer]], *given: Reading, **named: Reading) -> RouteHandler:
+def runs(
+    do: Callable[..., Awaitable[CallAnswer]], *given: ArgumentReader, **named: ArgumentReader
+) -> RouteHandler:
     """Return the handler of a route that runs one call with these arguments."""
 
     async def handle(call: RouteCall) -> WholeAnswer:
@@ -180,15 +182,15 @@ def _body(call: RouteCall) -> Any:
     return call.body
 
 
-def in_path(name: str) -> Reading:
+def in_path(name: str) -> ArgumentReader:
     return lambda call: call.params[name]
 
 
-def _in_query(name: str, default: str | None = None) -> Reading:
+def _in_query(name: str, default: str | None = None) -> ArgumentReader:
     return lambda call: call.query.get(name, default)
 
 
-def _flag(name: str) -> Reading:
+def _flag(name: str) -> ArgumentReader:
     return lambda call: yes_or_no(name, call.query.get(name))
 
 
@@ -200,7 +202,7 @@ def _after_if_given(call: RouteCall) -> int | None:
     return _after(call) if "after" in call.query else None
 
 
-def _limit_to(most: int, default: int | None = None) -> Reading:
+def _limit_to(most: int, default: int | None = None) -> ArgumentReader:
     usual = most if default is None else default
     return lambda call: whole_number("limit", call.query.get("limit"), usual, least=1, most=most)
 

@@ -44,7 +44,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.error_scrubber import without_secrets
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 # The sessions of a host's users, for `Consolidation`. None is woken.
 
@@ -283,8 +283,8 @@ class _Keeper:
                 "sessions are kept in memory, and end with this process: give a store to keep them"
             )
         async with open_supervisor(
-            **fields_of(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),
-            **fields_of(options, "knowledge", "embedder", "store", "data_dir"),
+            **picked_fields(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),
+            **picked_fields(options, "knowledge", "embedder", "store", "data_dir"),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
             supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins

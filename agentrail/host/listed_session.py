@@ -11,14 +11,14 @@ from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_s
 from agentrail.messages import JsonObject
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, began_at_ms, phase_of
-from agentrail.wire.rows import SessionEntry, SessionRow
+from agentrail.wire.rows import SessionRow, SessionSummary
 
 SESSION_PHASES: Final = ("idle", "running", "streaming", "executing_tools", ASLEEP, ENDED)
 """Phases of a listed session: one of the four phases in memory, hibernated, or ended."""
 
 
 @frozen(kw_only=True)
-class ListedSession(SessionEntry):
+class ListedSession(SessionSummary):
     """A session in a list of the host.
 
     Attributes:

@@ -38,7 +38,7 @@ from agentrail.otp.guarded_calls import FOR_THE_PROCESS
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.hook_times import PluginTally
 from agentrail.runtime.session_clock import now_ms
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 Q = TypeVar("Q")
 
@@ -699,7 +699,7 @@ class _ToolHooks:
 
     async def after_tool(self, call: HostCallEnd) -> None:
         names = ("tool_name", "call_id", "input", "result", "is_error", "duration_ms")
-        event = AfterToolCall(**fields_of(call, *names), context=self._around(call))
+        event = AfterToolCall(**picked_fields(call, *names), context=self._around(call))
         await self._runner.run(Reporting(self._order, event))
 
     def _around(self, call: HostCall) -> ToolCallContext:

@@ -10,7 +10,7 @@ from agentrail.otp.child_specs import Backoff, ShutdownTime
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 JobNumber = NewType("JobNumber", int)
 WorkerNumber = NewType("WorkerNumber", int)
@@ -312,7 +312,7 @@ def statistics_of(state: PoolState) -> PoolStatistics:
         busy=state.holders.count,
         queued=state.queue.count,
         waiting=state.waiting.count,
-        **fields_of(state, *_PoolTotals.__struct_fields__),
+        **picked_fields(state, *_PoolTotals.__struct_fields__),
     )
 
 

@@ -24,7 +24,7 @@ from agentrail.errors import (
 from agentrail.remote.error_codes import error_of_failure
 from agentrail.runtime.file_restore import Rewound
 from agentrail.runtime.journal_state import JournalEntry
-from agentrail.structs import decoder_of, fields_of, struct_from
+from agentrail.structs import decoder_of, picked_fields, struct_from
 from agentrail.wire.form_fields import (
     decode_receipt,
     decode_receipt_found,
@@ -32,7 +32,7 @@ from agentrail.wire.form_fields import (
     decode_status,
     read_rules,
 )
-from agentrail.wire.rows import SessionEntry
+from agentrail.wire.rows import SessionSummary
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class _Commands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @frozen(kw_only=True)
-class _Item(SessionEntry):
+class _Item(SessionSummary):
     first_words: str | None = None
 
 
@@ -106,11 +106,11 @@ def read_command_answer(text: bytes) -> RemoteCommandAnswer:
     return _decoded(_ANSWERS, text)
 
 
-def read_session_page(text: bytes) -> tuple[SessionEntry, ...]:
+def read_session_page(text: bytes) -> tuple[SessionSummary, ...]:
     known = ("session_id", "agent_id", "phase", "waits_for", "changed_at_ms")
     return tuple(
         [
-            SessionEntry(**fields_of(one, *known), title=one.title or one.first_words or "")
+            SessionSummary(**picked_fields(one, *known), title=one.title or one.first_words or "")
             for one in _decoded(_PAGES, text).sessions
         ]
     )

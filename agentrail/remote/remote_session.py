@@ -71,7 +71,7 @@ from agentrail.wire.form_fields import (
     decode_receipt,
 )
 from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
-from agentrail.wire.rows import SessionEntry
+from agentrail.wire.rows import SessionSummary
 
 # The session calls without a remote form: they take code, or have no command.
 
@@ -220,7 +220,7 @@ class RemoteListing:
 
     __slots__ = ()
 
-    async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionEntry, ...]:
+    async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionSummary, ...]:
         """List the caller's sessions on the server that have not ended, most recently active first."""
         if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
             raise OptionError([f"limit is {limit!r}: expected a whole number from 1 to {_MAX_LISTED}"])

@@ -55,7 +55,7 @@ from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.tree_secrets import Withheld, handles_in
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 # --- Ready agents: everything that agents name is resolved when the session is created.
 
@@ -167,8 +167,8 @@ def _spec_of(
 ) -> AgentSpec:
     records = None if plugins is None else tuple([record for _, record in plugins])
     return AgentSpec(
-        **fields_of(agent, "name", "description", "background", "wake", "handoff", "budget"),
-        **fields_of(agent, "system_prompt", "permissions"),
+        **picked_fields(agent, "name", "description", "background", "wake", "handoff", "budget"),
+        **picked_fields(agent, "system_prompt", "permissions"),
         digest=_digest_of(agent, box, records),
         model=facts,
         tools=box,
@@ -564,7 +564,7 @@ def _config_of(
 ) -> SessionConfig:
     wanted = options.response_format
     return SessionConfig(
-        **fields_of(options, *_AS_GIVEN),
+        **picked_fields(options, *_AS_GIVEN),
         session_id=session_id,
         path=(session_id,),
         model=facts_of(*first),

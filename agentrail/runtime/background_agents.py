@@ -18,7 +18,7 @@ from agentrail.runtime.event_subscription import Terms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 _BUFFER: Final = 1024
 
@@ -194,7 +194,7 @@ def _may_matter(event: Event) -> bool:
 
 def _shown(state: AgentState) -> BackgroundAgent:
     return BackgroundAgent(
-        **fields_of(state, "name", "agent", "task", "status", "outcome", "answer", "turns", "reason"),
+        **picked_fields(state, "name", "agent", "task", "status", "outcome", "answer", "turns", "reason"),
         usage=state.spent.usage,
         session_id=state.child_id,
     )

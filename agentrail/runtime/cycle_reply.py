@@ -16,7 +16,7 @@ from agentrail.events import AgentEnd, EndReason
 from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 from agentrail.typed import OutputFault, TypedValue
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def reply_of_cycle(end: AgentEnd, text: str, said: Iterable[str], events_from: i
         text=text,
         output=text,
         all_text="\n\n".join(filter(None, said)),
-        **fields_of(end, "messages", "usage", "turns", "stop_reason"),
+        **picked_fields(end, "messages", "usage", "turns", "stop_reason"),
         events_from=events_from,
         events_to=end.meta.seq,
     )

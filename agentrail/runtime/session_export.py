@@ -21,7 +21,7 @@ from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
 from agentrail.runtime.tree_secrets import without_known
-from agentrail.structs import fields_of, struct_from
+from agentrail.structs import picked_fields, struct_from
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """Export formats of a supervisor. The command also has `scenario`: tests do not belong to a running session."""
@@ -88,7 +88,7 @@ def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
 def _head_of(stored: StoredSession) -> ExportHead:
     return ExportHead(
         records=0,
-        **fields_of(stored, "session", "scope", "root", "parent", "forked_from"),
+        **picked_fields(stored, "session", "scope", "root", "parent", "forked_from"),
         **msgspec.structs.asdict(stored.standing),
     )
 

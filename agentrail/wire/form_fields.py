@@ -22,7 +22,7 @@ from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import CallId, JsonObject, Message
-from agentrail.structs import decoder_of, fields_of, struct_from
+from agentrail.structs import decoder_of, picked_fields, struct_from
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
@@ -187,7 +187,7 @@ def encode_snapshot(
     shown = snapshot.last_messages
     form = SnapshotForm(
         seq=snapshot.last_seq,
-        **fields_of(snapshot, "status", "queued", "todos", "text", "title", "first_seq", "context"),
+        **picked_fields(snapshot, "status", "queued", "todos", "text", "title", "first_seq", "context"),
         messages=shown,
         before=snapshot.status.messages - len(shown),
         first_words=snapshot.first_words or UNSET,
@@ -227,7 +227,7 @@ def decode_snapshot(text: bytes) -> Snapshot:
 
 def _snapshot_in(form: SnapshotForm) -> Snapshot:
     return Snapshot(
-        **fields_of(form, "status", "queued", "todos", "text", "title", "first_seq", "context"),
+        **picked_fields(form, "status", "queued", "todos", "text", "title", "first_seq", "context"),
         last_seq=form.seq,
         last_messages=form.messages,
         first_words=form.first_words or None,

@@ -13,7 +13,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 @frozen(kw_only=True)
-class SessionEntry:
+class SessionSummary:
     """A session in a list.
 
     Attributes:

@@ -7,7 +7,7 @@ from agentrail.cli.remote_commands import registry_of, switch_far
 from agentrail.commands import CommandAnswer, CommandDesk, CommandRow
 from agentrail.errors import CommandError
 from agentrail.messages import SessionId
-from agentrail.wire.rows import SessionEntry
+from agentrail.wire.rows import SessionSummary
 
 
 def row(name, source="project"):
@@ -26,7 +26,7 @@ class FarAway:
 
     async def sessions(self, limit):
         """All that there are."""
-        return tuple(SessionEntry(session_id=one, agent_id="desk", phase="idle") for one in self.others)[
+        return tuple(SessionSummary(session_id=one, agent_id="desk", phase="idle") for one in self.others)[
             :limit
         ]
 

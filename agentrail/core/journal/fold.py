@@ -51,7 +51,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError
 from agentrail.messages import PromptRef, SessionId
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 B = TypeVar("B")
 
@@ -383,8 +383,8 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     gone_on = msgspec.structs.replace(
         then.data,
         ledger=ledger,
-        **fields_of(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
-        **fields_of(data, "call_ids", "remembered", "semantics"),
+        **picked_fields(data, "seq", "minted", "dropped", "quarantined", "incarnation", "usage"),
+        **picked_fields(data, "call_ids", "remembered", "semantics"),
     )
     return msgspec.structs.replace(then, data=gone_on)
 

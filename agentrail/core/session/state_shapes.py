@@ -278,7 +278,7 @@ class _Toolbox(Shape):
     classes, forms = frozenset({Toolbox}), frozenset({dict})
 
     def __init__(self, shapes: Shapes) -> None:
-        self._parts = shapes.fields_of(_ToolboxParts)
+        self._parts = shapes.picked_fields(_ToolboxParts)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         brought = ((name, value.generation_of(name)) for name in value.names)
@@ -359,7 +359,7 @@ class _Decision(Shape):
     classes, forms = frozenset({Decision}), frozenset({dict})
 
     def __init__(self, shapes: Shapes) -> None:
-        self._fields = shapes.fields_of(Decision)
+        self._fields = shapes.picked_fields(Decision)
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         return self._fields.encode(value, table)
@@ -569,7 +569,7 @@ SHAPES: Final = Shapes(
 )
 """The form of each type in a session."""
 
-_SPEC: Final = SHAPES.fields_of(ToolSpec)
+_SPEC: Final = SHAPES.picked_fields(ToolSpec)
 SPECS: Final = Row(_SPEC)
 _PLUGIN: Final = SHAPES.of(PluginRecord)
 PLUGINS: Final = Row(_PLUGIN)

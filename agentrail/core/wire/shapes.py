@@ -558,7 +558,7 @@ class Shapes:
             found = self._known[hint] = self._special(self, hint) or self._made(hint)
         return found
 
-    def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
+    def picked_fields(self, kind: Any, *, must_tell: bool = False) -> Fields:
         hints = get_type_hints(kind)
         names = [
             field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))
@@ -597,7 +597,7 @@ class Shapes:
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return _Member(kind)
         if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or attrs.has(kind)):
-            return self.fields_of(kind)
+            return self.picked_fields(kind)
         message = f"a value of {hint} has no stored form: give it a shape in `state_codec`"
         raise TypeError(message)
 
@@ -613,7 +613,7 @@ class Shapes:
         by_shape = {self.of(member): member for member in others}  # two kinds of ids have the same JSON type
         objects = sum(dict in shape.forms for shape in by_shape)
         told = [
-            self.fields_of(get_origin(member) or member, must_tell=True)
+            self.picked_fields(get_origin(member) or member, must_tell=True)
             if objects > 1 and isinstance(shape, Fields) and not shape.tags
             else shape
             for shape, member in by_shape.items()

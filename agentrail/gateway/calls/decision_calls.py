@@ -28,7 +28,7 @@ from agentrail.gateway.response_bodies import (
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_preview import read_approval
 from agentrail.runtime.session_handle import Session
-from agentrail.structs import fields_of, struct_from
+from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import encode_receipt
 from agentrail.wire.operations import Operation, RespondBody
 
@@ -113,10 +113,10 @@ async def read_shown_approval(
     asked, form = page.form.approval, page.form
     return answer_with(
         ShownApproval(
-            **fields_of(asked, "call_id", "tool", "arguments_hash", "permission_options"),
-            **fields_of(asked, "requested_at_ms", "expires_at_ms"),
-            **fields_of(form, "arguments_text", "by", "effect", "always"),
-            **fields_of(page, "preview", "path", "first_words"),
+            **picked_fields(asked, "call_id", "tool", "arguments_hash", "permission_options"),
+            **picked_fields(asked, "requested_at_ms", "expires_at_ms"),
+            **picked_fields(form, "arguments_text", "by", "effect", "always"),
+            **picked_fields(page, "preview", "path", "first_words"),
             approval_id=asked.id,
             arguments=thawed(asked.arguments),
             reason=asked.hint,

@@ -20,7 +20,7 @@ from agentrail.gateway.request_parser import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_rows import hold_next_request
-from agentrail.structs import fields_of
+from agentrail.structs import picked_fields
 
 MAX_EVENTS_OF_A_PAGE: Final = 1_000
 MAX_RESULT_PART_BYTES: Final = 1 << 20
@@ -156,7 +156,7 @@ def reply_of_story(story: CallStory, result_from: int, result_to: int) -> CallDe
         arguments_hash=None if effective is None else hash_arguments(effective),
         gates=tuple(story.gates),
         result=_part_of_result(story, result_from, result_to),
-        **fields_of(story, "at_ms", "started_at_ms", "ended_at_ms", "outcome", "seq", "offloaded"),
+        **picked_fields(story, "at_ms", "started_at_ms", "ended_at_ms", "outcome", "seq", "offloaded"),
     )
 
 

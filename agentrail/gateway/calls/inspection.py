@@ -23,7 +23,7 @@ from agentrail.gateway.inspection_replies import (
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
-from agentrail.structs import fields_of, struct_from
+from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import page_of_messages
 from agentrail.wire.plain import encode_plain
 
@@ -60,9 +60,9 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
     row = row_of_node(node, None, tenant_id, abouts)
     return TreeItem(
         id=row.name,
-        **fields_of(node, "kind", "status", "strategy", "phase", "incarnation", "restarts"),
-        **fields_of(node, "uptime_seconds", "mailbox"),
-        **fields_of(row, "key", "up_at_ms", "intensity", "exits", "stuck", "title", "first_words"),
+        **picked_fields(node, "kind", "status", "strategy", "phase", "incarnation", "restarts"),
+        **picked_fields(node, "uptime_seconds", "mailbox"),
+        **picked_fields(row, "key", "up_at_ms", "intensity", "exits", "stuck", "title", "first_words"),
         children=tuple(item_of_node(child, tenant_id, abouts) for child in node.children),
     )
 

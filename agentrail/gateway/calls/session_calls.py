@@ -38,7 +38,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
 from agentrail.runtime.journal_access import record_of_event
 from agentrail.runtime.session_handle import Session
-from agentrail.structs import fields_of, struct_from
+from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
@@ -266,9 +266,9 @@ _OF_STATUS: Final = ("model", "turn", "messages", "usage", "restarts", "suspende
 
 def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
     row, status = listed.row, listed.status
-    told: dict[str, Any] = {} if row is None else fields_of(row, *_OF_ROW)
+    told: dict[str, Any] = {} if row is None else picked_fields(row, *_OF_ROW)
     if status is not None:
-        told |= fields_of(status, *_OF_STATUS) | {"queued": len(status.queued)}
+        told |= picked_fields(status, *_OF_STATUS) | {"queued": len(status.queued)}
     return SessionItem(
         session_id=listed.session_id,
         user_id=listed.user_id if with_user else UNSET,
