@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.core.stack.pipeline import resume_hook, run_hook
 from agentrail.errors import ErrorInfo
 from agentrail.events import CitationUnknown, ContentPolicyViolated
 from agentrail.messages import AssistantMessage, CallId, SessionId, Text, ToolResult
@@ -16,6 +14,7 @@ from agentrail.plugins.output_filter import OutputFilter
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.plugins.skill_listing import ListedSkill, SkillListing, write_listing
+from agentrail.testing.hooks import load_stack, resume_hook, run_hook
 from tests.core.plugin_rig import CTX
 from tests.plugins.rig import Alone, call, says
 
