@@ -13,6 +13,7 @@ from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
 from agentrail.host import Limits
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
+from tests.gateway.callers import by
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import ANN, Ledger, answering, asked, hosting, profile, sleeping
 from tests.host.rig import hang, plugin
@@ -30,11 +31,6 @@ def token_for(tenant, user, *scopes, expires_at=None):
         digest=digest, tenant_id=tenant, user_id=user, scopes=scopes or ("use",), expires_at=expires_at
     )
     return made.token, entry
-
-
-def bearer(token):
-    """The header of a token."""
-    return {"Authorization": f"Bearer {token}"}
 
 
 @on_bounded_time
@@ -96,24 +92,24 @@ async def test_tokens_let_callers_in_and_all_else_is_one_401():
         answering("a", "b"), auth=Tokens([ann, expired, of_tenant, inspects]), limits=limits
     ) as web:
         wrong = ("", "Bearer", "Basic YTpi", token, "Bearer agt_x", f"Bearer {token[:-1]}", f"Bearer {old}")
-        twice = httpx.Headers([*bearer(token).items()] * 2)
+        twice = httpx.Headers([*by(token).items()] * 2)
         bad = [{}, twice, *({"Authorization": one} for one in wrong)]
         found = [await web.post("/chat", {"message": "Hi"}, headers=one) for one in bad]
         assert {one.status_code for one in found} == {401}
         assert len({one.content for one in found}) == 1
         assert len({str({**one.headers, "date": ""}) for one in found}) == 1
         error_of(await web.client.get("/nowhere"), 401, "unauthorized")
-        error_of(await web.post(f"/chat?token={token}", {}, headers=bearer(token)), 400, "token_in_url")
+        error_of(await web.post(f"/chat?token={token}", {}, headers=by(token)), 400, "token_in_url")
         said = {"message": "Hi", "session_id": "main"}
         for more, given, status, code in (
             ({"tenant_id": "else"}, token, 403, "principal_mismatch"),
             ({}, team, 422, "field_invalid"),
             ({}, looks, 403, "forbidden"),
         ):
-            error_of(await web.post("/chat", {**said, **more}, headers=bearer(given)), status, code)
+            error_of(await web.post("/chat", {**said, **more}, headers=by(given)), status, code)
         said |= {"tenant_id": "acme", "user_id": "ann"}
-        assert (await web.post("/chat", said, headers=bearer(token))).status_code == 200
-        named = {**bearer(team), "X-Agentrail-User": "ann"}
+        assert (await web.post("/chat", said, headers=by(token))).status_code == 200
+        named = {**by(team), "X-Agentrail-User": "ann"}
         assert (await web.post("/sessions/main/steer", {"message": "x"}, headers=named)).status_code == 202
 
 

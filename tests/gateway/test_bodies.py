@@ -52,6 +52,7 @@ def test_a_call_that_needs_nothing_said_needs_no_body(nothing):
     """As if it were `{}`; what needs a field misses it."""
     assert decode_body(AbortBody, nothing, LIMITS) == AbortBody()
     assert refused(decode_body, ApproveBody, nothing, LIMITS)[:2] == (422, "field_invalid")
+    assert refused(decode_body, AbortBody, b"[]", LIMITS)[:2] == (400, "bad_json")
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.Mon
 
 
 async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
-    """Whose sessions are, how the tree stands, and what plugins did."""
+    """Whose sessions are, how the tree stands, and what plugins did; without the scope nothing."""
     async with stored(None, plugin("broken", version="1.2", on_request_start=raising(ValueError()))) as host:
         await (await asked(host, session_id="main")).outcome()
         await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
@@ -208,6 +208,10 @@ async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
         assert rest["entries"][0]["number"] == 3
         assert rest["next"] is None
         assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
+        for look in (calls.inspect_sessions, calls.inspect_tree, calls.inspect_plugins):
+            assert (await refused(host, lambda h, by, _, look=look: look(h, by))).startswith(b"403")
+        for call in (calls.inspect_trace, calls.inspect_messages):
+            assert (await refused(host, call)).startswith(b"403")
 
 
 async def test_one_that_sleeps_beside_its_handle_sleeps_on():

@@ -15,11 +15,7 @@ from agentrail.events import (
     UnknownEvent,
 )
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
-from agentrail.gateway.sse_frames import (
-    event_frame,
-    retry_line,
-    snapshot_frame,
-)
+from agentrail.gateway.sse_frames import event_frame, retry_line, snapshot_frame
 from agentrail.messages import CallId, PromptRef, SessionId, Text
 from tests.gateway.sse import parse
 from tests.wire.test_forms import SNAPSHOT

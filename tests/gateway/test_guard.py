@@ -99,6 +99,7 @@ async def test_what_is_refused_reaches_no_route():
     for path in ("/health", "/ready"):
         seen = await call(path=path, method="GET", headers=[(b"host", b"10.1.2.3")], client=None)
         assert (seen.status, seen.callers) == (200, [None])
+    assert (await call(kind="lifespan")).callers == [None]
 
 
 @pytest.mark.host("H-116")
@@ -186,12 +187,12 @@ async def test_behind_so_many_failures_the_application_is_not_asked():
         await trio.sleep(1)
         asked.append(headers["authorization"])
 
-    for most in (10, 1):
-        door = CallerCheck(authenticate, RULES, **({} if most == 10 else {"max_failures_per_minute": most}))
-        refused = [(401, "unauthorized")] * most + [(429, "too_many_requests")] * 2
-        assert await admit(door, *[head(BAD)] * (most + 2)) == refused
-        assert len(asked) == most
-        asked.clear()
+    refused, too_many = (401, "unauthorized"), (429, "too_many_requests")
+    door = CallerCheck(authenticate, RULES)
+    assert await admit(door, *[head(BAD)] * 12) == [refused] * 10 + [too_many] * 2
+    assert len(asked) == 10
+    door = CallerCheck(TOKENS, RULES, max_failures_per_minute=1)
+    assert await admit(door, head(), head()) == [refused, too_many]
 
 
 class Odd(BaseException):

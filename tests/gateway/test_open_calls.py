@@ -16,7 +16,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.attacks.test_other_peoples import OF_A_SESSION, fields_of
-from tests.gateway.callers import Rows
+from tests.gateway.callers import Rows, by
 from tests.gateway.socket_client import socket_of
 from tests.gateway.test_tokens import At
 from tests.gateway.web import error_of, serving
@@ -48,11 +48,6 @@ def hurry(monkeypatch):
     """Judge what is only read as often as a test can wait for."""
     monkeypatch.setattr(open_calls_module, "EXPIRY_SECONDS", 0.01)
     monkeypatch.setattr(open_calls_module, "JUDGED_EVERY_SECONDS", 0.01)
-
-
-def by(token):
-    """The headers of a caller."""
-    return {"authorization": f"Bearer {token}"}
 
 
 def asking():

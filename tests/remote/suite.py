@@ -62,6 +62,12 @@ SERVER_GONE: Final = "ends the supervisor below the gateway, and with it the tes
 IN_SCOPE: Final = "finds the session in its store without the scope of its tenant"
 EACH_STEP: Final = "cancels at each step of the scheduler, and here most of them are steps of the gateway"
 
+OF_CODE: Final = (
+    *("is no tool: expected", "is no name of a tool: expected", "remote-plugin is 5", "remote-name is {}"),
+    *("remote-source is", "remote-state is", "expected a text5", "has 1,001 characters"),
+)
+
+
 LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_background_agents": {
         "test_agents_of_a_session_that_is_given_up_go_with_it": INSIDE,
@@ -92,22 +98,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_subscriptions": {"test_a_subscriber_who_does_not_read_is_cut_off": NEVER_CUT},
     "test_wrong_types": {
         "test_after_the_supervisor_closed_every_call_is_down": SERVER_GONE,
-        **dict.fromkeys(
-            [
-                f"test_an_argument_of_a_wrong_type_is_named[{words}"
-                for words in (
-                    "is no tool: expected",
-                    "is no name of a tool: expected",
-                    "remote-plugin is 5",
-                    "remote-name is {}",
-                    "remote-source is",
-                    "remote-state is",
-                    "expected a text5",
-                    "has 1,001 characters",
-                )
-            ],
-            CODE,
-        ),
+        **{f"test_an_argument_of_a_wrong_type_is_named[{words}": CODE for words in OF_CODE},
     },
 }
 """By module and function why a test is left out: of one with parameters all of them, or those in whose name stands what is behind `[`."""

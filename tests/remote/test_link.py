@@ -94,7 +94,7 @@ async def test_what_has_no_class_is_refused_with_what_came():
 
 @pytest.mark.host("H-080")
 async def test_a_token_that_is_not_taken_is_not_tried_again():
-    """Not as an upgrade, not with a close code, and not later: all who wait are told."""
+    """Not as an upgrade, by a close code, or later; a 403 with a reason is final too, and a 503 is retried until the time is over."""
     for prepare in ({"refuse_with": [(401, b"")]}, {"close_with": [4401]}):
         server = FakeServer()
         vars(server).update(prepare)
@@ -111,10 +111,6 @@ async def test_a_token_that_is_not_taken_is_not_tried_again():
             await anext(events)
         with pytest.raises(Unauthorized):
             await session.prompt("Hi")
-
-
-async def test_a_refusal_that_stays_is_told_and_another_is_tried_again():
-    """403 with a reason is final; 503 is not: it is unreachable after the time that was given, and not before."""
     server = FakeServer()
     server.refuse_with = [(503, b""), (403, b'{"error": {"code": "forbidden", "message": "not you"}}')]
     with pytest.raises(RemoteRefused, match="not you") as caught:

@@ -100,11 +100,7 @@ def test_html_has_headings_and_a_pdf_has_pages(store):
             "files of the kind '.docx' are not read: Markdown (.md), text (.txt), HTML (.html) and PDF (.pdf) are",
         ),
         ("a.pdf", b"%PDF-1.7", "it is not a readable PDF (PdfStreamError)"),
-        (
-            "a.html",
-            b"<script>run()</script>",
-            "it contains no text: a script in the browser may produce it",
-        ),
+        ("a.html", b"<script>run()</script>", "it contains no text: a script in the browser may produce it"),
         ("a.md", b"tea \xff", "it is not UTF-8 from byte 4 on: save it as UTF-8"),
         ("a.md", b"tea\0", "it contains zero bytes, so it is not text"),
         ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: split it"),

@@ -14,10 +14,7 @@ from agentrail.stores import words
 from agentrail.stores.knowledge_sqlite import SCHEMA_OF_KNOWLEDGE, SqliteKnowledge
 from agentrail.stores.porter_stemmer import stem
 from agentrail.stores.recall_sqlite import SCHEMA_OF_RECALL, SqliteRecall
-from agentrail.stores.words import (
-    choose_words,
-    query_words,
-)
+from agentrail.stores.words import choose_words, query_words
 
 
 @given(text=st.text())
@@ -93,14 +90,6 @@ def test_a_stem_is_a_word_and_no_longer_than_what_it_is_of(word):
     assert found.isalpha() or not word
 
 
-OWNER = MemoryOwner(user="a")
-
-
-def entry(number, text, *tags):
-    """A memory."""
-    return MemoryEntry(id=str(number), text=text, tags=list(tags), at_ms=number)
-
-
 @pytest.fixture
 def as_before(monkeypatch):
     """Words are cut, and files made, as in version 2."""
@@ -117,40 +106,36 @@ def version_of(directory):
         return connection.pragma("user_version")
 
 
-def test_an_index_of_memories_is_written_again_once_when_it_is_read(tmp_path, as_before):
-    """Before something is looked for; owners stay apart, and tags stand for themselves."""
-    old = SqliteRecall(tmp_path)
-    other = MemoryOwner(user="b")
-    old.put(OWNER, entry(1, "Ada prefers trains. Müller 我喜欢绿茶", "Trains", "booking"))
-    old.put(other, entry(2, "Bob prefers trains."))
-    old.close()
+def test_an_index_is_written_again_once_when_it_is_read(tmp_path, as_before):
+    """Owners of memories stay apart, and tags stand for themselves; headings of a passage still weigh double."""
+    ann, bob = MemoryOwner(user="a"), MemoryOwner(user="b")
+    ours = MemoryEntry(
+        id="1", text="Ada prefers trains. Müller 我喜欢绿茶", tags=["Trains", "booking"], at_ms=1
+    )
+    with closing(SqliteRecall(tmp_path / "memories")) as old:
+        old.put(ann, ours)
+        old.put(bob, MemoryEntry(id="2", text="Bob prefers trains.", at_ms=2))
+    with closing(SqliteKnowledge(tmp_path / "knowledge")) as old:
+        old.open_base("", "b", ["*"])
+        old.add("", "b", "travel.md", b"# Travelling\n\n## Trains\n\nFirst class.\n")
+        old.add("", "b", "food.md", b"# Food\n\nNo trains here.\n")
     as_before.undo()
-    assert version_of(tmp_path) == 2
-    recall = SqliteRecall(tmp_path)
-    for query in ("train", "preference", "muller", "喜欢", "book"):
-        assert [one.id for one in recall.search(OWNER, query, limit=5)] == ["1"], query
-    assert [one.id for one in recall.search(OWNER, "train", limit=5, tags=TagFilter(any_of=["Trains"]))] == [
-        "1"
-    ]
-    assert not recall.search(OWNER, "train", limit=5, tags=TagFilter(any_of=["train"]))
-    assert [one.id for one in recall.search(other, "train", limit=5)] == ["2"]
-    assert version_of(tmp_path) == SCHEMA_OF_RECALL.version == 3
-    recall.put(OWNER, entry(1, "She walks."))
-    assert not recall.search(OWNER, "train", limit=5)
-    recall.close()
+    assert version_of(tmp_path / "memories") == version_of(tmp_path / "knowledge") == 2
 
+    with closing(SqliteRecall(tmp_path / "memories")) as recall:
 
-def test_an_index_of_knowledge_is_written_again_once_when_it_is_read(tmp_path, as_before):
-    """With the headings of each passage, which weigh double as before."""
-    old = SqliteKnowledge(tmp_path)
-    old.open_base("acme", "b", ["*"])
-    old.add("acme", "b", "travel.md", b"# Travelling\n\n## Trains\n\nFirst class.\n")
-    old.add("acme", "b", "food.md", b"# Food\n\nNo trains here.\n")
-    old.close()
-    as_before.undo()
-    assert version_of(tmp_path) == 2
-    knowledge = SqliteKnowledge(tmp_path)
-    reader = MemoryOwner(tenant="acme", user="a")
-    assert [one.source for one in knowledge.search(reader, "train")] == ["travel.md#L1-L5", "food.md#L1-L3"]
-    assert version_of(tmp_path) == SCHEMA_OF_KNOWLEDGE.version
-    knowledge.close()
+        def found(owner, query, **tags):
+            return [one.id for one in recall.search(owner, query, limit=5, tags=TagFilter(**tags))]
+
+        for query in ("train", "preference", "muller", "喜欢", "book"):
+            assert found(ann, query) == ["1"], query
+        assert found(ann, "train", any_of=["Trains"]) == ["1"]
+        assert found(ann, "train", any_of=["train"]) == []
+        assert found(bob, "train") == ["2"]
+        assert version_of(tmp_path / "memories") == SCHEMA_OF_RECALL.version == 3
+        recall.put(ann, MemoryEntry(id="1", text="She walks.", at_ms=1))
+        assert found(ann, "train") == []
+    with closing(SqliteKnowledge(tmp_path / "knowledge")) as knowledge:
+        sources = [one.source for one in knowledge.search(ann, "train")]
+        assert sources == ["travel.md#L1-L5", "food.md#L1-L3"]
+        assert version_of(tmp_path / "knowledge") == SCHEMA_OF_KNOWLEDGE.version
