@@ -168,33 +168,27 @@ async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
 
 
 @on_bounded_time
-@pytest.mark.host("H-067", "H-068")
-async def test_a_stream_shows_its_request_from_its_receipt_to_its_end():
-    """Headers name session and request; numbers rise by one; one `done` with usage and context."""
-    async with serving(answering("Hello.")) as web:
-        async with web.client.stream("POST", "/stream", json={"message": "Hi"}) as response:
+@pytest.mark.host("H-067", "H-068", "H-070", "H-105")
+async def test_cursors_and_sessions_that_have_ended():
+    """A stream shows its request whole; a future cursor is a 409; a reader of what has ended gets the rest, and an `EventSource` that has all of it a 204."""
+    async with serving(answering("a")) as web:
+        said = {"message": "Hi", "session_id": "s-1"}
+        async with web.client.stream("POST", "/stream", json=said) as response:
             assert response.headers["content-type"] == "text/event-stream"
             assert response.headers["cache-control"] == "no-store"
             assert response.headers["x-accel-buffering"] == "no"
-            session_id, request_id = response.headers["x-session-id"], response.headers["x-request-id"]
+            assert response.headers["x-session-id"] == "s-1"
+            request_id = response.headers["x-request-id"]
             await response.aread()
-        frames = await web.stream(f"/sessions/{session_id}/events?after=0&request_id={request_id}")
+        path = "/sessions/s-1/events"
+        of_request = f"{path}?after=0&request_id={request_id}"
+        frames = await web.stream(of_request)
         numbers = [int(frame.id) for frame in frames if frame.id]
         assert numbers == list(range(1, len(numbers) + 1))
         done = frames[-1].data
         assert (done["reason"], done["request_id"], done["seq"]) == ("completed", request_id, numbers[-1])
         assert done["usage"]["input"] > 0
         assert done["context"]["tokens"] > 0
-
-
-@on_bounded_time
-@pytest.mark.host("H-070", "H-105")
-async def test_cursors_and_sessions_that_have_ended():
-    """A future cursor is a 409; a reader of what has ended gets the rest, and an `EventSource` that has all of it a 204."""
-    async with serving(answering("a")) as web:
-        request_id = (await web.chat(session_id="s-1")).headers["x-request-id"]
-        path = "/sessions/s-1/events"
-        of_request = f"{path}?after=0&request_id={request_id}"
         error = error_of(await web.client.get(f"{path}?after=999"), 409, "cursor_ahead")
         assert error["last_seq"] > 0
         both = await web.client.get(f"{path}?after=0", headers={"Last-Event-ID": "999"})
@@ -205,7 +199,7 @@ async def test_cursors_and_sessions_that_have_ended():
             heads = [{"Last-Event-ID": f"{seq}"} for seq in (last, last - 1)]
             return [(await web.client.get(place, headers=head)).status_code for head in heads]
 
-        assert await come_back(of_request, (await web.stream(of_request))[-1].data["seq"]) == [204, 200]
+        assert await come_back(of_request, done["seq"]) == [204, 200]
         await web.host.supervisor.stop_session("s-1", "done", scope="local")
         done = (await web.stream(f"{path}?after=1"))[-1].data
         assert done["reason"] == "session_ended"

@@ -43,6 +43,22 @@ async def lived(web, *, cycles=3):
     return (await web.client.get("/sessions/main")).json()["seq"]
 
 
+async def timeline(web):
+    """The spans of a session of three cycles: folded from its events, all at once and cycle by cycle."""
+    path = "/inspect/sessions/main/spans"
+    spans = (await web.client.get(path)).json()["spans"]
+    assert [span["kind"] for span in spans] == ["cycle", "request"] * 3
+    events = (await page(web, "&limit=1000"))["events"]
+    folded = timeline_of(decode_event(json.dumps(event)) for event in events)
+    assert [span["key"] for span in spans] == [span.key for span in folded]
+    for span in spans[::2]:
+        below = [one for one in spans if span["key"] in (one["key"], one["parent"])]
+        assert (await web.client.get(f"{path}?cycle={span['seq']}")).json()["spans"] == below
+    assert (await web.client.get(f"{path}?cycle=1")).json()["spans"] == []
+    return spans
+
+
+@pytest.mark.c(29)
 @pytest.mark.parametrize("has_store", [True, False])
 @on_bounded_time
 async def test_pages_back_and_forth_give_each_event_once(has_store):
@@ -72,7 +88,10 @@ async def test_pages_back_and_forth_give_each_event_once(has_store):
         assert (await page(web, f"&after={last}"))["events"] == []
         nothing = {"events": [], "first": 1, "last": 0, "more": False, "kept_from": 1}
         assert await page(web, "&before=1") == nothing
+        spans = await timeline(web) if has_store else None
         (await web.client.delete("/sessions/main")).raise_for_status()
+        if has_store:
+            assert (await web.client.get("/inspect/sessions/main/spans")).json()["spans"] == spans
         told = await page(web, "&limit=1000")
         assert told["events"][-1]["kind"] == "session_end"
         assert seqs(told) == list(range(1, told["last"] + 1))
@@ -201,28 +220,6 @@ async def test_all_of_a_call_is_told_with_its_result_in_parts():
         error_of(await web.client.get("/sessions/main/calls/c-none"), 404, "unknown_call")
         for query in ("result_from=-1", "result_to=x"):
             error_of(await web.client.get(f"/sessions/main/calls/{call_id}?{query}"), 422, "field_invalid")
-
-
-@pytest.mark.c(29)
-@on_bounded_time
-async def test_the_timeline_is_that_of_the_journal_and_of_each_cycle():
-    """The same spans of all of it, and cycle by cycle; of a session that has ended as of one that is awake."""
-    async with serving(answering(*("Hello",) * 3), store=MemoryStore()) as web:
-        await lived(web)
-        told = (await web.client.get("/inspect/sessions/main/spans")).json()
-        assert [span["kind"] for span in told["spans"]] == ["cycle", "request"] * 3
-        events = (await page(web, "&limit=1000"))["events"]
-        folded = timeline_of(decode_event(json.dumps(event)) for event in events)
-        assert [span["key"] for span in told["spans"]] == [span.key for span in folded]
-        for span in told["spans"]:
-            if span["kind"] == "cycle":
-                path = f"/inspect/sessions/main/spans?cycle={span['seq']}"
-                below = [one for one in told["spans"] if span["key"] in (one["key"], one["parent"])]
-                assert (await web.client.get(path)).json()["spans"] == below
-        assert (await web.client.get("/inspect/sessions/main/spans?cycle=1")).json()["spans"] == []
-        (await web.client.delete("/sessions/main")).raise_for_status()
-        ended = (await web.client.get("/inspect/sessions/main/spans")).json()
-        assert ended["spans"] == told["spans"]
 
 
 RANGES = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=4)

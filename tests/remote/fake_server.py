@@ -38,11 +38,7 @@ class FakeServer:
         self.refuse_with: list[tuple[int, bytes]] = []
         self.close_with: list[int] = []
         self.is_silent = False
-        self.limits: dict[str, Any] = {
-            "frame_bytes": 1 << 20,
-            "subscriptions": 64,
-            "commands_per_second": 100,
-        }
+        self.limits = {"frame_bytes": 1 << 20, "subscriptions": 64, "commands_per_second": 100}
         self.dialled_at: list[float] = []
         self._open: dict[WebSocketConnection, dict[str, int]] = {}
         self._streams: list[trio.abc.Stream] = []

@@ -28,19 +28,14 @@ def url_of(web):
     return f"http://{host}:{port}"
 
 
-@asynccontextmanager
-async def connected(model, **options):
-    """A client of a server with one profile."""
+async def test_it_talks():
+    """As with a session in this process: ask, run, stream, messages, status, snapshot; texts of two responses are apart."""
+    apart = [calls(("note", {}), text="I look."), says("It is so.")]
+    model = ScriptedModel([says("One."), says("Two."), says("Three."), *apart, *apart])
     async with (
-        serving(model, auth=auth, **options) as web,
+        serving(model, auth=auth, session_tools=[RecordingTool(name="note")]) as web,
         agentrail.connect(url_of(web), "ann", agent_id="desk") as session,
     ):
-        yield session
-
-
-async def test_it_talks():
-    """Ask, run, stream, messages, status, snapshot: as of a session in this process."""
-    async with connected(answering("One.", "Two.", "Three.")) as session:
         assert await session.ask("Hi") == "One."
         reply = await session.run("Again")
         assert (reply.text, reply.turns, len(reply.messages)) == ("Two.", 1, 2)
@@ -55,19 +50,10 @@ async def test_it_talks():
         assert len(snapshot.last_messages) == 6
         assert await session.collect_reply() == "Three."
         assert (await session.wait_for(events.AgentStart)).ref == cycle.ref
-
-
-@pytest.mark.parametrize("deltas", [True, False])
-async def test_the_texts_of_two_responses_are_apart(deltas):
-    """As of a session in this process."""
-    model = ScriptedModel([calls(("note", {}), text="I look."), says("It is so.")])
-    async with (
-        connected(model, session_tools=[RecordingTool(name="note")]) as session,
-        session.stream("Hi", deltas=deltas) as cycle,
-    ):
-        assert (
-            "".join([text async for text in cycle.text()]) == cycle.reply.all_text == "I look.\n\nIt is so."
-        )
+        for deltas in (True, False):
+            async with session.stream("Hi", deltas=deltas) as cycle:
+                texts = "".join([text async for text in cycle.text()])
+                assert texts == cycle.reply.all_text == "I look.\n\nIt is so."
 
 
 @pytest.mark.host("H-079")

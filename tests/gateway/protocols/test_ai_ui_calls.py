@@ -193,7 +193,8 @@ async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
 async def test_answers_count_once_and_all_or_none():
     """One that is decided is 409, one that there never was 404: the others that came with it are not decided either."""
     both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
-    async with asking(both, says("Done.")) as (web, shell):
+    turns = [both, calls(("shell", {"command": "c"})), says("Done."), says("Yes.")]
+    async with asking(*turns) as (web, shell):
         asked = await post(web, user("Hi"))
         one, two = decided(asked, approved=True), decided(asked, approved=True, place=1)
         forged = {**one, "approval": {"id": "c1/a99", "approved": True}}
@@ -206,16 +207,12 @@ async def test_answers_count_once_and_all_or_none():
         assert shell.calls == [{"command": "a"}]
         nothing = said(user("Hi"), assistant(asked, call_of(asked, "output-available", output="x")))
         assert error_of(await web.post("/ai-ui/desk", nothing), 422, "field_invalid")["field"] == "messages"
-
-
-async def test_words_behind_an_answer_come_behind_what_it_lets_run():
-    """The call that was let run is not superseded by them."""
-    async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
-        asked = await post(web, user("Hi"))
-        answered = assistant(asked, decided(asked, approved=True))
-        parts = parts_of(await post(web, user("Hi"), answered, user("And?", "u2")))
+        # Words behind an answer come behind what it lets run.
+        asked = await post(web, user("Hi"), chat="c2")
+        approved = assistant(asked, decided(asked, approved=True))
+        parts = parts_of(await post(web, user("Hi"), approved, user("And?", "u2"), chat="c2"))
         assert [part["delta"] for part in parts if part["type"] == "text-delta"] == ["Yes."]
-        assert shell.calls == [{"command": "a"}]
+        assert shell.calls[-1] == {"command": "c"}
 
 
 async def test_where_nothing_runs_there_is_no_response():
