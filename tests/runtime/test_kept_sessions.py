@@ -262,29 +262,6 @@ async def test_no_status_shows_what_a_crash_could_take_back(store):
         assert isinstance(seen[0], PromptReceived)
 
 
-@pytest.mark.journal(6)
-async def test_what_a_stream_had_said_is_in_the_journal_when_it_is_aborted(store):
-    """All of a hundred pieces, in one record."""
-    pieces = [f"{number} " for number in range(100)]
-    async with no_orphans(), open_over(store) as supervisor:
-        model = ScriptedModel([says(*pieces, "", pause_seconds=0.001)])
-        session = await supervisor.start_session(model=model, session_id="s-1")
-        async with session.subscribe() as events:
-            await session.prompt("Hi")
-            text = ""
-            with trio.fail_after(60):
-                async for event in events:
-                    if isinstance(event, MessageDelta):
-                        text += event.delta
-                    if text.startswith("".join(pieces[:50])):
-                        break
-            await session.abort()
-        said = (await session.messages())[-1].text
-    heard = [record for record in store.inner.read("", "s-1") if record.kind == "heard"]
-    assert len(heard) == 1
-    assert said.startswith(text.rstrip()[:100])
-
-
 # --- a store that is away
 
 

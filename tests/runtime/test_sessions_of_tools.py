@@ -299,6 +299,7 @@ async def test_a_session_that_will_not_end_does_not_hold_its_parent(supervisor, 
     assert (data.loans, data.ledger.open) == ((), ())
 
 
+@pytest.mark.at(91)
 async def test_both_origins_give_the_same(supervisor):
     """A session that answers a call and one that a tool asks for: the same loan, events, receipt and sums, but for names (G-033)."""
 
@@ -323,6 +324,10 @@ async def test_both_origins_give_the_same(supervisor):
             assert await session.ask("go") == "done"
             heard = []
             while not isinstance(event := await anext(events), ToolExecutionEnd):
+                assert event.child_id.startswith(f"{name}.")
+                assert getattr(event, "event", event).meta.path == (
+                    (name, event.child_id) if isinstance(event, SubagentEvent) else (name,)
+                )
                 heard.append(
                     (type(event), type(getattr(event, "event", None)), getattr(event, "description", ""))
                 )

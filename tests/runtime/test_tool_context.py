@@ -10,7 +10,6 @@ import trio
 
 from agentrail.abc import ExecuteOptions, ToolContext
 from agentrail.errors import ProcessRefused
-from agentrail.events import ResponseComplete, SubagentEnd, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
@@ -18,8 +17,8 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
-from tests.runtime.rig import calling, on_virtual_time, until
-from tests.runtime.test_sessions_of_tools import PATIENCE_SECONDS, answering, echo, tool_of
+from tests.runtime.rig import calling, on_virtual_time
+from tests.runtime.test_sessions_of_tools import PATIENCE_SECONDS, tool_of
 from tests.sandboxes.rig import make_sandbox
 
 SLEEPS = ("sh", "-c", "sleep 600 & sleep 600 & echo ready; wait")
@@ -211,52 +210,6 @@ async def test_a_question_that_is_none_is_refused(supervisor, question, seconds)
 
     result = await result_of(supervisor, tool_of(work))
     assert "ToolContractError: ask_user" in result.text
-
-
-def asking(*prompts, **options):
-    """Make a tool that lets sessions work for these prompts, side by side, and joins what they say."""
-
-    async def work(ctx):
-        said = {}
-
-        async def ask(prompt):
-            said[prompt] = await ctx.run_session(prompt, **options)
-
-        async with trio.open_nursery() as nursery:
-            for prompt in prompts:
-                nursery.start_soon(ask, prompt)
-        return ", ".join(said[prompt] for prompt in prompts)
-
-    return tool_of(work)
-
-
-@pytest.mark.at(91)
-async def test_a_tool_is_answered_by_sessions(supervisor):
-    """Each is told of by itself on the session above, and all are gone when the call is over."""
-    session = await supervisor.start_session(
-        model=answering(echo), tools=[asking("left", "right")], session_id="boss"
-    )
-    async with session.subscribe(
-        kinds=[SubagentStart, SubagentEvent, SubagentEnd, ToolExecutionEnd]
-    ) as events:
-        assert await session.ask("go") == "done"
-        seen = await until(events, ToolExecutionEnd)
-    call = seen[-1]
-    assert call.result.text == "<left>, <right>"
-    responses = [event.event for event in seen if isinstance(getattr(event, "event", None), ResponseComplete)]
-    assert len(responses) == 2
-    # Two responses of its own, and those of the two below, each of the same size.
-    assert (await session.status()).usage.total == 4 * responses[0].usage.total > 0
-    started = {event.child_id: event.description for event in seen if isinstance(event, SubagentStart)}
-    stem = f"boss.{call.call_id}"
-    assert set(started) == {f"{stem}.1", f"{stem}.2"}
-    assert set(started.values()) == {"left", "right"}
-    ended = {event.child_id for event in seen if isinstance(event, SubagentEnd)}
-    assert ended == set(started)
-    for event in seen:
-        if isinstance(event, SubagentEvent):
-            assert event.event.meta.path == ("boss", event.child_id)
-    assert [one.session_id for one in supervisor.sessions()] == ["boss"]
 
 
 @on_virtual_time
