@@ -25,7 +25,7 @@ from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import eventually, until
 from tests.runtime.test_background_agents import SCOUT, SPAWN, WAIT, Script, crash, hangs, results, start
-from tests.runtime.test_children import first_words
+from tests.runtime.test_children import below, first_words
 from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 TASK = ("task", {"description": "Look."})
@@ -91,13 +91,7 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
     )
     async with session.subscribe(kinds=[SubagentEvent]) as told:
         await session.prompt("go")
-        with trio.fail_after(60):
-            while True:
-                inner = (await anext(told)).event
-                while isinstance(inner, SubagentEvent):
-                    inner = inner.event
-                if isinstance(inner, ApprovalRequired):
-                    break
+        inner = await below(told, ApprovalRequired)
     (asked,) = (await session.status()).all_approvals
     assert (await session.snapshot()).status.all_approvals == (asked,)
     assert (asked.id, asked.arguments, len(asked.path)) == (
@@ -117,12 +111,7 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
     await session.revoke_rule(rule.rule_id)
     async with session.subscribe(kinds=[SubagentEvent]) as told:
         await session.prompt("and now")
-        with trio.fail_after(60):
-            async for event in told:
-                if isinstance(event.event, ApprovalRequired):
-                    break
-                if isinstance(event.event, SubagentEvent) and isinstance(event.event.event, ApprovalRequired):
-                    break
+        await below(told, ApprovalRequired)
         await session.abort()
     assert len(tool.calls) == 3
 

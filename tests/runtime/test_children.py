@@ -210,6 +210,16 @@ def layers(event, depth=0):
         yield from layers(event.event, depth + 1)
 
 
+async def below(events, kind):
+    """The first event of a kind, however far below the session it was published."""
+    with trio.fail_after(60):
+        async for event in events:
+            *_, (inner, _) = layers(event)
+            if isinstance(inner, kind):
+                return inner
+    return None
+
+
 @pytest.mark.at(92, 93)
 @pytest.mark.parametrize("deltas", [True, False])
 async def test_deltas_of_children_come_to_whoever_wants_deltas(supervisor, deltas):
@@ -394,13 +404,7 @@ async def waiting_below(supervisor, *, deep: bool) -> tuple[Session, list[str]]:
     )
     async with session.subscribe() as events:
         await session.prompt("go")
-        async for event in events:
-            inner = event
-            while isinstance(inner, SubagentEvent):
-                inner = inner.event
-            if isinstance(inner, AskUser):
-                break
-    return session, [inner.ref]
+        return session, [(await below(events, AskUser)).ref]
 
 
 @pytest.mark.at(63, 79)

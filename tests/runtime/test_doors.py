@@ -10,9 +10,16 @@ NURSERIES = {"nursery_of_a_tool", "tool_that_is_killed"}
 # the tool's own prints what its tasks raise, so that a `__repr__` that raises ends the run before anybody can catch it.
 CAUGHT = {("a kept cancellation", door) for door in (*NURSERIES, "clean_up_of_a_tool")}
 TRIOS_OWN = {(error, door) for error in PLAIN if error.startswith("unprintable") for door in NURSERIES}
+MORE = {
+    "SystemExit": lambda: SystemExit("usage"),
+    "a group with a kept one": lambda: BaseExceptionGroup(
+        "", [PLAIN["a kept cancellation"](), ValueError("x")]
+    ),
+}
 PAIRS = [
     *((door, error) for door in DOORS for error in PLAIN if (error, door) not in CAUGHT | TRIOS_OWN),
     *((name, "SystemExit") for name, knock in DOORS.items() if knock in TOOLS),
+    ("async_tool", "a group with a kept one"),
 ]
 
 
@@ -20,7 +27,7 @@ PAIRS = [
 @pytest.mark.parametrize(("door", "error"), PAIRS)
 async def test_what_is_raised_at_a_door_ends_there(door, error, caplog):
     """The call gets an error, the session goes on, and the next session does not notice; a tool cannot exit, as argparse does."""
-    raises = Raises(PLAIN.get(error, lambda: SystemExit("usage")))
+    raises = Raises({**PLAIN, **MORE}[error])
     with trio.fail_after(60):
         async with open_torn(raises) as supervisor:
             bystander = await supervisor.start_session(model=says_ok())

@@ -6,7 +6,6 @@ import trio
 
 from agentrail.abc import Ok
 from agentrail.core.policy.budget import Budget
-from agentrail.core.session.fork import NOT_IN_THIS_BRANCH
 from agentrail.errors import OptionError, StillNeeded, StoreUnavailable, Trimmed, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, EventsLost, SessionStart, ToolExecutionStart
 from agentrail.messages import Text, ToolMessage
@@ -125,26 +124,6 @@ async def test_a_fork_goes_on_by_itself(supervisor):
     assert stored["s-2"].root == "s-2"
     opened = (await fork.journal())[0].body
     assert list(opened["forked_from"]) == ["s-1", number]
-
-
-@pytest.mark.journal(21)
-async def test_a_fork_is_taken_in_the_middle_of_a_cycle(supervisor):
-    """What runs there goes on there; in the fork it ended, with a result, and prompts that waited stayed behind."""
-    hanging = HangingTool()
-    model = calling("hang", then="in the fork")
-    session = await supervisor.start_session(model=model, tools=[hanging], session_id="s-1")
-    async with session.subscribe() as events:
-        await session.prompt("Go")
-        await until(events, ToolExecutionStart)
-        await session.prompt("And then?")
-        fork = await session.fork()
-    assert await texts(fork) == ["Go", "", NOT_IN_THIS_BRANCH]
-    status = await fork.status()
-    assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
-    assert await fork.ask("So?") == "in the fork"
-    assert (await session.status()).phase == "executing_tools"
-    assert len((await session.status()).queued) == 1
-    await session.abort(clear_queue=True)
 
 
 async def test_a_fork_behind_a_turn(supervisor):

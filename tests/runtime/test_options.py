@@ -8,12 +8,10 @@ import pytest
 
 from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
-from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import FunctionModel, says
 from agentrail.wire.sandbox_address import ADDRESS_FORMS
 from tests.runtime.rig import saying
 from tests.thinned import each
@@ -79,7 +77,7 @@ def test_a_sandbox_is_an_object_or_a_name(sandbox):
 
 
 async def test_options_come_in_one_way(supervisor):
-    """A value and keywords together leave open which wins; the slip `start_session("demo:")` is answered with how it is written."""
+    """A value and keywords leave open which wins; the slip `start_session("demo:")` is told how it is written, and what messages are."""
     for given, more, words in (
         (
             SessionOptions(model=saying()),
@@ -91,6 +89,7 @@ async def test_options_come_in_one_way(supervisor):
             {},
             "options is 'demo:': expected SessionOptions, a blueprint, or keywords such as model=",
         ),
+        (None, {"model": "demo:", "messages": ["hello"]}, "expected a sequence of UserMessage"),
     ):
         with pytest.raises(OptionError, match=words):
             await supervisor.start_session(given, **more)
@@ -134,22 +133,3 @@ async def test_a_word_of_another_library_is_answered_with_ours(supervisor):
         known = {one.name for one in attrs.fields(ProviderOptions)}
         assert set(re.findall(r"provider_opts={'(\w+)'", fault)) <= known, word
         assert set(re.findall(r"settings={'(\w+)'", fault)) <= set(SETTINGS), word
-
-
-async def test_a_session_begins_with_a_history_from_elsewhere(supervisor):
-    """What no provider would take is repaired on the way in, and the model sees the conversation; what is none is refused."""
-    with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
-        await supervisor.start_session(model=saying("a"), messages=["hello"])
-    asked = UserMessage(content=(Text(text="What is here?"),))
-    call = ToolCall(call_id=CallId("c1"), name="list", arguments={})
-    cut = AssistantMessage(content=(call,), model="another:model")
-    seen = []
-
-    def answer(request):
-        seen.extend(request.messages)
-        return says("Go on with what?")
-
-    session = await supervisor.start_session(model=FunctionModel(answer), messages=[asked, cut])
-    assert await session.ask("Go on") == "Go on with what?"
-    assert [type(message) for message in seen] == [UserMessage, AssistantMessage, ToolMessage, UserMessage]
-    assert seen[2].results[0].is_error

@@ -25,7 +25,7 @@ from agentrail.events import (
     ToolTookEffect,
 )
 from agentrail.process_account import note_started, note_stopped
-from agentrail.runtime.tool_calls import Attempt, AttemptEnd, run_tool
+from agentrail.runtime.tool_calls import Attempt, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, TOO_MANY
 from agentrail.testing.cancelling import check_events, check_history
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -345,27 +345,6 @@ async def test_what_else_a_tool_raises_is_its_result(error, text, caplog):
     assert (ended.text, ended.is_error) == (text, True)
     assert ended.crashed == ("exited" not in text)  # the same input would end it again
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
-@pytest.mark.at(31)
-def test_a_cancellation_that_was_kept_is_a_crash():
-    """No scope around would ever catch it: raised again where nobody was cancelled, it would end the program."""
-
-    async def main() -> list[AttemptEnd]:
-        kept: list[BaseException] = []
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            try:
-                await trio.lowlevel.checkpoint()
-            except trio.Cancelled as cancelled:
-                kept.append(cancelled)
-                raise
-        errors = (kept[0], BaseExceptionGroup("both", [kept[0], ValueError("x")]))
-        attempts = [_attempt(CrashingTool(error=error)) for error in errors]
-        return [await run_tool(effect, attempt, trio.CancelScope()) for effect, attempt in attempts]
-
-    # A run of its own: a test that ends with a cancellation counts as one that was cancelled.
-    assert all(ended.is_error and ended.crashed for ended in trio.run(main))
 
 
 @on_virtual_time
