@@ -18,8 +18,8 @@ ONE_IN = 8
 NOT_FOLDED = {
     "test_a_call_whose_arguments_changed_after_they_were_shown_never_runs": "edits a call in the state, as a bug would",
     "test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown": "edits a call in the state, as a bug would",
-    "test_what_is_raised_at_a_door_ends_there[handlers_of_a_plugin-odd arguments]": "the address of an object is in the text",
-    "test_what_is_raised_at_a_door_ends_there[life_of_a_plugin-odd arguments]": "the address of an object is in the text",
+    "test_what_is_raised_at_a_door_ends_there[handlers_of_a_plugin]": "the address of an object is in the text",
+    "test_what_is_raised_at_a_door_ends_there[life_of_a_plugin]": "the address of an object is in the text",
     "test_a_session_that_goes_back_while_it_is_read_gives_nothing_of_before": "goes back to a state that is not of its number",
     "test_of_one_that_cannot_be_made_again_the_loss_is_told_and_of_others_nothing_is_missing[a bug]": "its store cannot be read",
     "test_what_cannot_be_read_is_told_and_what_is_at_work_elsewhere_is_left": "damages a record, as a disk would",
