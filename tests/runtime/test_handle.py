@@ -58,30 +58,31 @@ def odd(kind: Any, **fields: Any) -> Any:
     return kind(**fields)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        *((nothing, "empty: say something, 1 byte to 1 MB") for nothing in ("", " \n", [], [Text(text="")])),
-        ([Text(text="a"), 42], "a prompt has 42: expected text, or Text, Image and FileRef"),
-        *(
-            ([Text(text="a"), block], f"a prompt has {type(block).__name__}.*: expected text in each field")
-            for block in (
-                odd(Text, text=5),
-                odd(Text, text=None),
-                odd(Image, media_type=None, data="eA=="),
-                odd(Image, media_type="image/png", data=b"x"),
-                odd(Image, media_type="image/png", data="eA==", name=1),
-                odd(FileRef, path=Path("a")),
-            )
-        ),
-    ],
-    ids=repr,
-)
-async def test_a_prompt_that_is_empty_or_has_other_blocks_is_refused(supervisor, content, words):
+CONTENTS = [
+    *((nothing, "empty: say something, 1 byte to 1 MB") for nothing in ("", " \n", [], [Text(text="")])),
+    *((other, "expected text") for other in (None, 5, b"bytes", {"text": "Hi"})),
+    ([Text(text="a"), 42], "a prompt has 42: expected text, or Text, Image and FileRef"),
+    *(
+        ([Text(text="a"), block], f"a prompt has {type(block).__name__}.*: expected text in each field")
+        for block in (
+            odd(Text, text=5),
+            odd(Text, text=None),
+            odd(Image, media_type=None, data="eA=="),
+            odd(Image, media_type="image/png", data=b"x"),
+            odd(Image, media_type="image/png", data="eA==", name=1),
+            odd(FileRef, path=Path("a")),
+        )
+    ),
+]
+
+
+async def test_a_prompt_that_is_empty_or_has_other_blocks_is_refused(supervisor):
     """`PromptError` names what is taken and shows the block; nothing is published, and a good one beside it is not taken either."""
     session = await supervisor.start_session(model=saying())
-    with pytest.raises(PromptError, match=words):
-        await session.prompt(content)
+    for content, words in CONTENTS:
+        for call in (session.prompt, session.ask):
+            with pytest.raises(PromptError, match=words):
+                await call(content)
     assert (await session.status()).last_seq == 1
 
 

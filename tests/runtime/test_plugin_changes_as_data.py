@@ -23,41 +23,35 @@ class Raises(p.Plugin[int]):
         return 0
 
 
-def stuck_at(gate: trio.Event) -> FunctionModel:
-    """A model that answers when the gate is open."""
+NO_PLUGINS = (
+    (object(), "is not a plugin: derive from"),
+    (None, "is not a plugin: derive from"),
+    ((1, 2, 3), "expected a plugin, or a pair of a plugin and its options"),
+    ((PuppetPlugin((), name="a"), [1]), "expected a plugin, or a pair"),
+    ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is no JSON"),
+    ((PuppetPlugin((), name="a"), {"a": float("nan")}), r"options.a is nan, which JSON cannot say"),
+    (Raises, "cannot be made without arguments: .*no licence"),
+)
+
+
+async def test_what_is_no_plugin_is_refused_at_once(supervisor):
+    """Also while a cycle runs: nothing is sent, and nothing is kept."""
+    gate = trio.Event()
 
     async def answer(_: Any) -> Any:
         await gate.wait()
         return says("done")
 
-    return FunctionModel(answer)
-
-
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        (object(), "is not a plugin: derive from"),
-        (None, "is not a plugin: derive from"),
-        ((1, 2, 3), "expected a plugin, or a pair of a plugin and its options"),
-        ((PuppetPlugin((), name="a"), [1]), "expected a plugin, or a pair"),
-        ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is no JSON"),
-        ((PuppetPlugin((), name="a"), {"a": float("nan")}), r"options.a is nan, which JSON cannot say"),
-        (Raises, "cannot be made without arguments: .*no licence"),
-    ],
-    ids=["an object", "nothing", "three", "a list", "a set", "no number", "raises"],
-)
-async def test_what_is_no_plugin_is_refused_at_once(supervisor, entry, words):
-    """Also while a cycle runs: nothing is sent, and nothing is kept."""
-    gate = trio.Event()
-    session = await supervisor.start_session(model=stuck_at(gate))
+    session = await supervisor.start_session(model=FunctionModel(answer))
     cell = session._cell  # noqa: SLF001 - what waits and what is kept show nowhere else
     async with trio.open_nursery() as nursery:
         nursery.start_soon(session.ask, "go")
         while cell.state.data.cycle is None:
             await trio.lowlevel.checkpoint()
-        for call in (session.attach_plugin, session.reload_plugin):
-            with pytest.raises(PluginError, match=words):
-                await call(entry)
-        assert not [one for one in cell.state.postponed if isinstance(one, ChangePlugins)]
-        assert cell.state.data.stack.ask.coming == 0
+        for entry, words in NO_PLUGINS:
+            for call in (session.attach_plugin, session.reload_plugin):
+                with pytest.raises(PluginError, match=words):
+                    await call(entry)
+            assert not [one for one in cell.state.postponed if isinstance(one, ChangePlugins)], words
+            assert cell.state.data.stack.ask.coming == 0, words
         gate.set()

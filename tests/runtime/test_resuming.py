@@ -86,28 +86,6 @@ async def test_what_is_kept_no_longer_is_named(supervisor):
     assert numbers(live) == list(range(last + 1, last + 1 + len(numbers(live))))
 
 
-@pytest.mark.parametrize(
-    ("terms", "fault"),
-    [
-        *(({"after": after}, f"after is {after!r}: expected a whole number from 0") for after in (-1, True, "3", 1.0)),
-        ({"buffer": 0}, "buffer is 0: expected a whole number from 1"),
-        ({"buffer": 1.5}, "buffer is 1.5: expected a whole number from 1"),
-        ({"kinds": ["agent_end"]}, "kinds has 'agent_end': expected classes of events, such as AgentEnd"),
-        ({"kinds": 3}, "kinds is 3: expected classes of events, such as [AgentEnd], or None"),
-        (
-            {"kinds": AgentEnd},
-            f"kinds is {AgentEnd!r}: expected classes of events, such as [AgentEnd], or None",
-        ),
-    ],
-)  # fmt: skip
-async def test_terms_that_cannot_be(supervisor, terms, fault):
-    """They are named, with what is taken, before anything is registered."""
-    session = await supervisor.start_session(model=saying())
-    with pytest.raises(OptionError) as caught:
-        session.subscribe(**terms)
-    assert caught.value.faults == (fault,)
-
-
 @pytest.mark.at(83)
 async def test_a_number_beyond_the_last_is_refused(supervisor):
     """When the block is entered, because it may still be true when the subscription is made."""

@@ -32,72 +32,71 @@ def raises():
     return property(lambda self: 1 / 0)
 
 
-@pytest.mark.parametrize(
-    ("member", "value", "words"),
-    [
-        ("name", 7, "a tool is named 7: expected a text"),
-        ("name", raises(), "reading 'name' of tool '<Broken>' raised ZeroDivisionError"),
-        ("description", 7, "the description of tool 'search' is 7"),
-        ("description", raises(), "reading 'description' of tool 'search' raised ZeroDivisionError"),
-        ("parameters", [], "the schema of tool 'search' is of type list: expected a JSON Schema as a dict"),
-        (
-            "parameters",
-            raises(),
-            "reading 'parameters' of tool 'search' raised ZeroDivisionError: division by zero",
-        ),
-        (
-            "parameters",
-            {"type": "object", "properties": {"a": {"default": object()}}},
-            "the schema of tool 'search' is not JSON: $.properties.a.default is a object",
-        ),
-        ("killable", "yes", "tool 'search' has killable 'yes': expected True or False"),
-        ("killable", raises(), "reading 'killable' of tool 'search' raised"),
-        ("effect_class", "pur", "tool 'search' has effect_class 'pur': expected one of 'pure', 'idempotent'"),
-        ("effect_class", ["pure"], "tool 'search' has effect_class ['pure']"),
-        (
-            "timeout_seconds",
-            "x",
-            "tool 'search' has timeout_seconds 'x': expected a number of seconds, or None",
-        ),
-        ("timeout_seconds", True, "tool 'search' has timeout_seconds True"),
-        ("timeout_seconds", float("nan"), "tool 'search' has timeout_seconds nan: expected a finite number"),
-        ("max_retries", -1, "tool 'search' has max_retries -1: expected a whole number from 0, or None"),
-        ("max_retries", 1.5, "tool 'search' has max_retries 1.5"),
-        ("polling", 1, "tool 'search' has polling 1: expected True or False"),
-        (
-            "answered_by",
-            "model",
-            "tool 'search' has answered_by 'model': expected one of 'code', 'user', 'child', 'client', 'machine'",
-        ),
-        ("max_result_bytes", 0, "tool 'search' has max_result_bytes 0: expected a whole number above 0"),
-        ("max_result_bytes", raises(), "reading 'max_result_bytes' of tool 'search' raised"),
-        ("threaded", "no", "tool 'search' has threaded 'no': expected True or False"),
-        ("label", "Search", "tool 'search' has label 'Search': expected a method that takes the arguments"),
-        ("execute", None, "tool 'search' has execute None: expected an async method"),
-        ("execute", lambda self, arguments, ctx: None, "expected an async method (`async def`) that takes"),
-        ("reconcile", 3, "tool 'search' has reconcile 3: expected an async method (`async def`), or None"),
-        ("reconcile", lambda self, op, ctx: None, "expected an async method (`async def`), or None"),
-        (
-            "effect_class",
-            "reconcilable",
-            "tool 'search' is 'reconcilable' and has no `reconcile(operation_id, ctx)`",
-        ),
-        ("killable", type("Mute", (), {"__repr__": lambda self: 1 / 0})(), "has killable <Mute>: expected"),
-    ],
+MALFORMED = (
+    ("name", 7, "a tool is named 7: expected a text"),
+    ("name", raises(), "reading 'name' of tool '<Broken>' raised ZeroDivisionError"),
+    ("description", 7, "the description of tool 'search' is 7"),
+    ("description", raises(), "reading 'description' of tool 'search' raised ZeroDivisionError"),
+    ("parameters", [], "the schema of tool 'search' is of type list: expected a JSON Schema as a dict"),
+    (
+        "parameters",
+        raises(),
+        "reading 'parameters' of tool 'search' raised ZeroDivisionError: division by zero",
+    ),
+    (
+        "parameters",
+        {"type": "object", "properties": {"a": {"default": object()}}},
+        "the schema of tool 'search' is not JSON: $.properties.a.default is a object",
+    ),
+    ("killable", "yes", "tool 'search' has killable 'yes': expected True or False"),
+    ("killable", raises(), "reading 'killable' of tool 'search' raised"),
+    ("effect_class", "pur", "tool 'search' has effect_class 'pur': expected one of 'pure', 'idempotent'"),
+    ("effect_class", ["pure"], "tool 'search' has effect_class ['pure']"),
+    (
+        "timeout_seconds",
+        "x",
+        "tool 'search' has timeout_seconds 'x': expected a number of seconds, or None",
+    ),
+    ("timeout_seconds", True, "tool 'search' has timeout_seconds True"),
+    ("timeout_seconds", float("nan"), "tool 'search' has timeout_seconds nan: expected a finite number"),
+    ("max_retries", -1, "tool 'search' has max_retries -1: expected a whole number from 0, or None"),
+    ("max_retries", 1.5, "tool 'search' has max_retries 1.5"),
+    ("polling", 1, "tool 'search' has polling 1: expected True or False"),
+    (
+        "answered_by",
+        "model",
+        "tool 'search' has answered_by 'model': expected one of 'code', 'user', 'child', 'client', 'machine'",
+    ),
+    ("max_result_bytes", 0, "tool 'search' has max_result_bytes 0: expected a whole number above 0"),
+    ("max_result_bytes", raises(), "reading 'max_result_bytes' of tool 'search' raised"),
+    ("threaded", "no", "tool 'search' has threaded 'no': expected True or False"),
+    ("label", "Search", "tool 'search' has label 'Search': expected a method that takes the arguments"),
+    ("execute", None, "tool 'search' has execute None: expected an async method"),
+    ("execute", lambda self, arguments, ctx: None, "expected an async method (`async def`) that takes"),
+    ("reconcile", 3, "tool 'search' has reconcile 3: expected an async method (`async def`), or None"),
+    ("reconcile", lambda self, op, ctx: None, "expected an async method (`async def`), or None"),
+    (
+        "effect_class",
+        "reconcilable",
+        "tool 'search' is 'reconcilable' and has no `reconcile(operation_id, ctx)`",
+    ),
+    ("killable", type("Mute", (), {"__repr__": lambda self: 1 / 0})(), "has killable <Mute>: expected"),
 )
-async def test_a_malformed_member_is_refused_by_its_name_and_that_of_the_tool(
-    supervisor, member, value, words
-):
+
+
+async def test_a_malformed_member_is_refused_by_its_name_and_that_of_the_tool(supervisor):
     """Whatever an author's object has in a member's place, `start_session` and `attach_tools` say which; nothing is started."""
-    broken = type("Broken", (Search,), {member: value})()
-    with pytest.raises(ToolDefinitionError) as caught:
-        await supervisor.start_session(model=saying("x"), tools=[broken])
-    assert words in str(caught.value)
-    assert supervisor.sessions() == ()
+    broken = [(type("Broken", (Search,), {member: value})(), words) for member, value, words in MALFORMED]
+    for one, words in broken:
+        with pytest.raises(ToolDefinitionError) as caught:
+            await supervisor.start_session(model=saying("x"), tools=[one])
+        assert words in str(caught.value)
+    assert supervisor.statistics().started == 0
     session = await supervisor.start_session(model=saying("x"))
-    with pytest.raises(ToolDefinitionError) as caught:
-        await session.attach_tools(broken)
-    assert words in str(caught.value)
+    for one, words in broken:
+        with pytest.raises(ToolDefinitionError) as caught:
+            await session.attach_tools(one)
+        assert words in str(caught.value)
 
 
 def test_a_member_that_fails_once_is_refused_all_the_same():
