@@ -112,11 +112,12 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 TWO_AT_A_TIME := --no-print-directory --jobs=2 --keep-going $(IN_PIECES)
-LINTS := lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits lint-js
+LINTS := lint-doors lint-trio lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits lint-js
 
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments, prose, links and lists of pages
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS)
 
+# Checks the types too: what hangs on types needs trees that mypy has read without its cache. `make lint-types` is quicker, with it.
 lint-doors: $(DEV)
 	$(BIN)/python -m scripts.doors
 
@@ -124,7 +125,7 @@ lint-doors: $(DEV)
 lint-trio: $(DEV)
 	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(grep -rlE 'async|trio|BaseException|except:' --include='*.py' agentrail)
 
-lint-types: $(DEV)
+lint-types: $(DEV)  ## types alone, quicker at the second time
 	$(BIN)/mypy
 
 lint-public-types: $(DEV)

@@ -14,6 +14,8 @@ from typing import Final
 from attrs import frozen
 from mypy import build, nodes, options, types
 from mypy.find_sources import create_source_list
+from mypy.main import process_options
+from mypy.modulefinder import BuildSource
 
 ROOT: Final = Path(__file__).parent.parent
 LIST: Final = Path(__file__).parent / "doors.toml"
@@ -124,24 +126,44 @@ def find_orders(folder: Path) -> list[Finding]:
     """
     given = options.Options()
     given.python_version = (3, 11)
+    given.explicit_package_bases = given.namespace_packages = True
+    given.ignore_missing_imports = given.ignore_errors = True
+    found, _ = _find_in(create_source_list([str(folder)], given), given)
+    return found
+
+
+def check_types(folder: str = "agentrail") -> tuple[list[Finding], list[str]]:
+    """Check all that pyproject.toml names, as mypy does, and look for what hangs on types in a folder of it.
+
+    One run of mypy serves both: from its cache come no types, so each would read everything anew.
+
+    Returns:
+        The findings, and what mypy reports.
+    """
+    sources, given = process_options([])
+    return _find_in(sources, given, f"{folder}/")
+
+
+def _find_in(
+    sources: list[BuildSource], given: options.Options, below: str = ""
+) -> tuple[list[Finding], list[str]]:
+    looked_at = [source for source in sources if f"{source.path}".startswith(below)]
     given.incremental = False  # a tree that comes from the cache has no types in it
-    given.preserve_asts = given.export_types = given.explicit_package_bases = True
-    given.namespace_packages = given.ignore_missing_imports = given.ignore_errors = True
-    sources = create_source_list([str(folder)], given)
-    # Of what is imported from elsewhere only the signatures: its bodies would take most of the time.
-    given.per_module_options = {
+    given.export_types = True
+    # Of everything else only the signatures are kept: bodies would take most of the time.
+    given.per_module_options |= {
         "*.*": {"preserve_asts": False},
-        **{source.module: {"preserve_asts": True} for source in sources},
+        **{source.module: {"preserve_asts": True} for source in looked_at},
     }
     built = build.build(sources, given)
     found: list[Finding] = []
-    for source in sources:
+    for source in looked_at:
         tree = built.files[source.module]
         if not any(part in f"{tree.path}" for part in LET_OFF):
             look = _Look(tree.path, built.types)
             look.read(tree)
             found += look.found
-    return sorted(set(found))
+    return sorted(set(found)), built.errors
 
 
 class _Look:
@@ -331,12 +353,14 @@ def _is_set(kind: types.ProperType | None) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look at a folder, ours unless one is given; print what was found, and give the exit code."""
-    folder = Path(arguments[0]) if arguments else Path("agentrail")
-    found = sorted([*find_names(folder.resolve() if arguments else folder), *find_orders(folder)])
-    for finding in found:
+    """Look at a folder, or check our types and look at our package; print what was found, and give the exit code."""
+    if arguments:
+        names, orders, errors = find_names(Path(arguments[0]).resolve()), find_orders(Path(arguments[0])), []
+    else:
+        names, (orders, errors) = find_names(Path("agentrail")), check_types()
+    for finding in (*sorted([*names, *orders]), *errors):
         print(finding)
-    return 1 if found else 0
+    return 1 if names or orders or any(": error:" in line for line in errors) else 0
 
 
 if __name__ == "__main__":

@@ -144,6 +144,8 @@ def test_make_lint_names_file_line_and_door(planted, found, capsys, monkeypatch)
     assert any(line.startswith(f"{file}:{number}: set: a comprehension goes through one; ") for line in said)
     assert any(": `uuid.uuid4` is banned: door `ids`: outside.ids(size_bytes)." in line for line in said)
     monkeypatch.setattr("scripts.doors.find_names", lambda _: [])
-    monkeypatch.setattr("scripts.doors.find_orders", lambda _: [])
+    monkeypatch.setattr("scripts.doors.check_types", lambda: ([], ["a.py:1: note: seen"]))
     assert main([]) == 0
+    monkeypatch.setattr("scripts.doors.check_types", lambda: ([], ["a.py:1: error: no type"]))
+    assert main([]) == 1
     assert "python -m scripts.doors" in (ROOT / "Makefile").read_text(encoding="utf-8")
