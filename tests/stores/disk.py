@@ -9,17 +9,10 @@ NUMBERS = itertools.count()
 
 
 class Disk(apsw.VFS):
-    """Hands all on to the real disk, but for what is switched on.
+    """Hands all on to the real disk, but for what is switched on; `name` is for `SqliteStore(vfs=…)`.
 
-    Attributes:
-        name: For `SqliteStore(vfs=…)`.
-        fail_sync: Asked with the name of a file at each sync, says whether that fails.
-        fail_read: Asked with the name of a file at each read, says whether that fails.
-        is_full: Whether nothing more can be written.
-        is_quick: Whether a sync does nothing: for tests of which none asks what a power cut leaves.
-        used: What each open file was used for, by the number of its handle: `sync`, `write`.
-        failed: The numbers of handles on which a sync failed.
-        durable: What a power cut leaves of each file that was synced, by its name.
+    `fail_sync` and `fail_read` are asked with the name of a file, `is_full` refuses writes, and `is_quick` syncs nothing. `used` has
+    each write and sync by the number of its handle, `failed` the handles of failed syncs, `durable` what a power cut leaves of a file.
     """
 
     def __init__(self, *, is_quick=False):
