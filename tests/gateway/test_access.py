@@ -47,9 +47,9 @@ def test_any_other_name_is_refused(host):
     assert verdict(OPEN.judge(head(host=host))) == (403, "host_refused")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_no_header_could_be_is_refused_when_rules_are_made():
+    """An entry that fits no call is a mistake, and a wildcard a hole."""
+    for options, said in (
         ({"allowed_hosts": ["*"]}, "allowed_hosts has '\\*': expected a name or an address"),
         ({"allowed_hosts": ["http://a.example"]}, "allowed_hosts has 'http://a.example'"),
         ({"allowed_hosts": [".example", "a b"]}, "allowed_hosts has '.example'.*; allowed_hosts has 'a b'"),
@@ -61,12 +61,9 @@ def test_any_other_name_is_refused(host):
         ({"allowed_origins": ["https://*.example"]}, "allowed_origins has"),
         ({"allowed_origins": ["https://app.example:443"]}, "allowed_origins has"),
         ({"allowed_origins": ["file://"]}, "allowed_origins has 'file://'"),
-    ],
-)
-def test_what_no_header_could_be_is_refused_when_rules_are_made(options, said):
-    """An entry that fits no call is a mistake, and a wildcard a hole."""
-    with pytest.raises(OptionError, match=said):
-        AccessRules(**options)
+    ):
+        with pytest.raises(OptionError, match=said):
+            AccessRules(**options)
 
 
 OTHERS = ("null", "https://evil.example", "http://127.0.0.1", "http://127.0.0.1:3000")
@@ -84,39 +81,33 @@ def test_a_page_of_any_other_origin_is_refused(origin, is_websocket):
 
 
 @pytest.mark.host("H-081")
-@pytest.mark.parametrize(
-    ("origin", "good"),
-    [
+def test_where_origins_are_listed_it_is_exactly_these():
+    """An operator who lists some lists all."""
+    for origin, good in (
         ("https://app.example", True),
         ("http://app.example", False),
         ("https://app.example:8443", False),
         ("https://agents.example", False),  # its own: where there is a list, it is the list
         ("https://evil.example", False),
         ("null", False),
-    ],
-)
-def test_where_origins_are_listed_it_is_exactly_these(origin, good):
-    """An operator who lists some lists all."""
-    answer = LISTED.judge(head(host="agents.example", origin=origin))
-    assert verdict(answer) == (None if good else (403, "origin_refused"))
+    ):
+        answer = LISTED.judge(head(host="agents.example", origin=origin))
+        assert verdict(answer) == (None if good else (403, "origin_refused")), origin
 
 
 @pytest.mark.host("H-081")
-@pytest.mark.parametrize(
-    ("rules", "headers", "good"),
-    [
+def test_a_websocket_without_an_origin_needs_a_token():
+    """A page always sends one; the token is then looked up like any other."""
+    for rules, headers, good in (
         (OPEN, {}, False),
         (OPEN, {"authorization": "Bearer agt_1"}, False),  # where no token is asked for, none is looked at
         (OPEN, {"origin": "http://127.0.0.1:8700"}, True),
         (LISTED, {"host": "agents.example"}, False),
         (LISTED, {"host": "agents.example", "authorization": "Bearer agt_1"}, True),
         (LISTED, {"host": "agents.example", "origin": "https://app.example"}, True),
-    ],
-)
-def test_a_websocket_without_an_origin_needs_a_token(rules, headers, good):
-    """A page always sends one; the token is then looked up like any other."""
-    answer = rules.judge(head(is_websocket=True, **headers))
-    assert verdict(answer) == (None if good else (403, "origin_refused"))
+    ):
+        answer = rules.judge(head(is_websocket=True, **headers))
+        assert verdict(answer) == (None if good else (403, "origin_refused")), headers
 
 
 def preflight(origin="https://app.example", **headers):
@@ -150,9 +141,9 @@ def test_pages_of_listed_origins_alone_may_ask_and_read():
 
 
 @pytest.mark.host("H-116")
-@pytest.mark.parametrize(
-    ("rules", "asked", "methods"),
-    [
+def test_what_is_no_preflight_of_a_listed_origin_is_judged_like_any_other_call():
+    """Another origin's, one of an unknown path, and what only looks like one."""
+    for rules, asked, methods in (
         (LISTED, preflight("https://evil.example"), ("POST",)),
         (LISTED, preflight("null"), ("POST",)),
         (OPEN, preflight("http://127.0.0.1:8700"), ("POST",)),  # its own pages ask for nothing
@@ -160,11 +151,8 @@ def test_pages_of_listed_origins_alone_may_ask_and_read():
         (LISTED, head("OPTIONS", origin="https://app.example"), ("POST",)),
         (LISTED, head("POST", origin="https://app.example", access_control_request_method="POST"), ("POST",)),
         (LISTED, head("OPTIONS", access_control_request_method="POST"), ("POST",)),
-    ],
-)
-def test_what_is_no_preflight_of_a_listed_origin_is_judged_like_any_other_call(rules, asked, methods):
-    """Another origin's, one of an unknown path, and what only looks like one."""
-    assert rules.answer_preflight(asked, methods) is None
+    ):
+        assert rules.answer_preflight(asked, methods) is None, asked
 
 
 def test_what_is_this_machine():
@@ -177,9 +165,9 @@ def test_what_is_this_machine():
         assert not is_loopback(text), text
 
 
-@pytest.mark.parametrize(
-    ("headers", "good"),
-    [
+def test_through_a_proxy_on_this_machine_no_other_machine_gets_in():
+    """The peer is then the proxy; what it says of whom it calls for has to be this machine as well."""
+    for headers, good in (
         ({}, True),
         ({"x_forwarded_for": "127.0.0.1, ::1"}, True),
         ({"x_forwarded_for": "8.8.8.8"}, False),
@@ -190,11 +178,8 @@ def test_what_is_this_machine():
         ({"forwarded": 'for=127.0.0.1, For="[2001:db8::1]:5"'}, False),
         ({"forwarded": "for=_hidden"}, False),
         ({"forwarded": "proto=https"}, False),
-    ],
-)
-def test_through_a_proxy_on_this_machine_no_other_machine_gets_in(headers, good):
-    """The peer is then the proxy; what it says of whom it calls for has to be this machine as well."""
-    assert verdict(judge_peer(head(**headers))) == (None if good else (403, "forbidden"))
+    ):
+        assert verdict(judge_peer(head(**headers))) == (None if good else (403, "forbidden")), headers
 
 
 @pytest.mark.host("H-085")
@@ -219,9 +204,9 @@ def test_a_call_names_its_user_where_the_token_does_not(principal, header, body,
 
 
 @pytest.mark.host("H-085")
-@pytest.mark.parametrize(
-    ("principal", "header", "body"),
-    [
+def test_what_contradicts_the_token_is_refused():
+    """403, and the message tells neither what the token says nor what came."""
+    for principal, header, body in (
         (OF_USER, None, {"tenant_id": "globex"}),
         (OF_USER, None, {"tenant_id": ""}),
         (OF_USER, None, {"user_id": "bob"}),
@@ -231,13 +216,13 @@ def test_a_call_names_its_user_where_the_token_does_not(principal, header, body,
         (OF_TENANT, None, {"tenant_id": "globex", "user_id": "bob"}),
         (OF_TENANT, "bob", {"user_id": "eve"}),
         (ANYONE_HERE, None, {"tenant_id": "acme"}),
-    ],
-)
-def test_what_contradicts_the_token_is_refused(principal, header, body):
-    """403, and the message tells neither what the token says nor what came."""
-    answer = name_user(principal, {} if header is None else {"x-agentrail-user": header}, **body)
-    assert verdict(answer) == (403, "principal_mismatch")
-    assert not any(one in answer.message for one in ("acme", "globex", "ann", "bob", "eve"))
+    ):
+        answer = name_user(principal, {} if header is None else {"x-agentrail-user": header}, **body)
+        assert verdict(answer) == (403, "principal_mismatch"), (header, body)
+        assert not any(one in answer.message for one in ("acme", "globex", "ann", "bob", "eve")), (
+            header,
+            body,
+        )
 
 
 @pytest.mark.host("H-085")

@@ -80,9 +80,9 @@ def test_what_no_token_can_be_for_is_refused(given, said):
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_no_token_file_is_said_with_its_place():
+    """An operator's move, all faults at once."""
+    for text, said in (
         ("", "tokens.toml: there is no token: make one with `agentrail token new`"),
         ("[[token]]", "tokens.toml, entry 1: `tenant` is missing"),
         ("[[token]]", "tokens.toml, entry 1: `digest` is no sha256: with 64 hexadecimal digits"),
@@ -100,17 +100,14 @@ def test_what_no_token_can_be_for_is_refused(given, said):
         ("[[token]]\nx", "tokens.toml is not TOML, at end of document"),
         ("[[token]]\nx y", "tokens.toml is not TOML, at line 2, column 3"),
         ("a = " + "[" * 100_000, "tokens.toml is "),
-    ],
-)
-def test_what_is_no_token_file_is_said_with_its_place(text, said):
-    """An operator's move, all faults at once."""
-    assert said in faults_of(text)
+    ):
+        assert said in faults_of(text), text
 
 
 @pytest.mark.host("H-088")
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_no_message_repeats_what_stands_in_a_token_file():
+    """A token may have come to stand anywhere in it; messages end up in logs."""
+    for text in (
         "agt_planted",
         "agt_planted = 1",
         '[[token]]\ndigest = "agt_planted"\ntenant = "acme"',
@@ -120,31 +117,25 @@ def test_what_is_no_token_file_is_said_with_its_place(text, said):
         f'{ENTRY}scopes = ["agt_planted"]',
         f'{ENTRY}expires = "agt_planted"',
         f"{ENTRY}user = agt_planted",
-    ],
-)
-def test_no_message_repeats_what_stands_in_a_token_file(text):
-    """A token may have come to stand anywhere in it; messages end up in logs."""
-    with pytest.raises(OptionError) as caught:
-        decode_tokens(text.encode(), "tokens.toml")
-    error = caught.value
-    assert "planted" not in f"{error!r} {error} {error.__context__!r}"
+    ):
+        with pytest.raises(OptionError) as caught:
+            decode_tokens(text.encode(), "tokens.toml")
+        error = caught.value
+        assert "planted" not in f"{error!r} {error} {error.__context__!r}", text
 
 
-@pytest.mark.parametrize(
-    ("mode", "owner", "reader", "fault"),
-    [
+def test_whose_a_token_file_may_be():
+    """The reader's own, or the system's; another user could put a token of theirs into it."""
+    for mode, owner, reader, fault in (
         (stat.S_IFREG | 0o600, 1000, 1000, None),
         (stat.S_IFREG | 0o400, 0, 1000, None),
         (stat.S_IFREG | 0o600, 1001, 1000, "belongs to another user"),
         (stat.S_IFREG | 0o600, 1001, 0, "belongs to another user"),
         (stat.S_IFDIR | 0o700, 1000, 1000, "is no file"),
         (stat.S_IFCHR | 0o600, 1000, 1000, "is no file"),
-    ],
-)
-def test_whose_a_token_file_may_be(mode, owner, reader, fault):
-    """The reader's own, or the system's; another user could put a token of theirs into it."""
-    said = fault_of_mode(SimpleNamespace(st_mode=mode, st_uid=owner), reader)
-    assert said is None if fault is None else fault in said
+    ):
+        said = fault_of_mode(SimpleNamespace(st_mode=mode, st_uid=owner), reader)
+        assert said is None if fault is None else fault in said, mode
 
 
 def test_a_file_that_others_may_change_or_that_cannot_be_read_is_refused(tmp_path):

@@ -139,18 +139,15 @@ def test_what_belongs_to_another_cycle_is_not_shown():
     UiClient().read(parts)
 
 
-@pytest.mark.parametrize(
-    "taken",
-    [
+def test_words_that_join_a_cycle_have_a_message_of_their_own():
+    """It begins with them, and the calls that it shows are opened in it."""
+    for taken in (
         events.PromptTaken(ref=MINE, approval_id=ApprovalId("a1"), by="p"),
         events.SteeringApplied(refs=(SteerRef(MINE),), count=1),
-    ],
-)
-def test_words_that_join_a_cycle_have_a_message_of_their_own(taken):
-    """It begins with them, and the calls that it shows are opened in it."""
-    parts = whole(events.AgentStart(ref=OTHER), ASK, taken, RUNS, result(), ended())
-    assert types(parts) == ["start", *SHOWN, "tool-output-available", "finish"]
-    assert parts[0]["messageId"] == "m7"
+    ):
+        parts = whole(events.AgentStart(ref=OTHER), ASK, taken, RUNS, result(), ended())
+        assert types(parts) == ["start", *SHOWN, "tool-output-available", "finish"], taken
+        assert parts[0]["messageId"] == "m7", taken
 
 
 def test_behind_its_end_nothing_is_shown():
@@ -293,9 +290,9 @@ def test_a_finished_cycle_says_why_and_what_it_used():
     assert types(whole(START, ASK, RUNS, ended()))[-3:-1] == ["tool-output-error", "finish-step"]
 
 
-@pytest.mark.parametrize(
-    ("event", "last"),
-    [
+def test_what_did_not_finish_says_how():
+    """Never with `finish`; a prompt without a cycle ends in one part, and another prompt's end changes nothing."""
+    for event, last in (
         (ended("superseded"), {"type": "abort", "reason": "a later prompt took its place"}),
         (events.AgentAbort(reason="enough", ref=MINE), {"type": "abort", "reason": "enough"}),
         (events.AgentAbort(reason=None, ref=MINE), {"type": "abort"}),
@@ -305,18 +302,15 @@ def test_a_finished_cycle_says_why_and_what_it_used():
             {"type": "abort", "reason": "the prompt was taken out of the queue"},
         ),
         (events.PromptRejected(ref=MINE, reason="be polite"), {"type": "error", "errorText": "be polite"}),
-    ],
-)
-def test_what_did_not_finish_says_how(event, last):
-    """Never with `finish`; a prompt without a cycle ends in one part, and another prompt's end changes nothing."""
-    begun = () if isinstance(event, events.PromptDropped | events.PromptRejected) else (START, ASK)
-    parts = whole(*begun, event)
-    assert parts[-1] == last
-    if begun:  # a page would show a call without a result as running for ever
-        assert types(whole(START, ASK, RUNS, event))[-3:-1] == ["tool-output-error", "finish-step"]
-    else:
-        assert len(parts) == 1
-        assert folded(replace(event, ref=OTHER))[0].end is None
+    ):
+        begun = () if isinstance(event, events.PromptDropped | events.PromptRejected) else (START, ASK)
+        parts = whole(*begun, event)
+        assert parts[-1] == last, event
+        if begun:  # a page would show a call without a result as running for ever
+            assert types(whole(START, ASK, RUNS, event))[-3:-1] == ["tool-output-error", "finish-step"]
+        else:
+            assert len(parts) == 1
+            assert folded(replace(event, ref=OTHER))[0].end is None
 
 
 def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
