@@ -76,7 +76,6 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_changes": {
         "test_a_model_that_is_asked_is_not_forgotten": CODE,
         "test_malformed_capabilities_are_refused_by_the_models_name": CODE,
-        "test_a_tool_that_cannot_be_is_refused_with_those_beside_it": CODE,
     },
     "test_children": {"test_a_child_may_no_more_than_its_parent": CODE},
     "test_client_calls": {"test_an_answer_that_is_too_long_is_refused_and_the_call_waits_on": FIRST},

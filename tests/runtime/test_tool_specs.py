@@ -10,6 +10,7 @@ from agentrail.errors import OptionError, ToolDefinitionError
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.tool_specs import MAX_KEPT, ToolSpecs
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import saying
 from tests.thinned import each
 
@@ -33,6 +34,15 @@ def raises():
 
 
 MALFORMED = (
+    ("name", "a b", "'a b'"),
+    ("name", "", "''"),
+    ("name", "x" * 65, "x" * 65),
+    ("description", " ", "description"),
+    ("description", staticmethod(lambda _: None), "is None: expected a text, or a function"),
+    ("description", staticmethod(lambda _: 1 / 0), "description of tool 'search' raised ZeroDivisionError"),
+    ("parameters", {"type": "string"}, "object"),
+    ("parameters", {"type": "object", "properties": {"a": {"type": "nothing"}}}, "$.properties.a"),
+    ("parameters", {"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}, "nothing is fetched"),
     ("name", 7, "a tool is named 7: expected a text"),
     ("name", raises(), "reading 'name' of tool '<Broken>' raised ZeroDivisionError"),
     ("description", 7, "the description of tool 'search' is 7"),
@@ -85,18 +95,21 @@ MALFORMED = (
 
 
 async def test_a_malformed_member_is_refused_by_its_name_and_that_of_the_tool(supervisor):
-    """Whatever an author's object has in a member's place, `start_session` and `attach_tools` say which; nothing is started."""
+    """Whatever an author's object has in a member's place, `start_session` and `attach_tools` say which; nothing is started or attached (6.18)."""
     broken = [(type("Broken", (Search,), {member: value})(), words) for member, value, words in MALFORMED]
     for one, words in broken:
         with pytest.raises(ToolDefinitionError) as caught:
             await supervisor.start_session(model=saying("x"), tools=[one])
         assert words in str(caught.value)
     assert supervisor.statistics().started == 0
-    session = await supervisor.start_session(model=saying("x"))
+    model = saying("x")
+    session = await supervisor.start_session(model=model)
     for one, words in broken:
         with pytest.raises(ToolDefinitionError) as caught:
-            await session.attach_tools(one)
+            await session.attach_tools(RecordingTool(name="good"), one)
         assert words in str(caught.value)
+    await session.ask("Hi")
+    assert model.requests[0].tools.names == ()
 
 
 def test_a_member_that_fails_once_is_refused_all_the_same():
