@@ -72,5 +72,6 @@ def test_what_is_wrong_is_not_plainly_fine():
     check = quick_check(whole | {"additionalProperties": False})
     for value in ([], {}, {"a": 1, "b": 2}, {"a": "1"}, None):
         assert not check(value), value
+    assert quick_check({"properties": {"a": {"type": "boolean"}}})({"a": True})
     check = quick_check({"required": ["a"]})
     assert [check("text"), check({"a": 1}), bool(check({}))] == [True, True, False]
