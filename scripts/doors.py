@@ -149,7 +149,7 @@ def _find_in(
 ) -> tuple[list[Finding], list[str]]:
     looked_at = [source for source in sources if f"{source.path}".startswith(below)]
     given.incremental = False  # a tree that comes from the cache has no types in it
-    given.export_types = True
+    given.preserve_asts = given.export_types = True
     # Of everything else only the signatures are kept: bodies would take most of the time.
     given.per_module_options |= {
         "*.*": {"preserve_asts": False},
