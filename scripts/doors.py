@@ -354,8 +354,9 @@ def _is_set(kind: types.ProperType | None) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Look at a folder, or check our types and look at our package; print what was found, and give the exit code."""
+    errors: list[str] = []
     if arguments:
-        names, orders, errors = find_names(Path(arguments[0]).resolve()), find_orders(Path(arguments[0])), []
+        names, orders = find_names(Path(arguments[0]).resolve()), find_orders(Path(arguments[0]))
     else:
         names, (orders, errors) = find_names(Path("agentrail")), check_types()
     for finding in (*sorted([*names, *orders]), *errors):

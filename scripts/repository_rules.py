@@ -23,7 +23,7 @@ from functools import cache
 from importlib import import_module, metadata
 from itertools import groupby
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import attrs
 import msgspec
@@ -377,6 +377,7 @@ def promises() -> Faults:
 def readme_counts() -> Faults:
     """Compare the numbers of the README with the code."""
     readme = text_of(ROOT / "README.md")
+    tools: list[str] = []
     try:
         builtin("none of them")
     except ToolDefinitionError as error:
@@ -500,13 +501,12 @@ def calls() -> Faults:
             yield from undocumented(f"{one.module}.{one.name}", thing)
 
 
-def undocumented(name: str, thing: object) -> Faults:
+def undocumented(name: str, thing: Any) -> Faults:
     """Yield a public name without a docstring, and its public members without one."""
     if not inspect.getdoc(thing):
         yield f"{name}: has no docstring"
-    for member, value in inspect.getmembers(thing, inspect.isfunction) + inspect.getmembers(
-        thing, inspect.isdatadescriptor
-    ):
+    functions: list[tuple[str, Any]] = inspect.getmembers(thing, inspect.isfunction)
+    for member, value in functions + inspect.getmembers(thing, inspect.isdatadescriptor):
         code = value.fget if isinstance(value, property) else value
         is_ours = inspect.isfunction(code) and (code.__module__ or "").startswith("agentrail")
         if is_ours and not member.startswith("_") and not inspect.getdoc(value):

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import partial
+from typing import cast
 
 import attrs
 import pytest
@@ -473,7 +474,7 @@ async def test_every_call_is_answered_while_a_supervisor_shuts_down(stage, way):
     [
         *(
             (answer, "raised", f"init returned {type(answer).__name__}")
-            for answer in (None, "s1", (), Keep())
+            for answer in cast("tuple[object, ...]", (None, "s1", (), Keep()))
         ),
         (InitStop(Normal()), "stopped", "normal"),
         (InitStop(Shutdown("not today")), "stopped", "not today"),

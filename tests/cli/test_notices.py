@@ -1,6 +1,6 @@
 """What a person is told about a session on a line of its own."""
 
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -11,13 +11,13 @@ from agentrail.events import Amount, Approval
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId
 
 BUSY = ErrorInfo(code="overloaded", message="busy", retryable=True)
-_CALL = {
+_CALL: dict[str, Any] = {
     "id": ApprovalId("a-1"),
     "call_id": CallId("c"),
     "tool": "shell",
     "arguments": {"command": "git push"},
 }
-_AT = {"hint": "it leaves this machine", "requested_at_ms": 0, "path": (SessionId("s"),)}
+_AT: dict[str, Any] = {"hint": "it leaves this machine", "requested_at_ms": 0, "path": (SessionId("s"),)}
 APPROVAL = Approval(**_CALL, **_AT, arguments_hash="00")
 ASKED = QuestionRef("q")
 

@@ -2,7 +2,7 @@
 """A world on a scripted server in which nothing that comes from the server has a Latin letter: what shows one then is a word of the console itself."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tests.console.rows import NOW, cost_row, plugin_row, session_row, tree_row, waiting_row
 from tests.console.scripted import ScriptedServer
@@ -21,7 +21,7 @@ def greek(server: ScriptedServer) -> Story:
     server.info["models"] = [{"model": "μ:", "window": 200_000, "input_price": 3.0, "output_price": 15.0}]
     server.info["version"] = "0.1.0"
     seen = {"title": TITLE, "agent_id": "γραφείο"}
-    row = partial(session_row, **seen, model="μ:", user="άννα", turn=3)
+    row: Any = partial(session_row, **seen, model="μ:", user="άννα", turn=3)
     rows = [
         row(ID, phase="executing_tools", tool={"name": "κέλυφος", "since_ms": NOW - 12_000}, running=1),
         row("σ-2", waiting={"approvals": 1, "questions": 1}, queued=2, restarts=1),
@@ -29,7 +29,7 @@ def greek(server: ScriptedServer) -> Story:
         row("σ-4", ended=True, outcome="crashed"),
     ]
     path = [{"session_id": "σ-2", "title": TITLE}]
-    waits = partial(
+    waits: Any = partial(
         waiting_row, **seen, path=path, at_ms=NOW - 5_000, summary="διαγραφή", arguments_hash="00" * 32
     )
     server.rows["sessions"] = rows

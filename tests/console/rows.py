@@ -33,7 +33,7 @@ def question_row(ref: str, session_id: str, words: str | None = None) -> dict[st
 
 def tree_row(key: str, parent: str | None = "0", **more: Any) -> dict[str, Any]:
     """Return a node of the tree: a session, or a supervisor where nothing is above it."""
-    usual = {
+    usual: dict[str, Any] = {
         "kind": "session" if parent else "supervisor", "status": "running", "phase": "idle" if parent else None,
         "session_id": more.get("name", key) if parent else None, "incarnation": 1, "restarts": 0, "mailbox": 0,
         "up_at_ms": NOW - 7_200_000, "intensity": {"used": 0, "allowed": 3, "within_ms": 5_000}, "exits": [], "stuck": False,

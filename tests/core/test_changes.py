@@ -41,7 +41,7 @@ def test_a_change_is_legal_by_construction():
         (lambda: UpdateContext(key="todos", value=[]), "key 'todos': return UpdateTodos(todos=…) instead"),
         (lambda: UpdateContext(key="plan", value=3), "to int: expected text, or None to remove it"),
         (ToolUpdate, "changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none"),
-        (lambda: ToolUpdate("plan"), "got a value of type str: return Ok where nothing changes"),  # type: ignore[arg-type]
+        (lambda: ToolUpdate("plan"), "got a value of type str: return Ok where nothing changes"),
     ):
         with pytest.raises(ToolContractError) as caught:
             make()

@@ -152,7 +152,7 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
     (inside / "up").symlink_to(tmp_path)
     os.mkfifo(inside / "pipe")
     (inside / "real").mkdir()
-    given = {"session_sandbox": "memory"}
+    given: dict[str, Any] = {"session_sandbox": "memory"}
     if sandboxed != "memory":
         given = {"session_working_dir": inside, "session_sandbox": None}
     async with hosting(answering("Hi"), **given) as host:

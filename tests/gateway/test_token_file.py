@@ -220,12 +220,12 @@ def test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once(path, ca
         assert tokens.entries == before
         (told,) = [record.getMessage() for record in caplog.records]
         assert why in told
-        assert "still hold" in told
+        assert "stay valid" in told
         assert ANN.lines.splitlines()[1] not in told
         path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
         put(path, BOB.lines)
         assert settle(file) == 1
-        assert "was read again: 1 tokens hold" in caplog.messages[-1]
+        assert "was read again: 1 tokens are valid" in caplog.messages[-1]
     assert tokens(by(ANN)) is None
 
 

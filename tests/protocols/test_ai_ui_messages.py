@@ -1,5 +1,7 @@
 """What a client says, read and decided: nothing that it sends raises, and nothing but an answer to what waits decides anything."""
 
+from typing import Any
+
 from attrs import evolve
 
 from agentrail.events import Approval, PendingClientCall, Question
@@ -16,7 +18,7 @@ from agentrail.protocols.ai_ui_messages import (
 from tests.wire.test_forms import BARE
 
 PATH = (SessionId("s"),)
-ASKED = {"requested_at_ms": 0, "path": PATH}
+ASKED: dict[str, Any] = {"requested_at_ms": 0, "path": PATH}
 STATUS = evolve(
     BARE,
     approvals=(

@@ -1,6 +1,7 @@
 """The box of tools that a session begins with: one for all sessions that are given the same."""
 
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def raises():
     return property(lambda self: 1 / 0)
 
 
-MALFORMED = (
+MALFORMED: tuple[tuple[str, Any, str], ...] = (
     ("name", "a b", "'a b'"),
     ("name", "", "''"),
     ("name", "x" * 65, "x" * 65),
