@@ -246,7 +246,7 @@ class _Draw:
         if not state.data.interactions:
             people = [one for one in people if isinstance(one, (s.Prompt, s.Steer))]
         kind_of_day = self._random.random()
-        pool: list[Any] = people if kind_of_day < _PEOPLE or not outcomes else outcomes
+        pool: Sequence[s.Signal] = people if kind_of_day < _PEOPLE or not outcomes else outcomes
         pool = every if kind_of_day < _ANYTHING else pool
         kind = self.among(sorted({_name_of(type(one)) for one in pool}, key=_place_of))
         chosen: s.Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
