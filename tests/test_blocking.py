@@ -406,7 +406,11 @@ def test_who_waits_when_the_run_crashes_hears_the_cause():
                     call()
             until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
             assert isinstance(next(events), AgentEnd)
-            late = (lambda: session.ask("Too late"), events.next, lambda: events.futures.next().result(0))
+            late: tuple[Callable[[], object], ...] = (
+                lambda: session.ask("Too late"),
+                events.next,
+                lambda: events.futures.next().result(0),
+            )
             for number, too_late in enumerate(late):
                 with pytest.raises(SupervisorClosed, match="has crashed") as raised:
                     too_late()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from random import Random
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from attrs import frozen
@@ -39,7 +39,7 @@ from tests.thinned import first, sampled
 T = TypeVar("T")
 
 _OF_PEOPLE: Final = (s.Prompt, s.Steer, s.Approve, s.Reject, s.Respond)
-_name_of: Final = cache(lambda kind: scenario_name(SIGNAL_KINDS[kind]))
+_name_of: Final[Callable[[Any], str]] = cache(lambda kind: scenario_name(SIGNAL_KINDS[kind]))
 
 
 def _place_of(name: str) -> str:
@@ -246,7 +246,7 @@ class _Draw:
         if not state.data.interactions:
             people = [one for one in people if isinstance(one, (s.Prompt, s.Steer))]
         kind_of_day = self._random.random()
-        pool: Sequence[s.Signal] = people if kind_of_day < _PEOPLE or not outcomes else outcomes
+        pool = cast("list[Any]", people if kind_of_day < _PEOPLE or not outcomes else outcomes)
         pool = every if kind_of_day < _ANYTHING else pool
         kind = self.among(sorted({_name_of(type(one)) for one in pool}, key=_place_of))
         chosen: s.Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
