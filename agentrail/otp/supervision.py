@@ -453,7 +453,7 @@ def begin_supervisor(
     """
     check_flags(flags)
     checked = check_child_specs(specs, flags=flags)
-    step = SupervisorStep.of(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
+    step = SupervisorStep(SupervisorState(name=name, flags=flags), at_seconds, 0.0)
     if step.is_dynamic:
         (step.template,) = (spec.accepted() for spec in checked)
     else:
@@ -471,7 +471,7 @@ def step_supervisor(
 
     Source: OTP, supervisor.
     """
-    step = SupervisorStep.of(state, signal.at_seconds, signal.draw)
+    step = SupervisorStep(state, signal.at_seconds, signal.draw)
     match signal:
         case SupervisorRequest():
             if signal.request_id != NO_CALLER:

@@ -134,8 +134,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     culprit: Culprit | None = None
 
 
-class SupervisorFields(Struct):
-    """The fields of a supervisor's state. They are written within a step.
+class SupervisorState(Struct, frozen=True, kw_only=True):
+    """State of a supervisor.
 
     Attributes:
         open: Number of children in a phase of `OPEN`. 0 once the supervisor has ended.
@@ -168,10 +168,6 @@ class SupervisorFields(Struct):
     ending: Ending | None = None
     summary: StopSummary | None = None
     dropped: int = 0
-
-
-class SupervisorState(SupervisorFields, frozen=True):  # type: ignore[misc]  # the step has the same fields
-    """State of a supervisor between two steps."""
 
 
 def which_children(children: Table[Child]) -> tuple[ChildInfo, ...]:
