@@ -40,6 +40,7 @@ REASONS: Final[Mapping[str, str]] = {
     "file: plain values of a configuration file, read before what they configure is imported": """
         DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm""",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
+    "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
 }
 """Why pairs of similar classes stay two: the reason, then the pairs by name."""
 
