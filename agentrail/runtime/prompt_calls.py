@@ -145,7 +145,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
                 differs.
             settings: Model settings for the cycle of this prompt only: `temperature`, `top_p`, `max_output_tokens`,
                 `stop`, `reasoning`, `response_format`. They override the options of the session and of its provider,
-                and wait in the queue with the prompt. They do not apply to steers and children.
+                and wait in the queue with the prompt. They do not apply to steers and children. `tools` adds client tools,
+                such as `[ClientTool(…)]`: at most 64, of 64 KiB in total, with names that the session does not have.
 
         Returns:
             `ref`, which `AgentStart` carries too. `queued`. `position` in the queue, where 0 is next. `seq`, the number
@@ -157,7 +158,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
             PromptQueueFull: Your move: `max_prompt_queue` prompts are waiting already. Try again when the next cycle
                 has ended.
             ClientIdReused: Your move: the name was used for other content.
-            OptionError: Your move: a name or digest is invalid or too long, or a setting is unknown or out of range.
+            OptionError: Your move: a name or digest is invalid or too long, a setting is unknown or out of range, or a
+                client tool is invalid or named like a tool of the session.
             MailboxFull: Your move: the session has not caught up with earlier messages. Try again later.
             SessionDown: The session has ended. `reason` has the cause.
 

@@ -119,6 +119,7 @@ _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
 _doors: Final = st.sampled_from((None, None, "http", "acp"))
 _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
 _digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
+_BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client")
 _settings: Final = st.sampled_from(
     (
         None,
@@ -126,6 +127,8 @@ _settings: Final = st.sampled_from(
         None,
         PromptSettings(temperature=0.5, max_output_tokens=7),
         PromptSettings(response_format={"type": "object"}),
+        PromptSettings(tools=(_BROUGHT,)),
+        PromptSettings(tools=(msgspec.structs.replace(_BROUGHT, name="read"),)),
     )
 )
 _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))

@@ -3,7 +3,7 @@
 from attrs import field, frozen
 
 from agentrail.abc import Error, ToolContext, ToolOutcome
-from agentrail.core.values.toolbox import EffectClass
+from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject
 
@@ -27,6 +27,18 @@ class ClientTool:
     timeout_seconds: float | None = None
     effect_class: EffectClass = "once"
     answered_by = "client"
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Its name, description and schema without code, for `PromptSettings.tools`."""
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters=self.parameters,
+            timeout_seconds=self.timeout_seconds,
+            effect_class=self.effect_class,
+            answered_by="client",
+        )
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Return an error about the missing client. A session never calls this."""

@@ -217,7 +217,11 @@ def everything() -> parts.SessionState:
         askers=(SignalId("s9"),),
         via="http",
         request_id="req-2",
-        settings=PromptSettings(reasoning="low", response_format={"type": "object"}),
+        settings=PromptSettings(
+            reasoning="low",
+            response_format={"type": "object"},
+            tools=(ToolSpec(name="show", description="Show it.", parameters={}, answered_by="client"),),
+        ),
     )
     wanted = PluginRequest(
         effect=actions.CallModel(prompt="?", system="s", model="m", max_output_tokens=5),

@@ -422,6 +422,13 @@ _SETTINGS = PromptSettings(
     reasoning=1_024,
     response_format={"type": "object", "required": ["answer"]},
 )
+_SHOWN = ToolSpec(
+    name="show_map",
+    description="Show a place on the map.",
+    parameters={"type": "object", "required": ["place"]},
+    timeout_seconds=30.0,
+    answered_by="client",
+)
 _CHANGED = PluginRecord(
     name="CostGuard", version="2", origin="shop.guards:CostGuard", options={"max_usd": 2.5}
 )
@@ -446,6 +453,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
+    "prompt_settings_tools": s.Prompt(**_BY, ref=_P, content=ASKED, settings=PromptSettings(tools=(_SHOWN,))),
     "go_on_settings": s.GoOn(**_BY, ref=_P, settings=PromptSettings(reasoning="low")),
     "prompt_digest": s.Prompt(**_BY, ref=_P, content=ASKED, client_id="web-7", digest="9f86d081884c7d65" * 4),
     "steer_via": s.Steer(**_BY, ref=m.SteerRef("st-1"), text="Only the tests", **_VIA),

@@ -98,6 +98,20 @@ def test_a_box_whose_tools_say_the_same_is_the_same():
 DEEP = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
 
 
+def test_a_box_joins_client_tools_once_and_its_own_stay():
+    """The same specs give the same box, whose encoded list is kept; other ones give another; none give the box itself."""
+    own, brought = (
+        ToolSpec(name="a", description="x", parameters={}),
+        ToolSpec(name="b", description="y", parameters={}),
+    )
+    box, more = Toolbox([own], {"a": 3}, 3), (brought, ToolSpec(name="a", description="z", parameters={}))
+    joined = box.joined(more)
+    assert (joined.specs, joined.generation_of("a"), joined.generation) == ((own, brought), 3, 3)
+    assert box.joined(more) is joined
+    assert box.joined((brought,)) == joined
+    assert box.joined(()) is box
+
+
 def test_arguments_are_an_object_or_a_sentence():
     """The empty string counts as no arguments; whatever else is no object is said to be none, with the place."""
     for text, parsed in (

@@ -10,6 +10,7 @@ from attrs import define, field
 from agentrail import errors
 from agentrail.core.journal.fold import Walked
 from agentrail.core.protocol.effects import Publish
+from agentrail.core.session.views import tools_of
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
@@ -109,7 +110,7 @@ class _SessionSpans:
 
     def feed(self, one: Walked) -> None:
         self._end_ms = max(self._end_ms, one.record.at_ms)
-        self._tools = frozenset(one.before.data.tools.names) | frozenset(one.after.data.tools.names)
+        self._tools = frozenset(tools_of(one.before.data).names) | frozenset(tools_of(one.after.data).names)
         for effect in one.effects:
             if isinstance(effect, Publish):
                 meta = effect.event.meta

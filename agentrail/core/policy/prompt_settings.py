@@ -1,25 +1,31 @@
-"""A caller's model settings for one cycle alone, in addition to those of the session and its provider.
+"""A caller's model settings and client tools for one cycle alone, in addition to those of the session and its provider.
 
 They travel with the prompt into the journal, through the queue and into the cycle, and end with it.
 """
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec.structs import asdict, force_setattr
 
 from agentrail.core.policy.response_format import fault_of_format
-from agentrail.frozen import TooDeep, frozen_json
+from agentrail.core.values.toolbox import ToolSpec
+from agentrail.errors import ToolDefinitionError
+from agentrail.frozen import TooDeep, canonical_json, frozen_json, not_json, too_large
 from agentrail.messages import JsonObject
-from agentrail.structs import Value
+from agentrail.structs import Value, converter_of, picked_fields
 
 _Effort: TypeAlias = Literal["off", "low", "medium", "high"]
 
 _EFFORTS: Final = ("off", "low", "medium", "high")
 MAX_STOP_TEXTS: Final = 16
 MAX_STOP_CHARACTERS: Final = 1_000
+MAX_CLIENT_TOOLS: Final = 64
+MAX_CLIENT_TOOLS_BYTES: Final = 64 * 1_024
+"""Limit on the names, descriptions and schemas of all client tools of a prompt, as JSON."""
 
 
 class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,6 +38,9 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
         stop: Texts that end the answer. Empty: those of the provider's options.
         reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens if the format supports one.
         response_format: JSON Schema of the cycle's last answer, in place of that of the session.
+        tools: Client tools of this cycle, in addition to the tools of the session: `ClientTool(…).spec`. At most 64, of
+            64 KiB in total. A name of the session's own tools is refused. If the session gains a tool of that name later, its
+            own tool is used.
     """
 
     temperature: float | None = None
@@ -40,6 +49,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     reasoning: _Effort | int | None = None
     response_format: JsonObject | None = None
+    tools: tuple[ToolSpec, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the schema. The caller keeps its own copy."""
@@ -61,7 +71,10 @@ def faults_of_settings(given: object) -> list[str]:
     faults = [_unknown(name) for name in given if name not in SETTINGS]
     for name in SETTINGS:
         value = given.get(name)
-        if value is None or (name == "stop" and value == ()):
+        if value is None or (name in {"stop", "tools"} and value == ()):
+            continue
+        if name == "tools":
+            faults += [f"settings: {fault}" for fault in _faults_of_tools(value)]
             continue
         fault = _fault_of_format(value) if name == "response_format" else _fault(name, value)
         if fault is not None:
@@ -77,6 +90,7 @@ def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
     for name in ("temperature", "top_p"):
         if values.get(name) is not None:
             values[name] = float(values[name])
+    values["tools"] = tuple(map(_client_tool, values.get("tools") or ()))
     return PromptSettings(**values)
 
 
@@ -127,3 +141,64 @@ def _is_stop(value: object) -> bool:
     if not isinstance(texts, list | tuple) or len(texts) > MAX_STOP_TEXTS:
         return False
     return all(isinstance(text, str) and 0 < len(text) <= MAX_STOP_CHARACTERS for text in texts)
+
+
+# Client tools, from any source. Their size is limited before their schemas are checked.
+
+_CLIENT_TOOL_FIELDS: Final = ("name", "description", "parameters", "timeout_seconds", "effect_class")
+_to_spec: Final = converter_of(ToolSpec)
+
+
+def _faults_of_tools(given: object) -> list[str]:
+    if not isinstance(given, list | tuple):
+        return [f"tools is {given!r:.200}: expected several client tools"]
+    if len(given) > MAX_CLIENT_TOOLS:
+        first = _name_in(given, MAX_CLIENT_TOOLS)
+        return [
+            f"tools has {len(given):,} client tools, {first} is one too many: give {MAX_CLIENT_TOOLS} at most"
+        ]
+    faults: list[str] = []
+    names: set[str] = set()
+    size = 0
+    for place, item in enumerate(given):
+        try:
+            spec = _client_tool(item)
+            size += len(canonical_json(picked_fields(spec, "name", "description", "parameters")))
+            if size > MAX_CLIENT_TOOLS_BYTES:
+                faults.append(
+                    f"tools has more than {MAX_CLIENT_TOOLS_BYTES:,} bytes up to {_name_in(given, place)}: describe less"
+                )
+                break
+            spec.check()
+        except (ToolDefinitionError, msgspec.ValidationError) as error:
+            faults.append(f"{_name_in(given, place)}: {error}")
+            continue
+        if spec.name in names:
+            faults.append(f"{_name_in(given, place)}: another one has this name")
+        names.add(spec.name)
+    return faults
+
+
+def _name_in(given: Sequence[Any], place: int) -> str:
+    item = given[place]
+    name = item.get("name") if isinstance(item, Mapping) else getattr(item, "name", None)
+    return f"tools[{place}]" if name is None else f"tools[{place}] {name!r:.80}"
+
+
+def _client_tool(item: object) -> ToolSpec:
+    """Return the spec of a client tool: a spec, an object that has one, or a mapping of its fields."""
+    item = getattr(item, "spec", item)
+    given: object = asdict(item) if isinstance(item, ToolSpec) else item
+    if not isinstance(given, Mapping):
+        message = f"{given!r:.200} is no client tool: expected a ClientTool, or a mapping of name, description and parameters"
+        raise ToolDefinitionError(message)
+    schema = given.get("parameters")
+    size = too_large(schema, max_characters=MAX_CLIENT_TOOLS_BYTES)
+    fault = not_json(schema, "parameters") if size is None else f"parameters has {size}"
+    if fault is not None:
+        raise ToolDefinitionError(fault)
+    spec = _to_spec({"answered_by": "client", **given})
+    if spec != ToolSpec(answered_by="client", **picked_fields(spec, *_CLIENT_TOOL_FIELDS)):
+        message = f"the client answers it, and only {', '.join(_CLIENT_TOOL_FIELDS)} can be set"
+        raise ToolDefinitionError(message)
+    return spec

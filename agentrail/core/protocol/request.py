@@ -48,14 +48,14 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         model: The whole model string, `provider:name`.
         system: The system prompt, or None.
         messages: The conversation, without an unanswered call.
-        tools: All tools of the session, sorted by name.
+        tools: All tools of the session and of this cycle, sorted by name.
         tool_choice: `none` withholds the tools and leaves the list as it is, which keeps the prompt cache.
         max_output_tokens: A limit for the answer, or None for the model's own.
         response_format: JSON Schema of the answer, or None.
         cache_points: Where the vendor's prompt cache should end, in order. Providers with automatic caching ignore
             them.
         settings: Settings of this cycle's caller, over the options of the provider. None: none. Those with a field
-            of their own here (`max_output_tokens`, `response_format`) are already applied to it.
+            of their own here (`max_output_tokens`, `response_format`, `tools`) are already applied to it.
     """
 
     attempt: EffectId

@@ -49,6 +49,7 @@ from agentrail.core.session.plugin_hooks import ask_plugins
 from agentrail.core.session.reservations import lend_to_child, settle_loan
 from agentrail.core.session.state import BreakOff, Next, Phase
 from agentrail.core.session.step_context import StepContext, apply_changes, has_listeners
+from agentrail.core.session.views import tools_of
 from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, ToolContractError, UnknownCall
 from agentrail.events import (
@@ -240,7 +241,7 @@ def _validated(
     step: StepContext, state: CallState, stop_reason: StopReason, *, withheld: bool
 ) -> Passed | Refused:
     """Check a call against the gates. A call that ran when it was recorded has passed them."""
-    verdict = validate_call(state.call, step.data.tools, stop_reason, withheld=withheld)
+    verdict = validate_call(state.call, tools_of(step.data), stop_reason, withheld=withheld)
     if step.recorded is None or state.spec is None or isinstance(verdict, Passed):
         return verdict
     arguments = state.spec.with_defaults(state.arguments)
@@ -248,7 +249,7 @@ def _validated(
 
 
 def open_batch(step: StepContext) -> None:
-    tools = step.data.tools
+    tools = tools_of(step.data)
     step.data.batch = OpenCalls(
         CallState(
             call=call,

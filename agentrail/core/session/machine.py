@@ -98,6 +98,7 @@ from agentrail.errors import (
     InteractionError,
     InternalError,
     MailboxFull,
+    OptionError,
     PromptError,
     PromptQueueFull,
     SessionDown,
@@ -302,6 +303,8 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
         step, signal, _said(signal), PromptReceipt
     ):
         return phase
+    if _refuses_tools(step, signal):
+        return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
@@ -341,9 +344,24 @@ def _said(signal: Prompt | GoOn) -> object:
     return content if signal.settings is None else (content, signal.settings)
 
 
+def _refuses_tools(step: StepContext, signal: Prompt | GoOn) -> bool:
+    """Refuse a message with a client tool that would replace a tool of the session. Nothing of it is admitted."""
+    given = () if signal.settings is None else signal.settings.tools
+    faults = [
+        f"settings: tools has {spec.name!r}, which the session has already: give it another name"
+        for spec in given
+        if step.data.tools.get(spec.name) is not None
+    ]
+    if faults:
+        step.refuse(signal.signal_id, OptionError(faults))
+    return bool(faults)
+
+
 def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
     """Continue the conversation without a prompt. Refused unless the session is idle and the last message is not an answer."""
     if _is_answered(step, signal, _said(signal), PromptReceipt):
+        return phase
+    if _refuses_tools(step, signal):
         return phase
     fault = _why_not_on(step.data, phase)
     if fault is not None:

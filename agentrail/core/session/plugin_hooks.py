@@ -22,7 +22,7 @@ from agentrail.core.session.effect_owners import OfHeldHook, OfPluginRequest
 from agentrail.core.session.recorded_calls import lenient_ask
 from agentrail.core.session.reservations import book, book_lost_question, reserve_plugin_request
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.session.views import model_of
+from agentrail.core.session.views import model_of, tools_of
 from agentrail.core.stack.hook_outcome import Outcome, PluginRequest, Switch
 from agentrail.core.stack.pipeline import (
     Fit,
@@ -224,7 +224,7 @@ def context_of(step: StepContext) -> Context:
         )
         if data.todos
         else (),
-        tools=data.tools.names,
+        tools=tools_of(data).names,
         plugins=data.stack.names,
         prompt_mode=config.prompt_mode,
         user_data=config.user_data,

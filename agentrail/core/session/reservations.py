@@ -26,7 +26,7 @@ from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.session.state import Known, Phase
 from agentrail.core.session.step_context import StepContext, context_tokens
-from agentrail.core.session.views import model_of, models_of, system_prompt_of
+from agentrail.core.session.views import model_of, models_of, system_prompt_of, tools_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
 from agentrail.messages import Message, Text, TokenUsage, UserMessage
@@ -241,7 +241,7 @@ def count_handed(step: StepContext, fixed: int, messages: Sequence[Message]) -> 
 
 def fixed_of(data: Known) -> int:
     """Estimate everything before the conversation in the next request."""
-    return data.tools.size_with(system_prompt_of(data), fixed_tokens_of)
+    return tools_of(data).size_with(system_prompt_of(data), fixed_tokens_of)
 
 
 def _lost_usage(step: StepContext) -> TokenUsage:

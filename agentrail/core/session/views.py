@@ -330,7 +330,7 @@ def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
         first_words=first_words_in(data.history.messages),
         context=ContextLength(tokens=data.context_tokens, window=window),
         # `once` is the default for unknown tools, so it is left out.
-        effects=tuple([(one.name, one.effect_class) for one in data.tools if one.effect_class != "once"]),
+        effects=tuple([(one.name, one.effect_class) for one in tools_of(data) if one.effect_class != "once"]),
     )
 
 
@@ -423,12 +423,18 @@ def _order(section: tuple[str, str]) -> tuple[bool, str]:
     return section[0] != MODE_SECTION, section[0]
 
 
+def tools_of(data: Known) -> Toolbox:
+    """Return the tools of the running cycle: those of the session, and the client tools of its prompt."""
+    settings = data.cycle.settings if data.cycle is not None else None
+    return data.tools if settings is None else data.tools.joined(settings.tools)
+
+
 def offered_tools_of(data: Known) -> Toolbox:
     """Return the tools that the model sees: all except those that plugins would always refuse."""
-    stack = data.stack
+    stack, tools = data.stack, tools_of(data)
     if not stack.hiding:
-        return data.tools
-    return data.tools.without(hidden_tools(stack, data.plugin_states, data.tools.names))
+        return tools
+    return tools.without(hidden_tools(stack, data.plugin_states, tools.names))
 
 
 def cycle_messages_of(data: Known) -> tuple[Message, ...]:

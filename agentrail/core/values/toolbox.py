@@ -135,7 +135,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
 class Toolbox:
     """The tools of a session, sorted by name, so that the order of attaching changes no byte of a request."""
 
-    __slots__ = ("_by_name", "_encoded", "_generations", "_less", "_size", "generation", "specs")
+    __slots__ = ("_by_name", "_encoded", "_generations", "_less", "_more", "_size", "generation", "specs")
 
     specs: tuple[ToolSpec, ...]
     generation: int
@@ -145,6 +145,7 @@ class Toolbox:
     _encoded: tuple[tuple[str, bytes], ...]
     _generations: Mapping[str, int]
     _less: "tuple[tuple[str, ...], Toolbox] | None"
+    _more: "tuple[tuple[ToolSpec, ...], Toolbox] | None"
     _size: tuple[str | None, int] | None
 
     def __init__(
@@ -175,6 +176,7 @@ class Toolbox:
             raise ToolDefinitionError(message)
         _set(self, "_size", None)
         _set(self, "_less", None)
+        _set(self, "_more", None)
         _set(self, "_encoded", ())
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -269,6 +271,21 @@ class Toolbox:
             )
             known = (names, left)
             _set(self, "_less", known)
+        return known[1]
+
+    def joined(self, specs: tuple[ToolSpec, ...]) -> "Toolbox":
+        """Return a box with further tools. The same specs return the same box, so that it is encoded once.
+
+        Args:
+            specs: The tools to add. One with a known name is ignored.
+        """
+        if not specs:
+            return self
+        known = self._more
+        if known is None or known[0] is not specs:
+            new = [spec for spec in specs if spec.name not in self._by_name]
+            known = (specs, Toolbox([*self.specs, *new], self._generations, self.generation))
+            _set(self, "_more", known)
         return known[1]
 
     def described(self, anew: Iterable[ToolSpec]) -> "Toolbox":
