@@ -147,6 +147,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
                 `stop`, `reasoning`, `response_format`. They override the options of the session and of its provider,
                 and wait in the queue with the prompt. They do not apply to steers and children. `tools` adds client tools,
                 such as `[ClientTool(…)]`: at most 64, of 64 KiB in total, with names that the session does not have.
+                `instructions` is a last section of the system prompt.
 
         Returns:
             `ref`, which `AgentStart` carries too. `queued`. `position` in the queue, where 0 is next. `seq`, the number

@@ -128,6 +128,7 @@ _settings: Final = st.sampled_from(
         PromptSettings(temperature=0.5, max_output_tokens=7),
         PromptSettings(response_format={"type": "object"}),
         PromptSettings(tools=(_BROUGHT,)),
+        PromptSettings(instructions="Be brief."),
         PromptSettings(tools=(msgspec.structs.replace(_BROUGHT, name="read"),)),
     )
 )

@@ -454,6 +454,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
     "prompt_settings_tools": s.Prompt(**_BY, ref=_P, content=ASKED, settings=PromptSettings(tools=(_SHOWN,))),
+    "prompt_settings_instructions": s.Prompt(
+        **_BY, ref=_P, content=ASKED, settings=PromptSettings(instructions="Be brief.")
+    ),
     "go_on_settings": s.GoOn(**_BY, ref=_P, settings=PromptSettings(reasoning="low")),
     "prompt_digest": s.Prompt(**_BY, ref=_P, content=ASKED, client_id="web-7", digest="9f86d081884c7d65" * 4),
     "steer_via": s.Steer(**_BY, ref=m.SteerRef("st-1"), text="Only the tests", **_VIA),

@@ -130,3 +130,11 @@ def test_every_client_tool_with_a_fault_is_told():
 def test_half_of_a_character_in_a_description_is_counted_as_it_is():
     """A prompt may hold one too; the journal replaces it."""
     assert faults_of_settings({"tools": [SHOW | {"description": "\ud800"}]}) == []
+
+
+@pytest.mark.parametrize("given", ["", 7, ["a"], "x" * 100_001])
+def test_instructions_are_a_text_of_a_bounded_length(given):
+    """Anything else is told; the longest one is taken."""
+    (fault,) = faults_of_settings({"instructions": given})
+    assert fault.startswith("settings: instructions is ")
+    assert faults_of_settings({"instructions": "x" * 100_000}) == []

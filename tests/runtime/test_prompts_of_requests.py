@@ -49,3 +49,15 @@ async def test_settings_reach_the_model_for_one_cycle(supervisor):
         scope.cancel()
         await session.prompt("Never said.", settings=wanted)
     assert len(await session.messages()) == 4
+
+
+async def test_instructions_are_the_last_section_of_one_cycle(supervisor):
+    """Also where the session has no system prompt of its own; the next cycle does not have them."""
+    for prompt in (None, "You are a clerk."):
+        model = saying("Yes.", "No.")
+        session = await supervisor.start_session(model=model, system_prompt=prompt, base_prompt=False)
+        await session.prompt("Hi", settings={"instructions": "Be brief."})
+        await session.collect_reply()
+        await session.ask("And?")
+        told = [prompt, "Be brief."] if prompt else ["Be brief."]
+        assert [request.system for request in model.requests] == ["\n\n".join(told), prompt]

@@ -23,6 +23,7 @@ _Effort: TypeAlias = Literal["off", "low", "medium", "high"]
 _EFFORTS: Final = ("off", "low", "medium", "high")
 MAX_STOP_TEXTS: Final = 16
 MAX_STOP_CHARACTERS: Final = 1_000
+MAX_INSTRUCTIONS_CHARACTERS: Final = 100_000
 MAX_CLIENT_TOOLS: Final = 64
 MAX_CLIENT_TOOLS_BYTES: Final = 64 * 1_024
 """Limit on the names, descriptions and schemas of all client tools of a prompt, as JSON."""
@@ -41,6 +42,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
         tools: Client tools of this cycle, in addition to the tools of the session: `ClientTool(…).spec`. At most 64, of
             64 KiB in total. A name of the session's own tools is refused. If the session gains a tool of that name later, its
             own tool is used.
+        instructions: Last section of the system prompt in this cycle, after all sections of the session.
     """
 
     temperature: float | None = None
@@ -50,6 +52,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: _Effort | int | None = None
     response_format: JsonObject | None = None
     tools: tuple[ToolSpec, ...] = ()
+    instructions: str | None = None
 
     def __post_init__(self) -> None:
         """Freeze the schema. The caller keeps its own copy."""
@@ -113,6 +116,9 @@ def _fault(name: str, value: object) -> str | None:
                 f"a text or up to {MAX_STOP_TEXTS} of them, each of 1 to {MAX_STOP_CHARACTERS} characters"
             )
             fits = _is_stop(value)
+        case "instructions":
+            expected = f"a text of 1 to {MAX_INSTRUCTIONS_CHARACTERS:,} characters"
+            fits = isinstance(value, str) and 0 < len(value) <= MAX_INSTRUCTIONS_CHARACTERS
         case _:
             expected = "off, low, medium, high or a number of tokens"
             fits = _is_count(value) or (isinstance(value, str) and value in _EFFORTS)

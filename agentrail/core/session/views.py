@@ -397,10 +397,12 @@ def own_prompt_of(data: Known) -> str | None:
 def system_prompt_of(data: Known) -> str | None:
     """Join the system prompt and its sections, according to the prompt mode. Sorted, so that the bytes stay the same."""
     own, sections = own_prompt_of(data), system_sections_of(data)
-    if not sections:
+    settings = None if data.cycle is None else data.cycle.settings
+    instructions = None if settings is None else settings.instructions
+    if not (sections or instructions):
         return own
-    parts = [own] if own else []
-    return "\n\n".join([*parts, *[text for _, text in sections]]) or None
+    parts = [own, *[text for _, text in sections], instructions]
+    return "\n\n".join([text for text in parts if text]) or None
 
 
 def system_sections_of(data: Known) -> list[tuple[str, str]]:
