@@ -221,6 +221,7 @@ def everything() -> parts.SessionState:
             reasoning="low",
             response_format={"type": "object"},
             tools=(ToolSpec(name="show", description="Show it.", parameters={}, answered_by="client"),),
+            instructions="Be brief.",
         ),
     )
     wanted = PluginRequest(
