@@ -530,6 +530,7 @@ LATER_FIELDS: Final = frozenset(
         ("OfPluginRequest", "wanted"),
         ("Outcome", "is_decided"),
         ("PromptReceipt", "request_id"),
+        ("PromptSettings", "instructions"),
         ("PromptSettings", "tools"),
         ("Question", "schema"),
         ("Question", "url"),
