@@ -62,6 +62,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         webhook=body.webhook,
         content=content,
         settings=settings,
+        history=body.history,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # a prompting client may leave
         call.on_left = submitted.caller_left
@@ -101,7 +102,9 @@ async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:
 
 
 def headers_of(request: HostRequest) -> dict[str, str]:
-    return {"x-session-id": request.session_id, "x-request-id": request.request_id}
+    named = {"x-session-id": request.session_id, "x-request-id": request.request_id}
+    repairs = len(request.repairs)
+    return named if not repairs else {**named, "x-history-repairs": str(repairs)}
 
 
 def location_of(sessions: str, request: HostRequest) -> dict[str, str]:

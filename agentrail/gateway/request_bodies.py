@@ -4,6 +4,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from agentrail.messages import Message
 from agentrail.structs import Value
 from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
@@ -36,6 +37,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
         on_disconnect: What to do with the cycle if the caller disconnects, or None for the default.
         webhook: URL that is called when the request ends.
         metadata: Metadata of the caller, passed to host plugins and stored with a session that the message creates.
+        history: Earlier conversation for a session that the message creates, in the form of its messages.
         tenant_id: Tenant of the caller. Must agree with the token.
         user_id: User of the caller. Must agree with the token.
     """
@@ -50,6 +52,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
     on_disconnect: Literal["continue", "abort"] | None = None
     webhook: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    history: tuple[Message, ...] = ()
     tenant_id: str | None = None
     user_id: str | None = None
 
@@ -78,12 +81,14 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
         session_id: Id of the session, or None for a generated one.
         model: Model that replaces the profile's.
         metadata: Metadata of the caller, stored with the session and shown in lists.
+        history: Earlier conversation, in the form of the session's messages.
     """
 
     agent_id: str | None = None
     session_id: str | None = None
     model: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    history: tuple[Message, ...] = ()
 
 
 class SteerBody(Value, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from agentrail.core.journal.turn_index import CallBehind
 from agentrail.core.session.approval_details import AlwaysOffer
+from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason, PermissionOption, WaitingFor
@@ -228,9 +229,11 @@ class SessionCreated(SessionReply, frozen=True, kw_only=True):
     Attributes:
         session_id: Session id.
         agent_id: Session profile.
+        repairs: Repairs of the given history. Positions include the messages of the profile, which come first.
     """
 
     agent_id: str | None
+    repairs: tuple[Repair, ...] | UnsetType = UNSET
 
 
 class SessionItem(SessionReply, frozen=True, kw_only=True):

@@ -66,7 +66,7 @@ from agentrail.host.requests import (
 )
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
-from agentrail.messages import PromptRef, SessionId
+from agentrail.messages import Message, PromptRef, SessionId
 from agentrail.outside import current
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import SessionFacts
@@ -190,7 +190,7 @@ class Intake:
         facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
         agent_id = request.agent_id or self._agent_of(facts)
         request = evolve(request, agent_id=agent_id)
-        handled = await self.intercept(sending.message_kind, request, principal)
+        handled = await self.intercept(sending.message_kind, request, principal, sending.history)
         if handled is not None:
             return handled
         if sending.content is None:
@@ -278,6 +278,7 @@ class Intake:
             kind=incoming.sending.kind,
             on_disconnect=incoming.sending.on_disconnect,
             is_repeat=True,
+            has_history=bool(incoming.sending.history),
         )
 
     async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
@@ -411,10 +412,14 @@ class Intake:
         self._parts.delivery.check(webhook)
 
     async def intercept(
-        self, kind: MessageKind, request: ChatRequest, principal: Principal
+        self,
+        kind: MessageKind,
+        request: ChatRequest,
+        principal: Principal,
+        history: tuple[Message, ...] = (),
     ) -> HandledResponse | None:
         context = ChatRequestContext(
-            kind=kind, request=request, agent_id=request.agent_id, principal=principal
+            kind=kind, request=request, agent_id=request.agent_id, principal=principal, history=history
         )
         chain = Intercepting(self._parts.order, context)
         await self._parts.runner.run(chain)

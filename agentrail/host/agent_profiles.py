@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import attrs
+import msgspec
 from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, name_of
@@ -14,7 +15,7 @@ from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
 from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.host.quotas import Limits
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, Message, SessionId
 from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.keywords import GivesOptions
@@ -222,13 +223,14 @@ def fault_of_profile(
     return None if profile.is_function else fault_of_model(_read(profile.options))
 
 
-async def options_of_profile(
+async def options_of_profile(  # noqa: PLR0913 - same as for `decide_session_options`
     profiles: AgentProfiles,
     profile: AgentProfile,
     context: ProfileContext,
     *,
     model: str | None = None,
     metadata: JsonObject = EMPTY,
+    history: Sequence[Message] = (),
 ) -> SessionOptions:
     asked = attrs.evolve(context, agent_id=profile.id)
     given: Any = profile.options
@@ -243,6 +245,7 @@ async def options_of_profile(
         asked,
         model=model,
         metadata=metadata,
+        history=history,
     )
 
 
@@ -254,6 +257,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     *,
     model: str | None = None,
     metadata: JsonObject = EMPTY,
+    history: Sequence[Message] = (),
 ) -> SessionOptions:
     options = _read(given)
     faults = _faults_of_options(options)
@@ -270,6 +274,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
         model=options.model if model is None else model,
         plugins=(*profiles.session_plugins, *own),
         context_providers=(*profiles.context_providers, *options.context_providers),
+        messages=(*options.messages, *history),
         user_data={**options.user_data, **user_data_of(owner, profile.id, metadata)},
     )
 
@@ -415,3 +420,34 @@ def _levels_of(value: Any) -> int:
             return 1 + max((_levels_of(one) for one in value), default=0)
         case _:
             return 0
+
+
+# Caller's conversation for a new session. The importer repairs it: see `SessionOptions.messages`.
+
+MAX_HISTORY_MESSAGES: Final = 1_000
+MAX_HISTORY_BYTES: Final = 4_000_000
+"""Limit on the messages of a history as JSON."""
+
+
+def check_history(history: object) -> tuple[Message, ...]:
+    """Return the messages that a new session starts from. Nothing of a history beyond the limits is read.
+
+    Raises:
+        OptionError: The caller's move: it is not a sequence of messages.
+        TooLarge: The caller's move: more than 1,000 messages, or 4 MB as JSON.
+    """
+    if not isinstance(history, list | tuple) or not all(isinstance(one, Message) for one in history):
+        message = f"history is {history!r:.200}: expected a sequence of UserMessage, AssistantMessage and ToolMessage"
+        raise OptionError([message])
+    if len(history) > MAX_HISTORY_MESSAGES:
+        message = f"history has {len(history):,} messages, at most {MAX_HISTORY_MESSAGES:,} are allowed: leave the oldest out"
+        raise TooLarge(message)
+    size = 0
+    for one in history:
+        size += len(canonical_json(msgspec.to_builtins(one)))
+        if size > MAX_HISTORY_BYTES:
+            message = (
+                f"history has more than {MAX_HISTORY_BYTES:,} bytes as JSON: leave the oldest messages out"
+            )
+            raise TooLarge(message)
+    return tuple(history)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import attrs
+import msgspec
 from attrs import field, frozen
 
 from agentrail.core.session.views import Status
@@ -142,21 +143,26 @@ class ChatRequestContext(_Payload):
         request: The message.
         agent_id: Id of the requested profile.
         principal: The caller.
+        history: Earlier conversation that the caller gives a new session.
     """
 
     kind: MessageKind
     request: ChatRequest
     agent_id: str
     principal: Principal
+    history: tuple[Message, ...] = field(default=(), repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
+        """Return plain JSON, with `history` if there is one."""
+        told = {
             "kind": self.kind,
             "request": self.request.as_dict(),
             "agent_id": self.agent_id,
             "principal": self.principal.as_dict(),
         }
+        if not self.history:
+            return told
+        return {**told, "history": [msgspec.to_builtins(one) for one in self.history]}
 
 
 @frozen

@@ -17,7 +17,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.admission import CommandsOfHost, Intake, mint_session
-from agentrail.host.agent_profiles import ProfileContext, check_metadata
+from agentrail.host.agent_profiles import ProfileContext, check_history, check_metadata
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import (
     ChatRequest,
@@ -203,6 +203,7 @@ class Host:
         webhook: str | None = None,
         content: Blocks | None = None,
         settings: PromptSettings | None = None,
+        history: Sequence[Message] = (),
     ) -> HandledResponse | HostRequest:
         """Accept a message, call the plugins, open or create its session, and return when the session has accepted it.
 
@@ -219,6 +220,8 @@ class Host:
             content: Blocks for the session instead of the message. The message holds their words, which plugins judge.
                 Not with files.
             settings: Model settings for this cycle, as in `Session.prompt`.
+            history: Earlier conversation for a new session, as in `SessionOptions.messages`: at most 1,000 messages, of
+                4 MB as JSON. It is repaired, and `HostRequest.repairs` lists the repairs. It cannot approve a call.
 
         Returns:
             An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
@@ -227,6 +230,8 @@ class Host:
             IdInvalid, PrincipalMismatch: The caller's move: an invalid id, or another user's name.
             SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: it does not exist, or
                 cannot be used for this.
+            AlreadyExists: The caller's move: a history for a session that exists already.
+            TooLarge: The caller's move: the message, its files, metadata or history exceed a limit.
             RequestRefused: A plugin refused it.
             WebhookInvalid, WebhooksOff: The caller's move: the address is not allowed, or this host sends no webhooks.
             QuotaReached: The caller's move: too many sessions are open, or too many webhooks are undelivered.
@@ -251,6 +256,7 @@ class Host:
             webhook=webhook,
             content=content,
             settings=settings,
+            history=check_history(history),
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -400,7 +406,7 @@ class Host:
             await sessions.facts_to_read(owner, session_id), owner.tenant_id, asked
         )
 
-    async def create(
+    async def create(  # noqa: PLR0913 - all that a caller may say of a session, by keyword
         self,
         principal: Principal,
         *,
@@ -408,6 +414,7 @@ class Host:
         session_id: str | None = None,
         model: str | None = None,
         metadata: JsonObject = EMPTY,
+        history: Sequence[Message] = (),
     ) -> Session:
         """Create a session without a message.
 
@@ -417,16 +424,19 @@ class Host:
             session_id: Id of the session. None: minted.
             model: Replaces the profile's model.
             metadata: The caller's metadata, stored in `user_data["metadata"]`.
+            history: Earlier conversation, as in `submit`. `import_messages` lists its repairs beforehand.
 
         Raises:
             SessionUnknown: Another user's session has this id.
             AlreadyExists: The caller's move: one of their own sessions has it.
-            TooLarge, OptionError: The caller's move: metadata that is too large, too deep, or not JSON.
+            TooLarge, OptionError: The caller's move: metadata that is too large, too deep, or not JSON, or a history that
+                is too large, or not a sequence of messages.
             Exception: See `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         check_metadata(metadata, self.options.limits)
+        messages = check_history(history)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         sessions = self._parts.sessions
         if await sessions.facts(owner, wanted, creates=True) is not None:
@@ -438,7 +448,9 @@ class Host:
             agent_id=agent_id or sessions.profiles.default_id,
         )
         profile = await sessions.profile(context)
-        session, is_new = await sessions.create(profile, context, model=model, metadata=metadata)
+        session, is_new = await sessions.create(
+            profile, context, model=model, metadata=metadata, history=messages
+        )
         if not is_new:
             raise already_there(wanted)
         sessions.keep(session)

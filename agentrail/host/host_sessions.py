@@ -278,10 +278,13 @@ class HostSessions:
         *,
         model: str | None = None,
         metadata: JsonObject = EMPTY,
+        history: Sequence[Message] = (),
     ) -> tuple[Session, bool]:
         """Start a session of a profile, or return the one that another call of the user just started."""
         owner = SessionOwner(context.tenant_id, context.user_id)
-        options = await options_of_profile(self.profiles, profile, context, model=model, metadata=metadata)
+        options = await options_of_profile(
+            self.profiles, profile, context, model=model, metadata=metadata, history=history
+        )
         key = key_of(context.tenant_id, context.session_id)
         try:
             with self._open_sessions.starting(owner, context.session_id):

@@ -26,7 +26,7 @@ from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
 from agentrail.host.hook_payloads import ChatRequest, MessageKind, RequestContext, RequestKind, RequestOutcome
-from agentrail.host.host_sessions import HostSessions
+from agentrail.host.host_sessions import HostSessions, already_there
 from agentrail.host.identity import SessionOwner
 from agentrail.host.plugin_chain import Attaching, Hearing, HookRunner, PluginOrder
 from agentrail.host.quotas import DayBudgets
@@ -48,7 +48,7 @@ from agentrail.host.requests import (
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
-from agentrail.messages import PromptRef, SessionId
+from agentrail.messages import Message, PromptRef, SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
@@ -81,6 +81,7 @@ class Sending:
     webhook: str | None = None
     content: Blocks | None = None
     settings: PromptSettings | None = None
+    history: tuple[Message, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -214,10 +215,15 @@ class RequestRun:
         incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
             self._profile = await sessions.profile(context)
+            history = incoming.sending.history
             session, self._is_new = await sessions.create(
-                self._profile, context, metadata=incoming.request.metadata
+                self._profile, context, metadata=incoming.request.metadata, history=history
             )
+            if history and not self._is_new:
+                raise already_there(incoming.session_id)
             return session
+        if incoming.sending.history:
+            raise already_there(incoming.session_id)
         # A session that is awake keeps its profile, even if the profile was removed.
         with suppress(ProfileUnknown):
             self._profile = await sessions.profile(context)
@@ -317,6 +323,7 @@ class RequestRun:
             track,
             kind=self.incoming.sending.kind,
             on_disconnect=self.incoming.sending.on_disconnect,
+            has_history=bool(self.incoming.sending.history),
         )
         self.decided.set()
         self._on_decided()

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.views import Status
+from agentrail.core.values.import_history import Repair
 from agentrail.errors import (
     AgentrailError,
     ErrorInfo,
@@ -56,7 +57,7 @@ from agentrail.outside import current
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.session_handle import Session
-from agentrail.runtime.session_rows import window_of
+from agentrail.runtime.session_rows import repairs_of, window_of
 from agentrail.structs import Value
 
 # Assignment of ends to requests: the standing of one request, folded from the events of its session alone.
@@ -471,6 +472,7 @@ class HostRequest:
         kind: RequestKind,
         on_disconnect: OnDisconnect,
         is_repeat: bool = False,
+        has_history: bool = False,
     ) -> None:
         """Created by `Host.submit`."""
         self.session = session
@@ -479,6 +481,7 @@ class HostRequest:
         self.is_repeat = is_repeat
         self._track = track
         self._on_disconnect = on_disconnect
+        self._has_history = has_history
 
     def __repr__(self) -> str:
         """Show the request and its status."""
@@ -498,6 +501,11 @@ class HostRequest:
     def record(self) -> RequestRecord:
         """The currently known facts."""
         return self._track.record
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Repairs of the history that the message brought. Empty without one, and for a hibernated session."""
+        return repairs_of(self.session) if self._has_history else ()
 
     async def outcome(self) -> RequestOutcome:
         """Wait for its end.

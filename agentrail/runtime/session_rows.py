@@ -8,6 +8,7 @@ from agentrail.core.policy.request_context import fixed_tokens_of
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.request_preview import ContextReply, next_request_of
 from agentrail.core.session.views import Status, first_words_in, model_of, system_sections_of
+from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
 from agentrail.messages import SessionId
@@ -45,6 +46,12 @@ def window_of(session: Session) -> int | None:
         return None
     facts = model_of(cell.visible.data)
     return None if facts.window_is_assumed else facts.context_window
+
+
+def repairs_of(session: Session) -> tuple[Repair, ...]:
+    """Return the repairs of a session's initial messages. Empty if it is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
+    return () if cell.is_asleep else cell.visible.data.repairs
 
 
 def hold_next_request(session: Session) -> Callable[[], ContextReply] | None:

@@ -321,3 +321,40 @@ async def test_each_user_is_forgotten_by_who_speaks_for_them():
         told = (await web.client.delete("/users/ann/memory", headers=tenant)).json()
         assert (told["memories"], told["sessions"]) == (1, 1)
         assert memories.list(ann) == ()
+
+
+PAST = [
+    {"role": "user", "content": [{"kind": "text", "text": "Look."}]},
+    {"role": "assistant", "model": "m", "content": [{"kind": "tool_call", "call_id": "c1", "name": "look", "arguments": {}}]},
+    {"role": "tool", "results": [{"call_id": "c1", "name": "look", "text": "a cat"}]},
+]  # fmt: skip
+REPAIRS = [
+    {"code": "call_id", "position": 4, "call_id": "c1"},
+    {"code": "missing_result", "position": 4, "call_id": "c1"},
+]
+
+
+async def test_a_new_session_starts_from_a_given_history():
+    """In the form in which its messages are read; repaired and told; 413 for 1,001 messages, 409 for a session that exists (11.13)."""
+    twice = [*PAST, PAST[0], PAST[1]]
+    async with serving(answering(*MANY)) as web:
+        made = await web.post("/sessions", {"session_id": "main", "history": twice})
+        assert (made.status_code, made.json()["repairs"]) == (201, REPAIRS)
+        held = (await web.client.get("/sessions/main/messages")).json()["messages"]
+        again = await web.post("/sessions", {"history": held})
+        assert again.json()["repairs"] == []
+        copied = (await web.client.get(f"/sessions/{again.json()['session_id']}/messages")).json()
+        assert copied["messages"] == held
+        plain = await web.post("/sessions", {})
+        assert "repairs" not in plain.json()
+        for path, given in (
+            ("/sessions", {"session_id": "main"}),
+            ("/chat", {"message": "Hi", "session_id": "main"}),
+            ("/sessions/main/prompt", {"message": "Hi"}),
+        ):
+            error_of(await web.post(path, given | {"history": PAST}), 409, "already_exists")
+            error_of(await web.post(path, given | {"history": [PAST[0]] * 1_001}), 413, "too_large")
+            error_of(await web.post(path, given | {"history": [{"role": "system"}]}), 422, "field_invalid")
+        chat = await web.post("/chat", {"message": "And?", "history": twice})
+        assert (chat.status_code, chat.headers["x-history-repairs"]) == (200, "2")
+        assert "x-history-repairs" not in (await web.post("/chat", {"message": "Hi"})).headers

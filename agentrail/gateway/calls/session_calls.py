@@ -38,6 +38,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
 from agentrail.runtime.journal_access import record_of_event
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import repairs_of
 from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
@@ -93,9 +94,11 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
         session_id=body.session_id,
         model=body.model,
         metadata=body.metadata,
+        history=body.history,
     )
     agent_id = profile_of_session(session.facts.user_data)
-    told = SessionCreated(session_id=session.session_id, agent_id=agent_id)
+    repairs = repairs_of(session) if body.history else UNSET
+    told = SessionCreated(session_id=session.session_id, agent_id=agent_id, repairs=repairs)
     return answer_with(told, status=201, x_session_id=session.session_id)
 
 
