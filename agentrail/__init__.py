@@ -1,4 +1,4 @@
-"""agentrail: LLM agents for Python that stop, resume and replay.
+"""LLM agents for Python that stop, resume and replay.
 
 At most sixty-four public names, resolved on first use, so that `import agentrail.core` works without Trio.
 """

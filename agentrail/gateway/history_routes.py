@@ -81,7 +81,7 @@ _ONE: Final = "/inspect/sessions/{session_id}"
 # fmt: off
 PAST_ROUTES: Final = (
     CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect", replies={200: TracePage}, refusals="option_error"),
-    CallRoute("GET", f"{_ONE}/state", _state, does="says what a session was behind a record", query=("at", "from"), scope="inspect", replies={200: StateReply}, refusals="option_error"),
-    CallRoute("GET", f"{_ONE}/explain", _explain, does="says what a record came to, and why", query=("at",), scope="inspect", replies={200: ExplainedStep}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/state", _state, does="shows the state of a session after a record", query=("at", "from"), scope="inspect", replies={200: StateReply}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/explain", _explain, does="explains the effects of a record", query=("at",), scope="inspect", replies={200: ExplainedStep}, refusals="option_error"),
 )
 # fmt: on

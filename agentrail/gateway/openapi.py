@@ -94,7 +94,7 @@ ROWS: Final[tuple[type[msgspec.Struct], ...]] = (SessionRow, WaitingRow, TreeRow
 FRAME_STRUCTS: Final[tuple[type[msgspec.Struct], ...]] = (*OF_CLIENT.values(), *OF_SERVER, *ROWS, StreamEnd)
 
 _FRAME_ID: Final[dict[str, Any]] = {
-    "description": "How the client calls the frame; it comes back in the reply.",
+    "description": "The client's own id of the frame, repeated in the reply.",
     "anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARACTERS}, {"type": "integer"}],
 }
 
@@ -140,7 +140,7 @@ def add_frames(
     schemas["Subscribed"]["properties"]["snapshot"] = ref("SnapshotForm")
     schemas["SocketReply"]["properties"]["error"] = ref("ErrorDetail")
     schemas["SocketReply"]["properties"]["result"] = {
-        "description": "What the command gave, null where that is nothing; see `x-replies` of the route."
+        "description": "The result of the command, null if it has none. See `x-replies` of the route."
     }
     of_rows = {"type": "array", "items": {"anyOf": [ref(kind.__name__) for kind in ROWS]}}
     for told in (RowsWatched, Changed):
@@ -148,13 +148,13 @@ def add_frames(
         rows["rows"] = {**of_rows, "description": rows["rows"].get("description", "")}
     schemas["EventFrame"] = {
         "type": "object",
-        "description": "An event of a session that is read.",
+        "description": "An event of a subscribed session.",
         "required": ["type", "event"],
         "properties": {"type": {"enum": ["event"]}, "event": ref("Event")},
     }
     schemas["EventsFrame"] = {
         "type": "object",
-        "description": "What a session published before it was read, for a client whose `hello` asked for such frames.",
+        "description": "Earlier events of a session, for a client whose `hello` asked for such frames.",
         "required": ["type", "session_id", "events"],
         "properties": {
             "type": {"enum": ["events"]},
@@ -195,7 +195,7 @@ def _command(
 
 
 _CLIENT_ID: Final[dict[str, Any]] = {
-    "description": "The client's own name of the command, so that it can be sent again.",
+    "description": "The client's own id of the command, which makes a retry safe.",
     "anyOf": [{"type": "string", "minLength": 1, "maxLength": 128}, {"type": "null"}],
 }
 
@@ -303,13 +303,13 @@ _LIMITS: Final[Mapping[str, int]] = {
 
 _PLUGIN_ANSWER: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "What a plugin of the host has answered in place of the session: any JSON object.",
+    "description": "The answer of a host plugin in place of the session: any JSON object.",
 }
 
 
 _UI_PART: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "A part of a UI message stream, as of `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
+    "description": "A part of a UI message stream, by `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
     "required": ["type"],
     "properties": {"type": {"type": "string"}},
     "additionalProperties": True,
@@ -463,7 +463,7 @@ def _responses(route: CallRoute) -> dict[str, Any]:
             told[status] = _answered("Answered by a plugin of the host.", _as_json(schema))
     replies = route.replies or {}
     for status in sorted({route.success, *replies}):
-        words = "As asked." if status == route.success else "As asked, in the other way."
+        words = "Success." if status == route.success else "Success, in the other form."
         told[status] = _answered(words, _content_of(route, replies.get(status), more))
     return {f"{status}": told[status] for status in sorted(told)}
 
@@ -640,5 +640,5 @@ def interface_route(
         # Generating it would delay other calls noticeably.
         return WholeAnswer(body=await outside.offload(page, call.head.root_path, needs_token))
 
-    route = CallRoute("GET", PATH, show, does="shows this page", scope=None)
+    route = CallRoute("GET", PATH, show, does="returns this document", scope=None)
     return route

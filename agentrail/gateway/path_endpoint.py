@@ -6,7 +6,7 @@ To add a route, put a `CallRoute` with its handler into `ROUTES` of a module tha
         session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
         return answer_json({"name": await rename_session(session, call.body.name)})
 
-    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
+    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="names a session", body=NameBody),)
 
 The requirements of the route were checked, in the order of docs/explanation/host.md. Parts of the path that do
 not end in `_id` and query values are not parsed. Exceptions are answered by the table of `error_responses`.
