@@ -46,7 +46,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
 
 
 PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
-    {ai_ui_routes.NAME: ai_ui_routes.AI_UI_ROUTES}
+    {ai_ui_routes.WIRE.name: ai_ui_routes.AI_UI_ROUTES}
 )
 """Available third-party protocols by name, with their routes. `create_app(protocols=)` selects which are served."""
 

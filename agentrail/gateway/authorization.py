@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.gateway.error_responses import ErrorAnswer, error_answer
+from agentrail.gateway.error_responses import EncodeError, ErrorAnswer, error_answer
 from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
@@ -570,6 +570,7 @@ class AccessGuard:
     check: CallerCheck
     methods_of: Callable[[str], Sequence[str]]
     is_public: Callable[[str], bool]
+    encode_error: EncodeError = ErrorAnswer.encode
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "lifespan":
@@ -577,7 +578,7 @@ class AccessGuard:
             return
         too_many = judge_headers(scope)  # before any code iterates over them
         if too_many is not None:
-            await send_refusal(scope, send, too_many)
+            await send_refusal(scope, send, too_many, self.encode_error)
             return
         head, path = head_of(scope), path_of(scope)
         if path in OPEN_PATHS and not head.is_websocket:
@@ -590,7 +591,7 @@ class AccessGuard:
         readable = _adding(send, self.check.rules.cors_headers(head))
         outcome = await self._judge(head, path)
         if isinstance(outcome, ErrorAnswer):
-            await send_refusal(scope, readable, outcome)
+            await send_refusal(scope, readable, outcome, self.encode_error)
             return
         # A copy: the server may share the state across a connection, whose next call may have another caller.
         scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
@@ -609,11 +610,16 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
     return str(below if below.startswith("/") else path)
 
 
-async def send_refusal(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
+async def send_refusal(
+    scope: MutableMapping[str, Any],
+    send: AsgiSend,
+    answer: ErrorAnswer,
+    encode: EncodeError = ErrorAnswer.encode,
+) -> None:
     """Send an error response. For a WebSocket, before its upgrade if possible."""
     headers = {"content-type": "application/json", **answer.headers}
     if scope["type"] == "http":
-        await _answer(send, answer.status, headers, answer.encode())
+        await _answer(send, answer.status, headers, encode(answer))
     elif _REFUSED_UPGRADE in scope.get("extensions", {}):
         await _answer(send, answer.status, headers, answer.encode(), kind=_REFUSED_UPGRADE)
     else:

@@ -1,6 +1,6 @@
 """Error responses: one pure table from codes to statuses. Internal details of an exception are never sent."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -265,6 +265,10 @@ class ErrorAnswer:
             "hint": self.hint,
         }
         return encode_plain({"error": {**self.more, **told}})
+
+
+EncodeError: TypeAlias = Callable[[ErrorAnswer], bytes]
+"""Returns the body of an error response."""
 
 
 class CallRefused(Exception):

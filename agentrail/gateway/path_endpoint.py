@@ -38,7 +38,14 @@ from agentrail.gateway.authorization import (
     require_scope,
     require_user,
 )
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.error_responses import (
+    CallRefused,
+    EncodeError,
+    ErrorAnswer,
+    answer_to,
+    error_answer,
+    refuse_call,
+)
 from agentrail.gateway.event_hub import Hubs
 from agentrail.gateway.request_parser import (
     READ_HERE_BYTES,
@@ -294,6 +301,8 @@ class CallRoute:
             its kind.
         asks_plugins: Whether it carries a user's message: a plugin of the host may answer in place of the
             session, with any object.
+        encode_error: Returns the body of an error response in the shape of its protocol. One for all methods of a
+            path, and for the access guard too.
     """
 
     method: str
@@ -314,6 +323,7 @@ class CallRoute:
     replies: Mapping[int, RouteReply] | None = field(default=None, kw_only=True)
     refusals: str = field(default="", kw_only=True)
     asks_plugins: bool = field(default=False, kw_only=True)
+    encode_error: EncodeError = field(default=ErrorAnswer.encode, kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -345,6 +355,7 @@ class PathEndpoint:
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
         found = self._routes.values()
+        self.encode_error: EncodeError = next((one.encode_error for one in found), ErrorAnswer.encode)
         self.is_public: bool = bool(self._routes) and all(one.scope is None for one in found)
         self.is_open: bool = self.is_public and not any(one.is_guarded for one in found)
         # No HEAD for a stream: it would stay open and return nothing.
@@ -480,7 +491,7 @@ class PathEndpoint:
         answer = answer_to(raised, request_id=call.request_id)
         if answer.is_ours:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
-        return answer_refusing(answer)
+        return answer_refusing(answer, self.encode_error)
 
     async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
@@ -540,12 +551,12 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
+def answer_refusing(refused: ErrorAnswer, encode: EncodeError = ErrorAnswer.encode) -> WholeAnswer:
     """Return an error as a response. While the host closes, the connection is closed too."""
     headers = dict(refused.headers)
     if refused.code == "draining":
         headers["connection"] = "close"
-    return WholeAnswer(body=refused.encode(), status=refused.status, headers=headers)
+    return WholeAnswer(body=encode(refused), status=refused.status, headers=headers)
 
 
 def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
@@ -564,6 +575,7 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
         gateway.callers,
         methods_of=lambda _: endpoint.methods,
         is_public=lambda _: endpoint.is_public,
+        encode_error=endpoint.encode_error,
     )
 
 

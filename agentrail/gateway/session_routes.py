@@ -8,14 +8,12 @@ from urllib.parse import quote
 from attrs import field, frozen
 from msgspec.structs import replace
 
-from agentrail.abc import Error, Ok
 from agentrail.core.session.views import Status
-from agentrail.errors import ToolContractError
 from agentrail.events import AbortReceipt
 from agentrail.gateway import calls
 from agentrail.gateway.authorization import name_user
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
-from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS, AskedSession
+from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS, AskedSession, answer_client_call
 from agentrail.gateway.calls.session_calls import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
@@ -71,7 +69,6 @@ from agentrail.gateway.response_bodies import (
 from agentrail.gateway.route_errors import BRANCHING, CREATING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
-    AnswerBody,
     ForkCommandBody,
     PromptCommandBody,
     RewindCommandBody,
@@ -108,6 +105,7 @@ from agentrail.wire.operations import (
     STOP,
     SWITCH_MODEL,
     TURNS,
+    AnswerBody,
     CompactBody,
     DeclineBody,
     GoOnBody,
@@ -370,19 +368,7 @@ async def _abort_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _answer(call: RouteCall) -> WholeAnswer:
-    body: AnswerBody = call.body
-    session = await _asked_session(call)
-    outcome: Ok | Error
-    if body.is_error:
-        if body.images:
-            refuse_field("images", "come with a result alone: leave them out of an error")
-        outcome = Error(text=body.text, details=body.details)
-    else:
-        try:
-            outcome = Ok(text=body.text, details=body.details, images=body.images)
-        except ToolContractError as error:
-            refuse_field("images", f"cannot be this: {error}")
-    await session.answer(body.ref, outcome)
+    await answer_client_call(await _asked_session(call), call.body)
     return answer_json(None)
 
 

@@ -31,24 +31,6 @@ class AbortCommandBody(AbortBody, frozen=True, kw_only=True):
     ref: str | None = None
 
 
-class AnswerBody(Value, frozen=True, kw_only=True):
-    """The result of a call that the client ran.
-
-    Attributes:
-        ref: Call id.
-        text: Result shown to the model.
-        is_error: Whether the call failed.
-        details: JSON for events and user interfaces.
-        images: Images in the result.
-    """
-
-    ref: str
-    text: str
-    is_error: bool = False
-    details: Any = None
-    images: tuple[Image, ...] = ()
-
-
 class ForkCommandBody(Value, frozen=True, kw_only=True):
     """Point at which to fork.
 

@@ -6,88 +6,23 @@ Pure: the client's call and the session's status give a plan, or a refusal. The 
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
 from agentrail.core.session.views import Status
-from agentrail.frozen import JsonValue
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, order_decisions
+from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 
 MAX_UI_ID_CHARACTERS: Final = 128
 MAX_PAST: Final = 256
 """Limit on user messages without a response between them: the session remembers that many as accepted."""
 
-_OURS: Final = re.compile(r"m([0-9]{1,16})")
 _ANSWERED: Final = ("output-available", "output-error")
 
 
 # --- the plan
-
-
-@frozen(kw_only=True)
-class UiRefusal:
-    """Refusal of a whole call.
-
-    Attributes:
-        place: Place in the body; empty for the whole body.
-    """
-
-    code: str
-    message: str
-    place: str = ""
-    hint: str | None = None
-
-
-@frozen(kw_only=True)
-class UiVerdict:
-    """A user's decision on an approval.
-
-    Attributes:
-        reason: Reason of a rejection, for the model.
-    """
-
-    approval_id: str
-    is_approved: bool
-    reason: str | None = None
-
-
-@frozen(kw_only=True)
-class ClientOutcome:
-    """Outcome of a tool that ran in the client.
-
-    Attributes:
-        details: The client's value, unless it is text.
-    """
-
-    ref: str
-    text: str = field(repr=False)
-    is_error: bool = False
-    details: JsonValue = field(default=None, repr=False)
-
-
-@frozen(kw_only=True)
-class QuestionAnswer:
-    """A user's answer to a question."""
-
-    ref: str
-    response: str | Mapping[str, Any] = field(repr=False)
-
-
-UiAnswer: TypeAlias = UiVerdict | ClientOutcome | QuestionAnswer
-
-
-@frozen(kw_only=True)
-class UiWords:
-    """New text of the user.
-
-    Attributes:
-        client_id: Id of the last message, which identifies the same text if it is sent again.
-    """
-
-    text: str = field(repr=False)
-    client_id: str
 
 
 @frozen(kw_only=True)
@@ -96,14 +31,15 @@ class UiPlan:
 
     Attributes:
         answers: Answers to the session's requests, in order. All of them are applied before the text.
-        words: New text, or None if the client only answers.
-        message_id: The message that continues, if the client only answers.
+        text: New text of the user; empty if the client only answers.
+        message_id: The client's id of that text, under which it can be sent again; without text, the message that
+            continues.
         differs: Whether the client has assistant messages unknown to the session.
     """
 
-    answers: tuple[UiAnswer, ...] = ()
-    words: UiWords | None = None
-    message_id: str = ""
+    answers: tuple[ClientDecision, ...] = ()
+    text: str = field(default="", repr=False)
+    message_id: str
     differs: bool = False
 
 
@@ -161,17 +97,17 @@ class UiCallBody:
         return self.messages[behind[-1] if behind else 0 :]
 
 
-def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRefusal:
+def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | WireRefusal:
     """Parse the client's messages. Older messages are read only for their ids, newer ones strictly."""
     if trigger == "regenerate-message":
-        return UiRefusal(
+        return WireRefusal(
             code="field_invalid",
             place="trigger",
             message="is regenerate-message, and what a session has said stays said",
             hint="say it once more as a new message, or go back with POST /sessions/{id}/rewind",
         )
     if trigger not in (None, "submit-message"):
-        return UiRefusal(code="field_invalid", place="trigger", message="is not submit-message")
+        return WireRefusal(code="field_invalid", place="trigger", message="is not submit-message")
     if not messages:
         return _misfit("messages", "is empty: expected all that the client has, or the last one")
     assistants = [
@@ -185,7 +121,7 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | U
     read: list[UiMessage] = []
     for place, one in enumerate(messages):
         message = _read_message(one, f"messages[{place}]", is_past=place < counts_from)
-        if isinstance(message, UiRefusal):
+        if isinstance(message, WireRefusal):
             return message
         if message is not None:
             read.append(message)
@@ -194,7 +130,7 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | U
     return UiCallBody(messages=tuple(read))
 
 
-def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | UiRefusal | None:
+def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | WireRefusal | None:
     if not isinstance(one, Mapping):
         return _misfit(place, "is no object")
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
@@ -213,14 +149,14 @@ def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | UiRefus
     tools: list[UiToolPart] = []
     for number, part in enumerate(parts):
         tool = _read_tool(part, f"{place}.parts[{number}]")
-        if isinstance(tool, UiRefusal):
+        if isinstance(tool, WireRefusal):
             return tool
         if tool is not None:
             tools.append(tool)
     return UiMessage(id=name, role="assistant", tools=tuple(tools))
 
 
-def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | UiRefusal:
+def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | WireRefusal:
     texts: list[str] = []
     for number, part in enumerate(parts):
         where = f"{place}.parts[{number}]"
@@ -231,7 +167,7 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | UiRe
             case "text":
                 return _misfit(f"{where}.text", "is no text")
             case "file":
-                return UiRefusal(
+                return WireRefusal(
                     code="attachments_unsupported",
                     place=where,
                     message="is a file, which is not taken here",
@@ -244,7 +180,7 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | UiRe
     return UiMessage(id=name, role="user", text="\n".join(texts))
 
 
-def _read_tool(part: Any, place: str) -> UiToolPart | UiRefusal | None:
+def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
     """Parse a part of an assistant message. Return None for a part without an answer."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
         return _misfit(place, "is no object with a type")
@@ -282,19 +218,19 @@ def _read_tool(part: Any, place: str) -> UiToolPart | UiRefusal | None:
     )
 
 
-def _misfit(place: str, what: str) -> UiRefusal:
-    return UiRefusal(code="field_invalid", place=place, message=what)
+def _misfit(place: str, what: str) -> WireRefusal:
+    return WireRefusal(code="field_invalid", place=place, message=what)
 
 
 # --- the decision
 
 
-def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | UiRefusal:
+def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | WireRefusal:
     """Return the plan for a call, or a refusal."""
     assistants = [one for one in body.messages if one.role == "assistant"]
     last = body.messages[-1]
-    differs = any(not _is_ours(one.id, status) for one in assistants)
-    answers: tuple[UiAnswer, ...] = ()
+    differs = any(not is_ours(one.id, status) for one in assistants)
+    answers: tuple[ClientDecision, ...] = ()
     if assistants and status is not None:
         answers = _answers_of(assistants[-1], status, is_all=last.role == "assistant")
     if last.role == "assistant":
@@ -307,46 +243,36 @@ def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str
     text = "\n\n".join(one.text for one in (*new, last) if one.text)
     if not text.strip():
         return _misfit("messages", "ends with a message of the user that says nothing")
-    return UiPlan(answers=answers, words=UiWords(text=text, client_id=last.id), differs=differs)
+    return UiPlan(answers=answers, text=text, message_id=last.id, differs=differs)
 
 
-def _is_ours(name: str, status: Status | None) -> bool:
-    """Whether a message can be one that this session started."""
-    found = _OURS.fullmatch(name)
-    return found is not None and status is not None and int(found[1]) <= status.last_seq
-
-
-def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[UiAnswer, ...]:
-    """Return the answers in a message. Stale ones are included only if the client says nothing else."""
-    waiting = {one.id for one in status.all_approvals}
+def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[ClientDecision, ...]:
     asked: dict[str, str] = {one.call_id: one.ref for one in status.questions}
     calls: dict[str, str] = {one.call_id: one.ref for one in status.client_calls}
-    stale: list[UiAnswer] = []
-    answers: list[UiAnswer] = []
+    answers: list[ClientDecision] = []
     for part in message.tools:
-        if part.approval_id is not None and part.is_approved is not None:
-            verdict = UiVerdict(
-                approval_id=part.approval_id, is_approved=part.is_approved, reason=part.reason
-            )
-            (answers if part.approval_id in waiting else stale).append(verdict)
-        elif part.state in _ANSWERED and part.call_id in calls:
-            answers.append(_outcome(calls[part.call_id], part))
-        elif part.state == "output-available" and part.call_id in asked:
-            answers.append(_answer(asked[part.call_id], part))
-    # First, because the session refuses them, and a refusal must prevent all actions of this call.
-    return (*stale, *answers) if is_all else tuple(answers)
+        match part:
+            case UiToolPart(approval_id=str() as name, is_approved=True):
+                answers.append(ApproveArguments(approval_id=name))
+            case UiToolPart(approval_id=str() as name, reason=reason):
+                answers.append(RejectBody(approval_id=name, reason=reason, auto_resume=True))
+            case UiToolPart(call_id=call_id, state="output-available") if call_id in asked:
+                said = part.output if isinstance(part.output, str | dict) else _json(part.output)
+                answers.append(RespondBody(ref=asked[call_id], response=said))
+            case UiToolPart(call_id=call_id, state="output-available" | "output-error") if call_id in calls:
+                answers.append(_outcome(calls[call_id], part))
+            case _:
+                pass
+    return order_decisions(answers, status, stand_alone=is_all)
 
 
-def _outcome(ref: str, part: UiToolPart) -> ClientOutcome:
+def _outcome(ref: str, part: UiToolPart) -> AnswerBody:
     if part.state == "output-error":
-        return ClientOutcome(ref=ref, text=part.error or "the tool failed", is_error=True)
+        return AnswerBody(ref=ref, text=part.error or "the tool failed", is_error=True)
     if isinstance(part.output, str):
-        return ClientOutcome(ref=ref, text=part.output)
-    return ClientOutcome(ref=ref, text=json.dumps(part.output, ensure_ascii=False), details=part.output)
+        return AnswerBody(ref=ref, text=part.output)
+    return AnswerBody(ref=ref, text=_json(part.output), details=part.output)
 
 
-def _answer(ref: str, part: UiToolPart) -> QuestionAnswer:
-    said = part.output
-    if isinstance(said, str | Mapping):
-        return QuestionAnswer(ref=ref, response=said)
-    return QuestionAnswer(ref=ref, response=json.dumps(said, ensure_ascii=False))
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -27,6 +27,7 @@ from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.views import Snapshot, Status
 from agentrail.errors import AgentrailError, AlreadyResolved, SessionDown, SessionUnknown, UnknownRule
 from agentrail.events import AbortReceipt
+from agentrail.messages import Image
 from agentrail.structs import Value
 
 R = TypeVar("R")
@@ -164,6 +165,24 @@ DECLINE: Final[Operation[None]] = Operation(
     owner="ref",
     was_ours=already_decided("rejected"),
 )
+
+
+class AnswerBody(Value, frozen=True, kw_only=True):
+    """The result of a call that the client ran.
+
+    Attributes:
+        ref: Call id.
+        text: Result shown to the model.
+        is_error: Whether the call failed.
+        details: JSON for events and user interfaces.
+        images: Images in the result.
+    """
+
+    ref: str
+    text: str
+    is_error: bool = False
+    details: Any = None
+    images: tuple[Image, ...] = ()
 
 
 # --- stops and changes

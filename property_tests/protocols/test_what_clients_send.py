@@ -1,15 +1,11 @@
 """Calls of the UI message stream that Hypothesis makes up: nothing raises, and nothing decides but an answer to what waits."""
 
+import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.protocols.ai_ui_messages import (
-    ClientOutcome,
-    QuestionAnswer,
-    UiRefusal,
-    UiVerdict,
-    decide_ui_call,
-    read_ui_call,
-)
+from agentrail.protocols.ai_ui_messages import decide_ui_call, read_ui_call
+from agentrail.protocols.decisions import WireRefusal
+from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 from tests.protocols.test_ai_ui_messages import STATUS
 
 json_values = st.recursive(
@@ -44,6 +40,7 @@ messages = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.protocol(66)
 @given(
     st.lists(messages | json_values, max_size=4),
     st.sampled_from(["submit-message", "regenerate-message", None]),
@@ -53,18 +50,19 @@ def test_whatever_a_client_sends_is_planned_or_refused(sent, trigger, has_sessio
     """Nothing raises; what is planned answers only what waits, or is refused by the session; a refusal says where."""
     read = read_ui_call(sent, trigger)
     status = STATUS if has_session else None
-    plan = read if isinstance(read, UiRefusal) else decide_ui_call(read, status, frozenset(["u1"]))
-    if isinstance(plan, UiRefusal):
+    plan = read if isinstance(read, WireRefusal) else decide_ui_call(read, status, frozenset(["u1"]))
+    if isinstance(plan, WireRefusal):
         assert plan.place
         return
     for answer in plan.answers:
         assert has_session
         match answer:
-            case ClientOutcome(ref=ref):
+            case AnswerBody(ref=ref):
                 assert ref == "k1"
-            case QuestionAnswer(ref=ref):
+            case RespondBody(ref=ref):
                 assert ref == "q1"
-            case UiVerdict(approval_id=name, is_approved=is_approved):
+            case ApproveArguments(approval_id=name) | RejectBody(approval_id=name):
+                is_approved = isinstance(answer, ApproveArguments)
                 asked = [part for message in sent for part in parts_of(message)]
                 assert any(
                     part.get("state") == "approval-responded"
@@ -72,7 +70,7 @@ def test_whatever_a_client_sends_is_planned_or_refused(sent, trigger, has_sessio
                     and part["approval"]["approved"] is is_approved
                     for part in asked
                 )
-    assert plan.answers or plan.words
+    assert plan.answers or plan.text
 
 
 def parts_of(message):

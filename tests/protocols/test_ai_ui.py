@@ -20,16 +20,16 @@ from agentrail.messages import (
     TokenUsage,
     ToolResult,
 )
-from agentrail.protocols.ai_ui import (
-    UiResponse,
-    catch_up,
-    fail_response,
-    last_parts,
-    pause,
-    resume_response,
-    show_event,
-)
+from agentrail.protocols.ai_ui import AI_UI
 from tests.protocols.ui_client import UiClient
+from tests.protocols.ui_response import (
+    caught_up,
+    failed,
+    last_parts,
+    paused,
+    resumed,
+    started,
+)
 
 MINE, OTHER = PromptRef("p1"), PromptRef("p2")
 SESSION = SessionId("s")
@@ -67,10 +67,10 @@ def numbered(*given):
 
 def folded(*given, response=None):
     """Fold events into a response, and give it with the parts."""
-    response = response or UiResponse(ref=MINE)
+    response = response or started(ref=MINE)
     parts = []
     for event in numbered(*given):
-        response, more = show_event(response, event)
+        response, more = AI_UI.fold(response, event)
         parts.extend(more)
     return response, parts
 
@@ -198,12 +198,12 @@ def test_an_attempt_that_is_discarded_is_taken_back_and_one_that_is_kept_is_not(
 def test_what_streams_is_caught_up_with():
     """Text so far, then its deltas; thinking whose beginning was missed comes whole when the response is complete."""
     response, parts = folded(*BEGIN)
-    response, more = catch_up(response, "Hel")
+    response, more = caught_up(response, "Hel")
     assert [part["delta"] for part in more if "delta" in part] == ["Hel"]
     rest = [*numbered(thinks("…m"), delta("lo."), said("Hello.", thinking="Hm"), ended())]
     parts.extend(more)
     for event in rest:
-        response, more = show_event(response, event)
+        response, more = AI_UI.fold(response, event)
         parts.extend(more)
     assert told([*parts, *last_parts(response)]) == [("text", "Hello."), ("reasoning", "Hm")]
 
@@ -310,7 +310,7 @@ def test_what_did_not_finish_says_how():
             assert types(whole(START, ASK, RUNS, event))[-3:-1] == ["tool-output-error", "finish-step"]
         else:
             assert len(parts) == 1
-            assert folded(replace(event, ref=OTHER))[0].end is None
+            assert folded(replace(event, ref=OTHER))[0].response.end is None
 
 
 def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
@@ -321,7 +321,7 @@ def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
     response, parts = folded(START, ASK, events.ApprovalRequired(approval=approval()), waits)
     first = [*parts, *last_parts(response)]
     assert (first[-1]["type"], first[-1]["finishReason"]) == ("finish", "tool-calls")
-    response, again = resume_response(response, "m5")
+    response, again = resumed(response, "m5")
     yes = events.ApprovalResolved(approval=approval(), status="approved", by="user")
     second = [
         *again,
@@ -337,10 +337,10 @@ def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
 def test_a_wait_that_goes_on_and_a_stream_that_breaks_off_end_once():
     """What came first holds."""
     response, _ = folded(START, ASK)
-    assert last_parts(pause(response))[-1]["finishReason"] == "tool-calls"
-    assert last_parts(fail_response(response, "gone"))[-1] == {"type": "error", "errorText": "gone"}
+    assert last_parts(paused(response))[-1]["finishReason"] == "tool-calls"
+    assert last_parts(failed(response, "gone"))[-1] == {"type": "error", "errorText": "gone"}
     over = folded(ended(), response=response)[0]
-    assert last_parts(fail_response(pause(over), "gone"))[-1]["finishReason"] == "stop"
+    assert last_parts(failed(paused(over), "gone"))[-1]["finishReason"] == "stop"
 
 
 @pytest.mark.check
@@ -352,6 +352,6 @@ def test_a_delta_costs_a_few_microseconds():
     def many():
         nonlocal response
         for _ in range(1_000):
-            response, _ = show_event(response, word)
+            response, _ = AI_UI.fold(response, word)
 
     assert min(repeat(many, number=1, repeat=5)) < 0.05

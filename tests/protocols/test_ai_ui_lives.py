@@ -9,9 +9,10 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.views import snapshot_of
 from agentrail.messages import Thinking
-from agentrail.protocols.ai_ui import UiResponse, catch_up, last_parts, resume_response, show_event
+from agentrail.protocols.ai_ui import AI_UI
 from tests.core.drawn_lives import lives, steps
 from tests.protocols.ui_client import UiClient
+from tests.protocols.ui_response import caught_up, last_parts, resumed, started
 
 SIGNALS = 90
 MANY = (0, 2, 3, 4, 6, 7, 8, 9)
@@ -33,7 +34,7 @@ class Page:
     """What a server and a page do together: a response for each part of a cycle that runs, taken up behind each pause."""
 
     def __init__(self, state):
-        self.response = UiResponse(read_text=read_of(state))
+        self.response = started(read_text=read_of(state))
         self.client = UiClient()
         self.parts = []
         self.is_open = False
@@ -46,15 +47,15 @@ class Page:
         self.events = [event] if begins else [*self.events, event]
         self.note_thinking(event)
         parts = ()
-        if self.response.end is not None and self.response.end.is_pause and not begins:
-            self.response, parts = resume_response(self.response, self.response.message_id)
+        if self.response.response.is_paused and not begins:
+            self.response, parts = resumed(self.response, self.response.response.response_id)
             self.is_open = True
-        self.response, more = show_event(self.response, event)
+        self.response, more = AI_UI.fold(self.response, event)
         if more and more[0]["type"] == "start":  # also of its own, behind words that decided something
             assert not (begins and self.is_open), "a message begins while another one is open"
             self.parts, self.is_open, parts = [], True, ()
         self.parts.extend([*parts, *more] if self.is_open else ())
-        if self.is_open and self.response.end is not None:
+        if self.is_open and self.response.response.end is not None:
             self.client.read([*self.parts, *last_parts(self.response)])
             self.parts, self.is_open = [], False
 
@@ -78,18 +79,18 @@ class Reload:
 
     def __init__(self, page, state):
         """Read what is kept, as a server does before it is live."""
-        self.response = UiResponse(read_text=read_of(state))
+        self.response = started(read_text=read_of(state))
         self.client = UiClient()
         self.parts = []
         for event in page.events:
             if not event.meta.ephemeral:
                 self.hear(event)
-        self.response, parts = catch_up(self.response, snapshot_of(state.phase, state.data, 0).text)
+        self.response, parts = caught_up(self.response, snapshot_of(state.phase, state.data, 0).text)
         self.parts.extend(parts)
 
     def hear(self, event):
         """Take an event; another message of the same cycle leaves the one before behind."""
-        self.response, parts = show_event(self.response, event)
+        self.response, parts = AI_UI.fold(self.response, event)
         if parts and parts[0]["type"] == "start":
             self.parts = []
         self.parts.extend(parts)
@@ -108,6 +109,7 @@ def words_and_calls(told):
     return {kind: "".join(one[0] for one in said) if kind != "call" else said for kind, said in found.items()}
 
 
+@pytest.mark.protocol(66)
 @pytest.mark.parametrize("seed", lives(60))
 def test_each_response_of_a_life_is_in_order_and_is_whole_when_it_is_read_again(seed):
     """What is opened is closed, ids are opened once, there is one last part: `UiClient` says what is held (8.17).

@@ -6,15 +6,8 @@ from attrs import evolve
 
 from agentrail.events import Approval, PendingClientCall, Question
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId
-from agentrail.protocols.ai_ui_messages import (
-    ClientOutcome,
-    QuestionAnswer,
-    UiCallBody,
-    UiPlan,
-    UiVerdict,
-    decide_ui_call,
-    read_ui_call,
-)
+from agentrail.protocols.ai_ui_messages import UiCallBody, UiPlan, decide_ui_call, read_ui_call
+from agentrail.wire.operations import AnswerBody, RejectBody, RespondBody
 from tests.wire.test_forms import BARE
 
 PATH = (SessionId("s"),)
@@ -76,9 +69,9 @@ def test_answers_go_to_what_waits_and_to_nothing_else():
         ),
     ).answers
     assert answers == (
-        UiVerdict(approval_id="a1", is_approved=False, reason="no"),
-        QuestionAnswer(ref="q1", response="b"),
-        ClientOutcome(ref="k1", text='{"zoom": 3}', details={"zoom": 3}),
+        RejectBody(approval_id="a1", reason="no", auto_resume=True),
+        RespondBody(ref="q1", response="b"),
+        AnswerBody(ref="k1", text='{"zoom": 3}', details={"zoom": 3}),
     )
 
 
@@ -91,7 +84,7 @@ def test_results_of_a_page_are_texts_objects_or_failures():
     ):
         state = "output-error" if "errorText" in facts else "output-available"
         answers = planned(page(tool("c3", state, **facts))).answers
-        assert answers == (ClientOutcome(ref="k1", **outcome),)
+        assert answers == (AnswerBody(ref="k1", **outcome),)
     form = planned(page(tool("c2", "output-available", output={"name": "Ann"}))).answers
     number = planned(page(tool("c2", "output-available", output=3))).answers
     assert [form[0].response, number[0].response] == [{"name": "Ann"}, "3"]
@@ -108,9 +101,9 @@ def test_an_answer_to_what_waits_no_more_comes_first_where_it_is_all_that_is_sai
 
 def test_what_is_new_stands_behind_the_last_response_of_ours():
     """Known words are left out, and the last ones name the message. A number that the session has not reached, or no session: somebody else's."""
-    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3"), known=["u2"]).words
-    assert (words.text, words.client_id) == ("c", "u3")
-    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3")).words
+    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3"), known=["u2"])
+    assert (words.text, words.message_id) == ("c", "u3")
+    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3"))
     assert words.text == "b\n\nc"
     for name, status, differs in (
         ("m3", STATUS, False),
@@ -127,7 +120,7 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
         page({"type": "tool-of-yesterday"}, name="m1"),
         {**user("x", "u0"), "parts": [{"type": "picture"}]},
     ]
-    assert planned(*old, page(name="m3"), user("a", "u1")).words.text == "a"
+    assert planned(*old, page(name="m3"), user("a", "u1")).text == "a"
     for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
         assert decide(*messages).code == "field_invalid"  # nothing new, or words without a word
     many = [user("a", f"u{number}") for number in range(257)]

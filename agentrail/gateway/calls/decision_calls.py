@@ -5,7 +5,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import UNSET
 
-from agentrail.errors import StopNotWritten
+from agentrail.abc import Error, Ok
+from agentrail.errors import StopNotWritten, ToolContractError
 from agentrail.frozen import thawed
 from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.error_responses import answer_to, refuse_call
@@ -30,7 +31,7 @@ from agentrail.host.approval_preview import read_approval
 from agentrail.runtime.session_handle import Session
 from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import encode_receipt
-from agentrail.wire.operations import Operation, RespondBody
+from agentrail.wire.operations import AnswerBody, Operation, RespondBody
 
 R = TypeVar("R")
 
@@ -131,6 +132,20 @@ async def respond_to_question(
     """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
     handled = await host.respond(session_id, body.ref, body.response, principal)
     return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
+
+
+async def answer_client_call(session: Session, body: AnswerBody) -> None:
+    outcome: Ok | Error
+    if body.is_error:
+        if body.images:
+            refuse_field("images", "come with a result alone: leave them out of an error")
+        outcome = Error(text=body.text, details=body.details)
+    else:
+        try:
+            outcome = Ok(text=body.text, details=body.details, images=body.images)
+        except ToolContractError as error:
+            refuse_field("images", f"cannot be this: {error}")
+    await session.answer(body.ref, outcome)
 
 
 # --- requests

@@ -17,7 +17,7 @@ from tests.protocols.ui_client import UiClient
 from tests.runtime.rig import on_bounded_time
 
 HERE = Path(__file__).parent
-pytestmark = [pytest.mark.check, pytest.mark.services("ai")]
+pytestmark = [pytest.mark.check, pytest.mark.services("ai"), pytest.mark.protocol(66)]
 
 
 def node(ai_sdk, **given):

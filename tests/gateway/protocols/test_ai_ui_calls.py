@@ -239,6 +239,7 @@ QUICK = ("tools", "approved", "one_of_two_decided", "clients_tool", "question")
 
 
 @pytest.mark.host("H-115")
+@pytest.mark.protocol(66)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.check) for name in SCENARIOS]
 )

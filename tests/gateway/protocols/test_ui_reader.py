@@ -6,9 +6,11 @@ import pytest
 import trio
 
 from agentrail.gateway import event_hub as hub_module
-from agentrail.gateway.protocols.ai_ui_routes import UiReader
+from agentrail.gateway.protocols.ai_ui_routes import WIRE
+from agentrail.gateway.protocols.response_stream import ResponseReader
 from agentrail.gateway.sse_frames import HEARTBEAT
-from agentrail.protocols.ai_ui import UiResponse
+from agentrail.protocols.ai_ui import NO_QUESTIONS
+from agentrail.protocols.response_state import Bridged, Response
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.protocols.ui_scenarios import parts_of
 from tests.protocols.ui_client import UiClient
@@ -19,13 +21,18 @@ pytestmark = on_virtual_time
 SLOW = says("So", " it", " is.", pause_seconds=20)
 
 
+def reader_of(subscription, ref=None, **given):
+    """A reader of the response to a prompt."""
+    return ResponseReader(subscription, WIRE, Bridged(Response(ref=ref), NO_QUESTIONS), **given)
+
+
 @asynccontextmanager
 async def reading(supervisor, *turns, buffer=4_096, **given):
     """A session that works on a prompt, and a reader of its response."""
     session = await supervisor.start_session(model=ScriptedModel(turns))
     async with session.subscribe(after=0, buffer=buffer) as events:
         receipt = await session.prompt("Hi")
-        yield session, UiReader(events, UiResponse(ref=receipt.ref), **given)
+        yield session, reader_of(events, receipt.ref, **given)
 
 
 async def read_all(reader):
@@ -67,7 +74,7 @@ async def test_all_responses_end_with_a_word_when_the_server_does(supervisor, hu
         await trio.sleep(25)
         await hubs.close("shutdown")
         async with session.subscribe(after=0) as events:
-            await read(UiReader(events, UiResponse()))
+            await read(reader_of(events))
     lasts = [parts_of(stream)[-1] for stream in streams]
     assert [last["type"] for last in lasts] == ["error", "error"]
     assert "going down" in lasts[0]["errorText"]
@@ -111,5 +118,5 @@ async def test_a_session_that_ends_without_a_word_ends_the_response(supervisor):
     async with reading(supervisor, says("a")) as (session, _):
         await session.stop()
         async with session.subscribe(after=0) as events:
-            stream = await read_all(UiReader(events, UiResponse(ref="p-none")))
+            stream = await read_all(reader_of(events, "p-none"))
     assert parts_of(stream) == [{"type": "error", "errorText": "the session has ended"}]

@@ -16,12 +16,14 @@ from typing import Any, Final, TypeAlias
 import trio
 import trio.lowlevel
 
-from agentrail import tool
+from agentrail import ToolContext, tool
+from agentrail.errors import BadRequest, Overloaded
 from agentrail.plugins import HumanApproval
 from agentrail.testing.cancelling import crash
-from agentrail.testing.models import ScriptedModel, Turn, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
+from agentrail.tools.task import TaskTool
 from tests.gateway.web import Web, serving
 from tests.host.hosting import answering, profile
 
@@ -46,6 +48,7 @@ TIMED: Final = frozenset(
 """Those in which it is luck how much is said: what is said of a text is left out of their files."""
 
 ENDLESS: Final = says("So", *[" on"] * 400, pause_seconds=0.02)
+ODD: Final = 'a\nb\rc\r\nd\u0085e\u2028f\u2029g\x00h"\\i'
 
 
 def scenario(run: Scenario) -> Scenario:
@@ -142,6 +145,9 @@ async def asking(*turns: Turn, **options: Any) -> AsyncIterator[tuple[Web, Recor
         yield web, shell
 
 
+# --- plain lives
+
+
 @scenario
 async def plain() -> Streams:
     """Two turns of a chat, the second of which sends the first along."""
@@ -158,6 +164,32 @@ async def tools() -> Streams:
         Turn(thinking="Hm. ", text=("It is ", "empty.")),
     ]
     tools_ = [RecordingTool(name="shell")]
+    async with serving(ScriptedModel(turns), session_tools=tools_) as web:
+        return [await post(web, user("Hi"))]
+
+
+@scenario
+async def odd_characters() -> Streams:
+    """Whatever a careless reader takes for the end of a line (H-073)."""
+    turns = [calls(("shell", {"command": ODD})), says(ODD, ODD)]
+    async with serving(ScriptedModel(turns), session_tools=[RecordingTool(name="shell")]) as web:
+        return [await post(web, user("Hi"))]
+
+
+@scenario
+async def todos_and_progress() -> Streams:
+    """A list of things to do, and a tool that says how far it is."""
+
+    @tool
+    async def dig(ctx: ToolContext) -> str:
+        """Dig."""
+        ctx.report_progress("half")
+        await trio.lowlevel.checkpoint()
+        return "deep"
+
+    todo: dict[str, Any] = {"todos": [{"id": "1", "content": "Dig", "status": "in_progress"}]}
+    turns = [calls(("write_todos", todo)), calls(("dig", {})), says("Done.")]
+    tools_ = [dig, *builtin("write_todos")]
     async with serving(ScriptedModel(turns), session_tools=tools_) as web:
         return [await post(web, user("Hi"))]
 
@@ -229,6 +261,17 @@ async def approved() -> Streams:
 
 
 @scenario
+async def refused_by_a_person() -> Streams:
+    """H-064: a call that may not run; the model reads why."""
+    async with asking(calls(("shell", {"command": "rm"})), says("Then not.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        said = assistant(asked, decided(asked, approved=False, reason="too dangerous"))
+        done = await post(web, user("Hi"), said)
+        assert not shell.calls
+        return [asked, done]
+
+
+@scenario
 async def one_of_two_decided() -> Streams:
     """H-064: two calls wait; the one that is let run runs, and the response ends as it did before: with what still waits."""
     both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
@@ -241,6 +284,51 @@ async def one_of_two_decided() -> Streams:
         two = await post(web, user("Hi"), both_said)
         assert shell.calls == [{"command": "a"}]
         return [asked, one, two]
+
+
+@scenario
+async def one_of_two_refused() -> Streams:
+    """H-064: two calls wait; one is refused, so that nothing runs, and the response ends with what still waits."""
+    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
+    async with asking(both, says("Done.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        one = await post(web, user("Hi"), assistant(asked, decided(asked, approved=False)))
+        rest = assistant(asked, call_of(asked, "output-denied"), decided(asked, approved=True, place=1))
+        two = await post(web, user("Hi"), rest)
+        assert shell.calls == [{"command": "b"}]
+        return [asked, one, two]
+
+
+@scenario
+async def answered_in_words() -> Streams:
+    """H-064: a user who decides in words; the response is a message of its own, behind the words."""
+    profiles = [
+        profile(
+            ScriptedModel([calls(("shell", {"command": "ls"})), says("Done.")]),
+            tools=[RecordingTool(name="shell")],
+            plugins=[(HumanApproval, {"confirm_prefix": "confirm"})],
+        )
+    ]
+    async with serving(None, profiles=profiles) as web:
+        asked = await post(web, user("Hi"))
+        (waits,) = [part["approvalId"] for part in parts_of(asked) if part["type"] == "tool-approval-request"]
+        return [asked, await post(web, user("Hi"), assistant(asked), user(f"confirm {waits}", "u2"))]
+
+
+@scenario
+async def provider_failed() -> Streams:
+    """H-065: the model cannot be asked."""
+    async with serving(ScriptedModel([fails(BadRequest("no such thing"))])) as web:
+        return [await post(web, user("Hi"))]
+
+
+@scenario
+async def tried_again() -> Streams:
+    """An attempt that breaks off is taken back, and the next one is said anew."""
+    busy = Overloaded("busy", retry_after_seconds=0.01)
+    turns = [Turn(text=("Half an",), error=busy, pause_seconds=0.05), says("All of it.")]
+    async with serving(ScriptedModel(turns)) as web:
+        return [await post(web, user("Hi"))]
 
 
 @scenario
@@ -282,6 +370,9 @@ async def shut_down() -> Streams:
         return [said + "".join([piece async for piece in pieces])]
 
 
+# --- what the client gives
+
+
 @scenario
 async def clients_tool() -> Streams:
     """A tool that the page runs: its result is what the page says, and stays that."""
@@ -303,6 +394,22 @@ async def clients_tool() -> Streams:
 
 
 @scenario
+async def clients_tool_failed() -> Streams:
+    """A tool that the page could not run."""
+
+    @tool(answered_by="client")
+    async def show_map(place: str) -> str:
+        """Show a place on the map."""
+        raise AssertionError(place)
+
+    turns = [calls(("show_map", {"place": "Lisbon"})), says("A pity.")]
+    async with serving(ScriptedModel(turns), session_tools=[show_map]) as web:
+        asked = await post(web, user("Where?"))
+        failed = call_of(asked, "output-error", errorText="no map")
+        return [asked, await post(web, user("Where?"), assistant(asked, failed))]
+
+
+@scenario
 async def question() -> Streams:
     """A question of the model, which the page answers as the result of its call."""
     asks = calls(("ask_user", {"question": "Which?", "options": ["a", "b"]}))
@@ -310,6 +417,29 @@ async def question() -> Streams:
         asked = await post(web, user("Hi"))
         answer = call_of(asked, "output-available", output="b")
         return [asked, await post(web, user("Hi"), assistant(asked, answer))]
+
+
+@scenario
+async def approval_of_a_child() -> Streams:
+    """A session that works for a call has a call that waits for a person: the page of its root is asked."""
+
+    def answer(request: Any) -> Turn:
+        if len(request.messages) > 1:
+            return says("done")
+        if "Count" in str(request.messages):
+            return calls(("shell", {"command": "ls"}))
+        return calls(("task", {"description": "Count the files."}))
+
+    shell = RecordingTool(name="shell")
+    profiles = [profile(FunctionModel(answer), tools=[TaskTool(), shell], plugins=[HumanApproval])]
+    async with serving(None, profiles=profiles) as web:
+        asked = await post(web, user("Hi"))
+        done = await post(web, user("Hi"), assistant(asked, decided(asked, approved=True)))
+        assert len(shell.calls) == 1
+        return [asked, done]
+
+
+# --- golden files
 
 
 def settled(name: str, streams: Streams) -> str:

@@ -1,0 +1,335 @@
+"""One response of a session over SSE, on any third-party wire: it catches up, follows the session and ends once.
+
+A wire gives its `Bridge` and a few facts. Waiting, the size of a write, comment lines in silence, slow readers,
+shutdown and a client that disconnects are handled here. Each response has its own subscription instead of a hub,
+because the frames of an event depend on all earlier events.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Generic
+
+import trio
+from attrs import frozen
+
+from agentrail.errors import SubscriberTooSlow
+from agentrail.events import Event, EventsLost
+from agentrail.gateway.path_endpoint import OwnStream, RouteCall, start_of
+from agentrail.gateway.request_parser import CallerLeft
+from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
+from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
+from agentrail.gateway.stream_watchdog import WatchedStream
+from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.requests import HostRequest, OnDisconnect
+from agentrail.messages import SteerRef
+from agentrail.otp.exits import keep
+from agentrail.protocols.response_changes import Begun, Frame
+from agentrail.protocols.response_state import (
+    Bridge,
+    Bridged,
+    Own,
+    catch_up,
+    fail_response,
+    follow_event,
+    pause_response,
+    resume_response,
+)
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.event_waits import told_of_outages
+from agentrail.runtime.session_handle import Session
+from agentrail.wire.plain import encode_plain
+
+RESPONSE_BUFFER: Final = 4_096
+"""Buffered events of a response. After an overflow its deltas are dropped, and the text comes with the whole message."""
+
+_BREAKS: Final[Mapping[DoneReason, tuple[str, str]]] = MappingProxyType(
+    {
+        "shutdown": ("draining", "the server is going down: read the response again in a moment"),
+        "moved": ("not_owner", "another node has this session now: read the response again"),
+        "session_ended": ("session_ended", "the session has ended"),
+        "slow_reader": ("subscriber_too_slow", "the stream was read too slowly: read the response again"),
+        "unauthorized": (
+            "unauthorized",
+            "the token expired or was revoked: read the response again with a valid one",
+        ),
+        "failed": ("internal", "the stream failed: read the response again"),
+        "store_unavailable": (
+            "store_unavailable",
+            "the server cannot write the response down now: read it again in a moment",
+        ),
+    }
+)
+"""Error code and explanation of a stream that ends before its response."""
+
+_LOST: Final = ("trimmed", "events of this session are kept no longer, and this response may be among them")
+
+
+def data_frame(frame: Frame) -> bytes:
+    """Encode a frame as an event without a name."""
+    return text_frame(encode_plain(frame))
+
+
+@frozen(kw_only=True)
+class SseWire(Generic[Own]):
+    """A wire over SSE.
+
+    Attributes:
+        name: Name of the protocol, and channel of its messages.
+        on_disconnect: Handling of the cycle if a client disconnects: `abort` where that is the only way to stop it.
+        encode: Returns the bytes of a frame, with its empty line.
+        last: Content of a frame after the terminal one; empty for none.
+        headers: Headers of each response.
+    """
+
+    name: str
+    bridge: Bridge[Own]
+    on_disconnect: OnDisconnect
+    encode: Callable[[Frame], bytes] = data_frame
+    last: str = ""
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class ResponseReader(WatchedStream, Generic[Own]):
+    """Async iterator over the bytes to write, which ends after the terminal frame."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        wire: SseWire[Own],
+        state: Bridged[Own],
+        *,
+        first: Sequence[Frame] = (),
+        is_muted: bool = False,
+    ) -> None:
+        """Read the published events without a checkpoint, so that no delta is missed or shown twice.
+
+        Args:
+            subscription: The events from the start of the response.
+            wire: The wire.
+            state: The state before these events.
+            first: Frames of the wire before those of the response.
+            is_muted: Whether the client has everything so far. `go_on` then continues.
+        """
+        super().__init__()
+        self._events = subscription
+        self._wire = wire
+        self.state = state
+        self._pending: list[bytes] = []
+        self._wait_scope: trio.CancelScope | None = None
+        frames = self._catch_up()
+        if not is_muted:
+            self._put((*first, *frames))
+
+    def _catch_up(self) -> tuple[Frame, ...]:
+        bridge = self._wire.bridge
+        frames: tuple[Frame, ...] = ()
+        with self._ending():
+            try:
+                while True:
+                    event = self._events.next_nowait()
+                    if isinstance(event, EventsLost):
+                        self._lose()
+                    followed = follow_event(self.state.response, event)
+                    if followed[1] and isinstance(followed[1][0], Begun):
+                        frames = ()  # another response of the same cycle: the previous one is complete
+                    self.state, shown = bridge.write(self.state.own, followed)
+                    frames += shown
+            except trio.WouldBlock:
+                snapshot = self._events.snapshot
+                if snapshot is not None:
+                    late = catch_up(self.state.response, snapshot.text)
+                    self.state, shown = bridge.write(self.state.own, late)
+                    frames += shown
+        return frames
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """End the response if its subscription has ended."""
+        try:
+            yield
+        except (trio.EndOfChannel, StopAsyncIteration):
+            self._break_off("shutdown" if self._events.is_rested else "session_ended")
+        except SubscriberTooSlow:
+            self._break_off("slow_reader")
+
+    def _lose(self) -> None:
+        ref, snapshot = self.state.response.ref, self._events.snapshot
+        status = None if snapshot is None else snapshot.status
+        waits = status is not None and (
+            ref in status.queued or (ref is not None and SteerRef(ref) in status.steers)
+        )
+        if ref is not None and not waits:
+            self._fail(*_LOST)
+
+    async def go_on(
+        self, response_id: str, apply: Callable[[], Awaitable[bool]], *, first: Sequence[Frame] = ()
+    ) -> None:
+        """Continue a response that the client has, after its answers. `apply` returns whether the cycle still waits."""
+        self.state, frames = self._wire.bridge.write(
+            self.state.own, resume_response(self.state.response, response_id)
+        )
+        self._put((*first, *frames))
+        waits = await apply()
+        self._take_waiting()
+        if waits:
+            self.state = Bridged(pause_response(self.state.response), self.state.own)
+
+    def _put(self, frames: Sequence[Frame]) -> int:
+        encoded = [self._wire.encode(frame) for frame in frames]
+        self._pending += encoded
+        return sum(map(len, encoded))
+
+    # --- for its task
+
+    def _next_piece(self) -> bytes:
+        self._take_waiting()
+        if self.is_due_to_end:
+            self._put_last("completed")
+        elif self._beats and not self._pending:
+            self._pending = [HEARTBEAT]
+        self._beats = False
+        pending, self._pending = self._pending, []
+        return b"".join(pending)
+
+    def _put_last(self, reason: DoneReason) -> None:
+        self._put(self._wire.bridge.close(self.state))
+        if self._wire.last:
+            self._pending.append(text_frame(self._wire.last.encode()))
+        self._end(reason)
+
+    def _take_waiting(self) -> None:
+        size = sum(map(len, self._pending))
+        with self._ending(), suppress(trio.WouldBlock):
+            while not self.is_due_to_end and size < MAX_WRITE_BYTES:
+                size += self._take(self._events.next_nowait())
+
+    def _take(self, event: Event) -> int:
+        if isinstance(event, EventsLost):  # the session was rewound
+            self._fail(*_LOST)
+            return 0
+        self.state, frames = self._wire.bridge.fold(self.state, event)
+        return self._put(frames)
+
+    async def _wait(self) -> None:
+        # One scope per wait: each response has only one task, so there are never a thousand to wake at once.
+        scope = self._wait_scope = trio.CancelScope()
+        try:
+            with self._ending(), scope:
+                self._take(await anext(self._events))
+        finally:
+            self._wait_scope = None
+
+    def _break_off(self, reason: DoneReason) -> None:
+        self._fail(*_BREAKS.get(reason, _BREAKS["failed"]))
+
+    def _fail(self, code: str, reason: str) -> None:
+        self.state = Bridged(fail_response(self.state.response, code, reason), self.state.own)
+
+    # --- for the watcher of all streams
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._wait_scope is not None
+
+    @property
+    def is_due_to_end(self) -> bool:
+        return self.state.response.end is not None
+
+    def finish(self, reason: DoneReason) -> None:
+        self._break_off(reason)
+        self.wake()
+
+    def fail(self) -> bytes:
+        """Return the last frames of a stream that cannot be read any further."""
+        self._break_off("failed")
+        self._pending = []
+        self._put_last("failed")
+        return b"".join(self._pending)
+
+    def wake(self) -> None:
+        if self._wait_scope is not None:
+            self._wait_scope.cancel(reason="there is something to write")
+
+
+# --- writing
+
+
+@frozen(kw_only=True)
+class ResponseStream(Generic[Own]):
+    """A response to write.
+
+    Attributes:
+        after: Event number before the response's start.
+        first: Frames of the wire before those of the response.
+        request: The request that it answers, or None if it continues or shows the session's current work.
+        resumed_id: The response that continues after answers; empty for a new one.
+        apply: Applies these answers, and returns whether the cycle still waits. May refuse the call.
+        headers: Headers in addition to those of the wire.
+    """
+
+    session: Session
+    after: int
+    wire: SseWire[Own]
+    state: Bridged[Own]
+    first: tuple[Frame, ...] = ()
+    request: HostRequest | None = None
+    resumed_id: str = ""
+    apply: Callable[[], Awaitable[bool]] | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    def answer(self) -> OwnStream:
+        """Return it as the result of a handler."""
+        return OwnStream(write=self._write)
+
+    async def _write(self, call: RouteCall) -> None:
+        """Write the response to its end. Cancellation cuts a blocked connection."""
+        hubs = call.gateway.opened()[1]
+        async with self.session.subscribe(after=self.after, buffer=RESPONSE_BUFFER) as subscription:
+            is_muted = self.apply is not None
+            reader = ResponseReader(subscription, self.wire, self.state, first=self.first, is_muted=is_muted)
+            reader.on_cut = call.cut
+            if self.apply is not None:
+                await reader.go_on(self.resumed_id, self.apply, first=self.first)
+            if self.wire.on_disconnect == "abort":
+                call.on_left = partial(self._stop, reader)
+            one = OpenStream(call.head, call.principal, reader)
+            is_away = partial(reader.finish, "store_unavailable")
+            with (
+                told_of_outages(self.session, is_away),
+                hubs.watch_stream(reader),
+                reader.scope,
+                call.gateway.open_calls.watched(one),
+            ):
+                await call.while_there(partial(self._write_pieces, call, reader))
+        if reader.reason is None:  # it was cut
+            raise CallerLeft
+
+    async def _stop(self, reader: ResponseReader[Own]) -> None:
+        """Abort the cycle of a client that left, unless it has ended or waits for users."""
+        if reader.is_due_to_end:
+            return
+        if self.request is not None:
+            await self.request.caller_left()
+        else:
+            await self.session.abort("the caller left", wait=False)
+
+    async def _write_pieces(self, call: RouteCall, reader: ResponseReader[Own]) -> None:
+        usual = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE}
+        await call.write(start_of(200, {**usual, **self.wire.headers, **call.more_headers, **self.headers}))
+        try:
+            async for piece in reader:
+                await _send(call, piece, is_last=reader.reason is not None)
+        except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
+            if what_travels(raised) is not None or reader.reason is not None:
+                raise
+            # The response has started, so it cannot become an HTTP error. It ends with a frame that reports the
+            # failure.
+            log_crash(f"a response of session {self.session.session_id} failed", raised, keep)
+            await _send(call, reader.fail(), is_last=True)  # noqa: ASYNC102 - not cancelled: that was raised above
+
+
+async def _send(call: RouteCall, piece: bytes, *, is_last: bool) -> None:
+    await call.write({"type": "http.response.body", "body": piece, "more_body": not is_last})

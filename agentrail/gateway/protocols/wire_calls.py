@@ -1,0 +1,188 @@
+"""Calls on sessions that all wires share: finding one, applying a client's decisions, and the response to stream."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+import trio
+
+from agentrail.core.session.views import Status
+from agentrail.errors import ProfileMismatch, SessionUnknown
+from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
+from agentrail.gateway.calls.decision_calls import answer_client_call
+from agentrail.gateway.chat_routes import headers_of
+from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.path_endpoint import OwnStream, RouteCall
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.host.hook_payloads import HandledResponse
+from agentrail.host.identity import profile_of_session
+from agentrail.host.requests import HostRequest
+from agentrail.messages import AssistantMessage, PromptRef
+from agentrail.protocols.decisions import ClientDecision, WireRefusal
+from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_state import Bridged, Own, ReadText, Response
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+
+_WINDOW: Final = 512
+"""Events in which the start of a cycle is searched first."""
+
+
+# --- sessions
+
+
+async def own_session(call: RouteCall, session_id: str, agent_id: str) -> Session:
+    """Return a root session of the caller. Refuse the call if the session is of another profile."""
+    session = await call.host.session(session_id, call.principal, only_root=True)
+    own = profile_of_session(session.facts.user_data)
+    if own is not None and own != agent_id:
+        message = f"this session is one of the profile {own!r}, and keeps it: call that one"
+        raise ProfileMismatch(message, agent_id=own)
+    return session
+
+
+async def find_session(call: RouteCall, session_id: str, agent_id: str) -> Session | None:
+    """Return a root session of the caller, or None if it is unknown."""
+    try:
+        return await own_session(call, session_id, agent_id)
+    except SessionUnknown:
+        return None
+
+
+async def known_of(session: Session, client_ids: Iterable[str]) -> frozenset[str]:
+    """Return which of these messages of a client the session has accepted."""
+    return frozenset([one for one in client_ids if await session.receipt_of(one) is not None])
+
+
+def refuse_wire_call(refusal: WireRefusal) -> NoReturn:
+    """Refuse a call as a wire has decided."""
+    message = f"{refusal.place} {refusal.message}".strip()
+    refuse_call(refusal.code, message[:300], hint=refusal.hint, more={"field": refusal.place})
+
+
+async def apply_decisions(
+    call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
+) -> HandledResponse | None:
+    """Apply a client's decisions in order. Returns the response of a host plugin that answered in place of the session."""
+    user = call.principal.user_id
+    for one in decisions:
+        match one:
+            case ApproveArguments(approval_id=name, kind=kind, arguments=arguments, auto_resume=goes_on):
+                await session.approve(name, kind=kind, arguments=arguments, auto_resume=goes_on, user=user)
+            case RejectBody(approval_id=name, reason=reason, auto_resume=goes_on):
+                await session.reject(name, reason, auto_resume=goes_on, user=user)
+            case DeclineBody(ref=ref, reason=reason):
+                await session.decline(ref, reason, user=user)
+            case AnswerBody():
+                await answer_client_call(session, one)
+            case RespondBody(ref=ref, response=response):
+                handled = await call.host.respond(session.session_id, ref, response, call.principal)
+                if handled is not None:
+                    return handled
+    return None
+
+
+# --- responses
+
+
+def stream_request(
+    wire: SseWire[Own], request: HostRequest, own: Own, *, first: tuple[Frame, ...] = ()
+) -> OwnStream:
+    """Stream the response to a request that the host has accepted."""
+    response = Response(ref=PromptRef(request.receipt.ref), read_text=reads(request.session))
+    return ResponseStream(
+        session=request.session,
+        after=max(request.receipt.seq - 1, 0),
+        wire=wire,
+        state=Bridged(response, own),
+        first=first,
+        request=request,
+        headers=headers_of(request),
+    ).answer()
+
+
+async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the call's
+    call: RouteCall,
+    wire: SseWire[Own],
+    session: Session,
+    own: Own,
+    *,
+    decisions: tuple[ClientDecision, ...],
+    status: Status,
+    response_id: str,
+    first: tuple[Frame, ...] = (),
+) -> OwnStream:
+    """Apply decisions, and stream the rest of the response that waited for them."""
+    began = await _find_cycle(session, status.last_seq)
+    # If its beginning is no longer stored, it must still have been shown, because it waits for these answers.
+    response = Response(read_text=reads(session), is_live=True)
+
+    async def apply() -> bool:
+        handled = await apply_decisions(call, session, decisions)
+        if handled is not None:
+            message = "a plugin of the host answered this in its own way"
+            refuse_call("request_refused", message)
+        return (await session.status()).suspended
+
+    return ResponseStream(
+        session=session,
+        after=status.last_seq if began is None else began - 1,
+        wire=wire,
+        state=Bridged(response, own),
+        first=first,
+        resumed_id=response_id,
+        apply=apply,
+        headers=_named(session),
+    ).answer()
+
+
+async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> OwnStream | None:
+    """Stream the running or waiting response from its beginning. None without one."""
+    status = await session.status()
+    has_ended = status.phase == "idle" and not status.suspended
+    began = None if has_ended else await _find_cycle(session, status.last_seq)
+    if began is None:
+        return None
+    state = Bridged(Response(read_text=reads(session)), own)
+    return ResponseStream(
+        session=session, after=began - 1, wire=wire, state=state, headers=_named(session)
+    ).answer()
+
+
+def reads(session: Session) -> ReadText:
+    """Return a function that extracts the visible text of a message."""
+    read = session.reads_answers()
+
+    def read_one(message: AssistantMessage) -> str:
+        return read((message,))
+
+    return read_one
+
+
+def _named(session: Session) -> Mapping[str, str]:
+    return MappingProxyType({"x-session-id": session.session_id})
+
+
+async def _find_cycle(session: Session, last_seq: int) -> int | None:
+    """Return the event number at which the last cycle started. Searches backwards in growing steps."""
+    window = _WINDOW
+    while True:
+        after = max(0, last_seq - window)
+        kinds = (AgentStart, AgentEnd, AgentAbort, AgentError)
+        async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
+            found = _last_start(events)
+        if found is not None or after == 0:
+            return found
+        window *= 8
+
+
+def _last_start(events: Subscription) -> int | None:
+    found: int | None = None
+    try:
+        while True:
+            event = events.next_nowait()
+            if isinstance(event, AgentStart) and event.meta is not None:
+                found = event.meta.seq
+    except (trio.WouldBlock, trio.EndOfChannel):
+        return found

@@ -1,0 +1,61 @@
+"""What clients of third-party wires decide: answers as arguments of the session's operations, or a refusal. Pure.
+
+A wire reads its client's message, and returns decisions or a `WireRefusal`. It cannot do anything else to a session: an
+    operation checks every answer, and only an answer to an approval can approve anything.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from agentrail.core.session.views import Status
+from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+
+ClientDecision: TypeAlias = ApproveArguments | RejectBody | RespondBody | DeclineBody | AnswerBody
+
+_OURS: Final = re.compile(r"m([0-9]{1,16})")
+
+
+@frozen(kw_only=True)
+class WireRefusal:
+    """WireRefusal of a whole request.
+
+    Attributes:
+        code: A code of error responses.
+        place: Place in the body; empty for the whole body.
+    """
+
+    code: str
+    message: str
+    place: str = ""
+    hint: str | None = None
+
+
+def order_decisions(
+    decisions: Iterable[ClientDecision], status: Status, *, stand_alone: bool
+) -> tuple[ClientDecision, ...]:
+    """Return the decisions in the order in which they are applied.
+
+    Args:
+        decisions: The client's decisions, oldest first.
+        status: Status of the session. A decision on something else than its pending interactions is stale.
+        stand_alone: Whether the request says nothing else. Then stale decisions come first: the session refuses them,
+            and a refusal must prevent all others. With other content they are past, and left out.
+    """
+    waiting: set[str] = {one.id for one in status.all_approvals}
+    waiting.update(one.ref for one in status.all_questions)
+    waiting.update(one.ref for one in status.all_client_calls)
+    stale: list[ClientDecision] = []
+    pending: list[ClientDecision] = []
+    for one in decisions:
+        name = one.approval_id if isinstance(one, ApproveArguments | RejectBody) else one.ref
+        (pending if name in waiting else stale).append(one)
+    return (*stale, *pending) if stand_alone else tuple(pending)
+
+
+def is_ours(message_id: str, status: Status | None) -> bool:
+    """Whether a message in a client's past can be one of this session: its id has the number of an event."""
+    found = _OURS.fullmatch(message_id)
+    return found is not None and status is not None and int(found[1]) <= status.last_seq
