@@ -256,7 +256,7 @@ class Host:
             webhook=webhook,
             content=content,
             settings=settings,
-            history=check_history(history),
+            history=check_history(history) if history != () else (),
         )
         return await self._intake.submit(request, principal, sending)
 

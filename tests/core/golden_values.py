@@ -422,7 +422,7 @@ _SETTINGS = PromptSettings(
     reasoning=1_024,
     response_format={"type": "object", "required": ["answer"]},
 )
-_SHOWN = ToolSpec(
+_SHOW_MAP = ToolSpec(
     name="show_map",
     description="Show a place on the map.",
     parameters={"type": "object", "required": ["place"]},
@@ -453,7 +453,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
-    "prompt_settings_tools": s.Prompt(**_BY, ref=_P, content=ASKED, settings=PromptSettings(tools=(_SHOWN,))),
+    "prompt_settings_tools": s.Prompt(
+        **_BY, ref=_P, content=ASKED, settings=PromptSettings(tools=(_SHOW_MAP,))
+    ),
     "prompt_settings_instructions": s.Prompt(
         **_BY, ref=_P, content=ASKED, settings=PromptSettings(instructions="Be brief.")
     ),

@@ -85,9 +85,8 @@ def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...
 
 def _tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
     """Add a note about its loops for the model, after the results that show them."""
-    if notes:
-        content = tuple(Text(text=note) for note in notes)
-        step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
+    content = tuple(Text(text=note) for note in notes)
+    step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
 
 
 def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
@@ -590,7 +589,8 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
         return finish(step, "max_turns")
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
-    _tell_of_loops(step, notes)
+    if notes:
+        _tell_of_loops(step, notes)
     step.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(step)
 

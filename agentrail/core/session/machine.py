@@ -25,6 +25,7 @@ import msgspec
 
 from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.calls import call_ids_of
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.effects import Effect, End, KillTools
@@ -303,7 +304,7 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
         step, signal, _said(signal), PromptReceipt
     ):
         return phase
-    if _refuses_tools(step, signal):
+    if signal.settings is not None and _refuses_tools(step, signal, signal.settings):
         return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
@@ -344,12 +345,11 @@ def _said(signal: Prompt | GoOn) -> object:
     return content if signal.settings is None else (content, signal.settings)
 
 
-def _refuses_tools(step: StepContext, signal: Prompt | GoOn) -> bool:
+def _refuses_tools(step: StepContext, signal: Prompt | GoOn, settings: PromptSettings) -> bool:
     """Refuse a message with a client tool that would replace a tool of the session. Nothing of it is admitted."""
-    given = () if signal.settings is None else signal.settings.tools
     faults = [
         f"settings: tools has {spec.name!r}, which the session has already: give it another name"
-        for spec in given
+        for spec in settings.tools
         if step.data.tools.get(spec.name) is not None
     ]
     if faults:
@@ -361,7 +361,7 @@ def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
     """Continue the conversation without a prompt. Refused unless the session is idle and the last message is not an answer."""
     if _is_answered(step, signal, _said(signal), PromptReceipt):
         return phase
-    if _refuses_tools(step, signal):
+    if signal.settings is not None and _refuses_tools(step, signal, signal.settings):
         return phase
     fault = _why_not_on(step.data, phase)
     if fault is not None:
