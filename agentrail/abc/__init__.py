@@ -50,8 +50,10 @@ from agentrail.abc.notes import (
     NoteStore as NoteStore,
 )
 from agentrail.abc.process import (
+    OpenServerProcess as OpenServerProcess,
     ProcessOptions as ProcessOptions,
     ProcessSandbox as ProcessSandbox,
+    ServerProcess as ServerProcess,
     ToolProcess as ToolProcess,
 )
 from agentrail.abc.provider import (
@@ -84,6 +86,7 @@ from agentrail.abc.sandbox import (
     GrepLine as GrepLine,
     GrepOptions as GrepOptions,
     GrepResult as GrepResult,
+    KeepsResultFiles as KeepsResultFiles,
     ListResult as ListResult,
     ReadResult as ReadResult,
     Refusal as Refusal,
@@ -125,6 +128,12 @@ from agentrail.abc.tool_context import (
 from agentrail.abc.tool_images import (
     MAX_IMAGE_BYTES as MAX_IMAGE_BYTES,
     MAX_RESULT_IMAGES as MAX_RESULT_IMAGES,
+)
+from agentrail.abc.tool_source import (
+    MakeToolSource as MakeToolSource,
+    ToolListener as ToolListener,
+    ToolServer as ToolServer,
+    ToolSource as ToolSource,
 )
 from agentrail.abc.versions import (
     FileKeeper as FileKeeper,

@@ -59,6 +59,29 @@ class ToolProcess(Protocol):
         ...
 
 
+class ServerProcess(ToolProcess, Protocol):
+    """The process of a tool source, whose errors are read apart from its output."""
+
+    @property
+    def stderr(self) -> trio.abc.ReceiveStream:
+        """Standard error of the process. Keep reading it: a full pipe blocks the process."""
+        ...
+
+
+class OpenServerProcess(Protocol):
+    """Opens a process on this machine, outside of any sandbox."""
+
+    def __call__(
+        self, argv: tuple[str, ...], *, directory: str, env: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[ServerProcess]:
+        """Open a process. Leaving the block stops it and its descendants, shielded and with a time limit.
+
+        Raises:
+            OSError: The process was not started.
+        """
+        ...
+
+
 @runtime_checkable
 class ProcessSandbox(Protocol):
     """A sandbox that can open interactive processes."""

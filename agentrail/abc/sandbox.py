@@ -1,7 +1,7 @@
 """The port of a sandbox, which reads and writes files and runs commands."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -326,5 +326,22 @@ class SnapshotSandbox(Sandbox, Protocol):
 
         Returns:
             None, or why nothing changed: `file_not_found` for an unknown snapshot.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsResultFiles(Protocol):
+    """A sandbox that keeps files of tool results below `.agentrail/mcp/`, where tools read and never write."""
+
+    async def keep_result_file(self, name: str, data: bytes) -> Refusal | None:
+        """Write a file.
+
+        Args:
+            name: A plain file name.
+            data: All bytes.
+
+        Returns:
+            None, or why it was not written.
         """
         ...

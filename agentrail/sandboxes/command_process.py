@@ -14,7 +14,7 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail import outside
-from agentrail.abc import ExecuteResult, ToolProcess
+from agentrail.abc import ExecuteResult
 from agentrail.core.values.terminal_text import PrintedText
 from agentrail.orphaned_processes import MARKER, current_list
 from agentrail.process_account import note_started, note_stopped
@@ -276,19 +276,20 @@ async def run_command(command: CommandRun) -> ExecuteResult:
 
 @asynccontextmanager
 async def open_process(
-    program: Program, *, errors: Literal["merged", "dropped"]
-) -> AsyncIterator[ToolProcess]:
+    program: Program, *, errors: Literal["merged", "dropped", "apart"]
+) -> AsyncIterator["OpenedProcess"]:
     """Open a process with a pipe in each direction. Leaving the block stops it and all its descendants."""
-    with _Pipe() as to_it, _Pipe() as from_it:
-        dropped = errors == "dropped"
-        ends = _Ends(
-            stdin=to_it.reading,
-            output=from_it.writing,
-            errors=subprocess.DEVNULL if dropped else from_it.writing,
-        )
-        stdin, stdout = (
+    with _Pipe() as to_it, _Pipe() as from_it, _Pipe() as errors_of_it:
+        places = {
+            "merged": from_it.writing,
+            "dropped": subprocess.DEVNULL,
+            "apart": errors_of_it.writing,
+        }
+        ends = _Ends(stdin=to_it.reading, output=from_it.writing, errors=places[errors])
+        stdin, stdout, stderr = (
             trio.lowlevel.FdStream(to_it.give_writing()),
             trio.lowlevel.FdStream(from_it.give_reading()),
+            trio.lowlevel.FdStream(errors_of_it.give_reading()),
         )
         try:
             with _explaining(stdout.fileno()):
@@ -296,30 +297,35 @@ async def open_process(
                     _note_started(running.tree)
                     to_it.close_reading()
                     from_it.close_writing()
-                    opened = OpenedProcess(running, stdin, stdout)
+                    errors_of_it.close_writing()
+                    opened = OpenedProcess(running, stdin, stdout, stderr)
                     try:
                         yield opened
                     finally:
                         await opened.stop()  # noqa: ASYNC102 - shielded and bounded inside
         finally:
-            await close_both(stdin, stdout)  # noqa: ASYNC102 - closed on cancellation too
+            await close_all(stdin, stdout, stderr)  # noqa: ASYNC102 - closed on cancellation too
 
 
-async def close_both(stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream) -> None:
+async def close_all(*streams: trio.lowlevel.FdStream) -> None:
     """Close our ends. Idempotent."""
     with trio.CancelScope(shield=True):  # a checkpoint each, without any wait
-        await stdin.aclose()
-        await stdout.aclose()
+        for stream in streams:
+            await stream.aclose()
 
 
 class OpenedProcess:
     def __init__(
-        self, running: _Running, stdin: trio.lowlevel.FdStream, stdout: trio.lowlevel.FdStream
+        self,
+        running: _Running,
+        stdin: trio.lowlevel.FdStream,
+        stdout: trio.lowlevel.FdStream,
+        stderr: trio.lowlevel.FdStream,
     ) -> None:
         self._running = running
         self._stopping = trio.Lock()
         self._is_stopped = False
-        self._streams = (stdin, stdout)
+        self._streams = (stdin, stdout, stderr)
 
     @property
     def pid(self) -> int:
@@ -334,12 +340,32 @@ class OpenedProcess:
     def stdout(self) -> trio.abc.ReceiveStream:
         return self._streams[1]
 
+    @property
+    def stderr(self) -> trio.abc.ReceiveStream:
+        """Standard error, at its end at once unless the process was opened with `apart`."""
+        return self._streams[2]
+
     async def wait(self) -> int:
         """Wait for its end, and return its exit code.
 
         Cancellation: Only the wait ends.
         """
         return await self._running.process.wait()
+
+    async def ask_to_leave(self) -> None:
+        """Close its input, and wait up to two seconds for its end.
+
+        Its output is read meanwhile: a process that is stuck in a write reads no end of file. No other task may read it.
+
+        Cancellation: Shielded, with a time limit.
+        """
+        with trio.move_on_after(GRACE_SECONDS, shield=True):
+            await self._streams[0].aclose()
+            async with trio.open_nursery() as reading:
+                reading.start_soon(_read_off, self._streams[1])
+                reading.start_soon(_read_off, self._streams[2])
+                await self._running.process.wait()
+                reading.cancel_scope.cancel(reason="the process has ended")
 
     async def stop(self) -> None:
         """End it and all its descendants.
@@ -351,7 +377,13 @@ class OpenedProcess:
                 if not self._is_stopped:
                     self._is_stopped = True
                     await self._running.stop()
-            await close_both(*self._streams)
+            await close_all(*self._streams)
+
+
+async def _read_off(stream: trio.lowlevel.FdStream) -> None:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        while await stream.receive_some(_PIECE_BYTES):
+            pass
 
 
 class NotBegun(Exception):

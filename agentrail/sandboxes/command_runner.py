@@ -259,10 +259,12 @@ class Commands:
         return Program(argv=argv, confine=view.decide(bubblewrap), directory=where, environment=environment)
 
     def _environment(self) -> dict[str, str]:
-        passed_on = {
-            name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")
-        }
-        return passed_on | dict(self._rules.env)
+        return passed_on() | dict(self._rules.env)
+
+
+def passed_on() -> dict[str, str]:
+    """Return the variables of this process that commands and servers get."""
+    return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("LC_")}
 
 
 def _refuse(confinement: Confinement) -> Refusal | None:

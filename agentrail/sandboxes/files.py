@@ -385,11 +385,11 @@ class Files:
         except (OSError, PathRefused):  # too large, or not readable: it can be replaced nevertheless
             return None
 
-    def create_output(self, name: str) -> int:
-        """Create a file for the output of a command, in agentrail's own directory, where no tool writes."""
+    def create_output(self, name: str, below: str = OUTPUT_DIRECTORY) -> int:
+        """Create a file for the output of a command or a tool, in agentrail's own directory, where no tool writes."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | FLAGS
         with _Held(os.open(".", flags, dir_fd=self._root)) as held:
-            for directory in (STATE_DIRECTORY, OUTPUT_DIRECTORY):
+            for directory in (STATE_DIRECTORY, below):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(directory, 0o700, dir_fd=held.descriptor)
                 held.replace(os.open(directory, flags, dir_fd=held.descriptor))

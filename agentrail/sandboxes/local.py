@@ -56,7 +56,7 @@ from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import find_programs
 from agentrail.sandboxes.protected_mounts import find_own_code, list_own_places
-from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
+from agentrail.sandboxes.protected_names import PROTECTED, RESULTS_DIRECTORY, ProtectedNames
 from agentrail.sandboxes.refusals import PathRefused, refusal_of
 from agentrail.sandboxes.safe_open import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.text import decode_searched
@@ -476,6 +476,22 @@ class LocalSandbox:
                 yield process
         finally:
             os.close(directory)
+
+    async def keep_result_file(self, name: str, data: bytes) -> Refusal | None:
+        """Write a file of a tool's result below `.agentrail/mcp/`, which tools can read.
+
+        Cancellation: The file is written.
+        """
+
+        def write() -> None:
+            with os.fdopen(self._files.create_output(name, RESULTS_DIRECTORY), "wb") as file:
+                file.write(data)
+
+        try:
+            await outside.offload(write, limiter=self._threads)
+        except OSError as error:
+            return refusal_of(error, name)
+        return None
 
     # --- versions
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 GIT: Final = ".git"
 STATE_DIRECTORY: Final = ".agentrail"
 OUTPUT_DIRECTORY: Final = "output"
+RESULTS_DIRECTORY: Final = "mcp"
 
 _ANYTHING: Final = "**"
 _GIT_PARTS: Final = ("config", "config.worktree", "commondir", "gitdir", "hooks", "info")
@@ -157,7 +158,7 @@ class ProtectedNames:
         if STATE_DIRECTORY not in folded:
             return None
         at = folded.index(STATE_DIRECTORY)
-        is_output = folded[at + 1 : at + 2] in {(), (OUTPUT_DIRECTORY,)}
+        is_output = folded[at + 1 : at + 2] in {(), (OUTPUT_DIRECTORY,), (RESULTS_DIRECTORY,)}
         return None if is_output else "/".join(names[: at + 2])
 
 

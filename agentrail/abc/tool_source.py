@@ -1,0 +1,72 @@
+"""The port of a tool source: a server or process whose tools come and go while sessions run."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import trio
+
+from agentrail.abc.tool import Tool
+from agentrail.events import ToolSourceState
+
+
+@runtime_checkable
+class ToolServer(Protocol):
+    """Options of a tool source, such as `agentrail.tools.mcp.McpServer`. They open nothing."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source, unique in its supervisor or session."""
+        ...
+
+
+class ToolListener(Protocol):
+    """A session that uses a source. It is called in the event loop and must not wait."""
+
+    def tools_changed(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
+        """Replace tools of the source. A running call keeps the tool it started with."""
+        ...
+
+    def state_changed(self, state: ToolSourceState, reason: str | None) -> None:
+        """Report the source's state to the users of the session."""
+        ...
+
+
+class ToolSource(Protocol):
+    """A source, run by one supervised actor and shared by the sessions that joined it.
+
+    Attributes:
+        state: As last reported, with its `reason`.
+        settled: Set once it was ready, or lost, for the first time.
+        is_required: Whether no session may begin without it.
+    """
+
+    state: ToolSourceState
+    reason: str | None
+    settled: trio.Event
+    is_required: bool
+
+    @property
+    def name(self) -> str:
+        """Same as in the options."""
+        ...
+
+    async def serve(self) -> None:
+        """Run one life: connect, list the tools, follow their changes.
+
+        Any exception means that the source was lost. Its supervisor calls `serve` again after a delay.
+
+        Cancellation: The source is closed, within a few seconds.
+        """
+        ...
+
+    def park(self) -> None:
+        """Detach all tools: the supervisor gave up after too many losses."""
+        ...
+
+    def join(self, listener: ToolListener) -> Callable[[], None]:
+        """Add a session, which gets the present tools at once. Returns a function that removes it."""
+        ...
+
+
+MakeToolSource: TypeAlias = Callable[[ToolServer], ToolSource]
+"""Creates the source of a server's options. It starts nothing."""
