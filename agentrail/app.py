@@ -5,9 +5,10 @@ Alone imports both the runtime and the adapters, and reads the environment.
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Unpack
@@ -18,6 +19,7 @@ from attrs import frozen
 
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
+from agentrail.abc.tool_source import ToolServer, ToolSource
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.values.port_members import offers
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -134,6 +136,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_days: float | None = None,
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
+    mcp: Sequence[ToolServer] = (),
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
 
@@ -151,11 +154,11 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         store_patience: Seconds, from 0.1, that a commit may take before the store counts as unavailable.
         resume: Stored sessions to resume first: those with unfinished work (`working`), `all`, or `none`.
         revive: Returns the code that a `StoredOpening` needs, as options by name.
-        on_drift: If newer code folds a journal to different operations: `park` leaves it unchanged and raises `JournalDrifted`. `go_on` continues it, see
-            `resume_session`.
+        on_drift: For a journal that newer code folds differently: `park` leaves it and raises `JournalDrifted`, `go_on` continues it, see `resume_session`.
         keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs stay.
         keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
+        mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -172,9 +175,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
-    keep = keep_limits_of(keep_days, keep_bytes)
-    options = _store_options(store_patience, resume, revive, on_drift, keep, hibernate_after)
-    named = SharedNames(memories, notes, knowledge, embedder)
+    options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
+    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp))
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
@@ -222,6 +224,7 @@ class SharedNames:
     notes: str | NoteStore | None
     knowledge: str | KnowledgeStore | None
     embedder: Embedder | None
+    mcp: tuple[ToolServer, ...] = ()
 
     def faults(self) -> Iterator[str]:
         yield from faults_of_memories(self.memories)
@@ -235,15 +238,16 @@ def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor
     resume: Resume,
     revive: Revive | None,
     on_drift: OnDrift,
-    keep: KeepLimits | None,
     hibernate_after: float | None,
+    keep_days: float | None,
+    keep_bytes: int | None,
 ) -> StoreOptions:
     return StoreOptions(
         patience=patience,
         resume=resume,
         revive=revive,
         on_drift=on_drift,
-        keep=keep,
+        keep=keep_limits_of(keep_days, keep_bytes),
         hibernate_after=hibernate_after,
     )
 
@@ -262,7 +266,13 @@ async def _opened_shared(
             home = Path(environ["HOME"]) if environ.get("HOME") else None
             find = partial(FilesAbove, home=home)
             yield SharedStores(
-                recall=recall, notes=noted, knowledge=bases, embedder=named.embedder, instructions=find
+                recall=recall,
+                notes=noted,
+                knowledge=bases,
+                embedder=named.embedder,
+                instructions=find,
+                make_source=make_source,
+                servers=named.mcp,
             )
 
 
@@ -318,6 +328,15 @@ def make_sandbox(
     if is_remote(name):
         return RemoteSandbox(name, token=Secret(environ.get(SANDBOX_TOKEN_VARIABLE, "")))
     raise OptionError([f"sandbox is {name!r}: expected {ADDRESS_FORMS}"])
+
+
+def make_source(server: ToolServer) -> ToolSource:
+    """Create the source of an MCP server. Imported here, so that a program without servers loads none of it."""
+    opener = import_module("agentrail.sandboxes.server_process")
+    made: ToolSource = import_module("agentrail.tools.mcp.source").make_source(
+        server, opener.open_server_process
+    )
+    return made
 
 
 def make_provider(

@@ -381,6 +381,7 @@ def assemble(
         outside=dependencies.outside,
         agents=agents,
         host=dependencies.host,
+        servers=None if options.mcp is None else tuple(options.mcp),
         withheld=withheld,
     )
     _tell_warnings(session_id, (*stack.warnings, warning_of_unused(agents, toolbox)))

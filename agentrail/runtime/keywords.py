@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
-from agentrail.abc import ContextProvider, Sandbox, Tool
+from agentrail.abc import ContextProvider, Sandbox, Tool, ToolServer
 from agentrail.core.policy.budget import Budget
 from agentrail.core.session.state import PromptMode
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -54,6 +54,7 @@ class OwnKeywords(TypedDict, total=False):
     max_agents_total: int
     max_agent_depth: int
     wake_on_background_end: bool
+    mcp: Sequence[ToolServer | str] | None
 
 
 class SessionKeywords(OwnKeywords, total=False):

@@ -16,6 +16,7 @@ from agentrail.abc import (
     ResolveProvider,
     Tool,
     ToolOutcome,
+    ToolServer,
 )
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
 from agentrail.core.policy.response_format import ResponseFormat
@@ -113,6 +114,7 @@ class Ports:
     outside: Outside = field(factory=current)
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
+    servers: tuple[ToolServer | str, ...] | None = ()
     withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
 
     key: str = field(init=False)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard, get_args
 import attrs
 from attrs import field, frozen
 
-from agentrail.abc import ContextProvider, Provider, Sandbox, Tool
+from agentrail.abc import ContextProvider, Provider, Sandbox, Tool, ToolServer
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.session.state import PromptMode
@@ -173,6 +173,8 @@ class SessionOptions:
         wake_on_background_end: Whether the end of a background command starts a cycle in an idle session. Its prompt is
             the command's outcome. If false, the model reads the outcome before its next prompt. Only for a command that
             ends without being stopped. Sessions below are never woken.
+        mcp: Servers whose tools the session has: those of its supervisor by name, and its own as `McpServer`, which end with
+            it. None: all of the supervisor's. Children have the tools that their parent has when they start.
         agents: Agents that can work for the session, in addition to the general agent, which has the session's
             equipment.
     """
@@ -217,6 +219,7 @@ class SessionOptions:
     max_agents_total: int = 64
     max_agent_depth: int = 1
     wake_on_background_end: bool = False
+    mcp: Sequence[ToolServer | str] | None = None
     agents: Sequence[Agent] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -408,6 +411,15 @@ def _format(name: str, value: object) -> list[str]:
     return [] if fault is None else [fault]
 
 
+def _mcp(name: str, value: object) -> list[str]:
+    known = _is_sequence(value) and not isinstance(value, str)
+    if known and all(isinstance(one, str) or isinstance(getattr(one, "name", None), str) for one in value):
+        given = [one if isinstance(one, str) else one.name for one in value]
+        doubled = sorted({one for one in given if given.count(one) > 1})
+        return [f"{name} has {doubled[0]!r} twice"] if doubled else []
+    return [f"{name} is {value!r:.200}: expected McpServer(…) and names of the supervisor's servers"]
+
+
 def _flag(name: str, value: object) -> list[str]:
     return [] if isinstance(value, bool) else [f"{name} is {value!r}: expected True or False"]
 
@@ -578,6 +590,7 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("response_format", _format),
     ("inline_tags", _flag),
     ("agents", _agents),
+    ("mcp", _mcp),
     ("context_providers", _context_providers),
     ("max_agents", partial(_whole, least=1)),
     ("max_agents_total", partial(_whole, least=1)),

@@ -47,7 +47,7 @@ from agentrail.runtime.session_loader import (
 )
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_sandbox import Workspace
-from agentrail.runtime.tool_origins import GoneTool, tool_at
+from agentrail.runtime.tool_origins import FROM_SOURCE, GoneTool, tool_at
 from agentrail.runtime.tree_secrets import has_handle
 
 ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
@@ -216,9 +216,14 @@ class Resumption:
             agent = above.agents.get(name, GENERAL)
             own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported, agent)
             gone = gone_tools(revived.state, own)
-            if gone:
+            lost = [
+                name
+                for name in gone
+                if (spec := revived.state.data.tools.get(name)) and not spec.origin.startswith(FROM_SOURCE)
+            ]
+            if lost:
                 LOGGER.warning(
-                    "session %s: its tools no longer exist: %s", config.session_id, ", ".join(gone)
+                    "session %s: its tools no longer exist: %s", config.session_id, ", ".join(lost)
                 )
             parts = (asked_by(revived.state, self._ask()), own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)

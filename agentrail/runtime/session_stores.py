@@ -12,10 +12,12 @@ from agentrail.abc import (
     FindInstructions,
     Knowledge,
     KnowledgeStore,
+    MakeToolSource,
     Memories,
     Notes,
     NoteStore,
     RecallStore,
+    ToolServer,
 )
 from agentrail.abc.embeddings import VectorKeeper, VectorKnowledge, VectorRecall
 from agentrail.abc.knowledge import (
@@ -339,7 +341,7 @@ def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the 
 
 @frozen(kw_only=True)
 class SharedStores:
-    """Stores of a supervisor for all its sessions. The caller closes them.
+    """Stores and servers of a supervisor for all its sessions. The caller closes the stores.
 
     Attributes:
         recall: Store of memories. None without memories.
@@ -347,6 +349,8 @@ class SharedStores:
         knowledge: Store of knowledge. None without knowledge.
         embedder: Computes vectors of texts, so that memories and knowledge are also found by meaning. None: by words only.
         instructions: Returns a reader of the instruction files above a working directory. None to read none of them.
+        servers: Servers whose tools all sessions can use.
+        make_source: Creates the source of a server, also of one that only a session uses. None: there are no sources.
     """
 
     recall: RecallStore | None = None
@@ -354,6 +358,8 @@ class SharedStores:
     knowledge: KnowledgeStore | None = None
     embedder: Embedder | None = None
     instructions: FindInstructions | None = None
+    servers: tuple[ToolServer, ...] = ()
+    make_source: MakeToolSource | None = None
 
 
 NO_STORES: Final = SharedStores()

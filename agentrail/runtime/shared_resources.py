@@ -19,6 +19,7 @@ from agentrail.runtime.persistence import Keeping
 from agentrail.runtime.session_actor import SessionCell, SleepingSession
 from agentrail.runtime.session_reports import ReportBoard
 from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.tool_sources import SessionTools
 
 
 class Beginnings:
@@ -61,6 +62,7 @@ class SessionEntry:
     cell: SessionCell
     workspace: Workspace
     branch: Branch
+    tools: SessionTools | None = None
 
     def look(self) -> ActorView:
         cell = self.cell

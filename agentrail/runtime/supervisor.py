@@ -105,6 +105,7 @@ from agentrail.runtime.shutdown import (
     rest_session,
     stop_quietly,
 )
+from agentrail.runtime.tool_sources import SessionTools, ToolSources, wait_required
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.user_erasure import UserErasure
@@ -217,6 +218,7 @@ class SessionSupervisor:
             stop=lambda root, scope: self.stop_session(root, USER_FORGOTTEN, scope=scope),
         )
         self._health = Health(self._shared)
+        self.sources: ToolSources = ToolSources(shared.make_source, shared.servers, root.start_child, nursery)
         # One bound method each, rather than one per session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
@@ -372,12 +374,26 @@ class SessionSupervisor:
         if refused is not None:
             raise SessionRefused(session_id, refused)
         if self._shared.keeping is None:
-            return self._begin(cell, workspace, chosen.restart)
-        cell.options = chosen
-        async with self._shared.beginnings.reserve(cell.ports.key):
-            self._check_free(chosen.scope, session_id)
-            await self._shared.begin_journal(cell)
-            return self._begin(cell, workspace, chosen.restart)
+            session = self._begin(cell, workspace, chosen.restart)
+        else:
+            cell.options = chosen
+            async with self._shared.beginnings.reserve(cell.ports.key):
+                self._check_free(chosen.scope, session_id)
+                await self._shared.begin_journal(cell)
+                session = self._begin(cell, workspace, chosen.restart)
+        await self._wait_for_tools(session)
+        return session
+
+    async def _wait_for_tools(self, session: Session) -> None:
+        entry = self._shared.entries.get(key_of(session.scope, session.session_id))
+        if entry is None or entry.tools is None:
+            return
+        try:
+            await wait_required(entry.tools)
+        except BaseException:
+            with cleanup_scope(CLOSE_WITHIN_SECONDS):
+                await stop_quietly(entry.cell, "a required server is not there")
+            raise
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
         """Return the handle of a live session. A hibernated session is found too, and wakes with the first call of its handle.
@@ -672,9 +688,12 @@ class SessionSupervisor:
 
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         key = cell.ports.key
-        entry = self._shared.entries[key] = SessionEntry(
-            cell, workspace, Branch(key, BRANCH, redact=cell.scrub)
-        )
+        branch = Branch(key, BRANCH, redact=cell.scrub)
+        tools = None
+        if len(cell.state.data.config.path) == 1 and (self.sources.running or cell.ports.servers):
+            tools = SessionTools(cell, self.sources, branch.start_child)
+            tools.join()
+        entry = self._shared.entries[key] = SessionEntry(cell, workspace, branch, tools)
         cell.find = self._find
         if self._shared.keeping is not None:
             cell.branching = self._forks
@@ -708,6 +727,10 @@ class SessionSupervisor:
         scrub = cell.scrub
         task_group = TaskGroup(self._shared.nursery, cell.mailbox, scrub)
         entry.branch.enter(task_group)
+        if entry.tools is not None:
+            entry.tools.join()
+            scope = trio.CancelScope()
+            task_group.start_soon(entry.tools.run, scope, scope=scope, name="tools of sources")
         try:
             parked = await cell.run(task_group)
             if parked is not None:
@@ -726,6 +749,8 @@ class SessionSupervisor:
             raise
         finally:
             entry.branch.leave()
+            if entry.tools is not None and (cell.crash is None or cell.is_leaving):
+                entry.tools.leave()
             if cell.crash is None and not cell.is_leaving:
                 self._close(entry, "the supervisor had no more time for it")
             await self._dismiss(entry, task_group)  # noqa: ASYNC102 - shielded and bounded inside

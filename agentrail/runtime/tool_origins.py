@@ -18,6 +18,9 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.session_loader import found_at
 from agentrail.runtime.session_options import fault_of_tool
 
+FROM_SOURCE: Final = "@"
+"""Beginning of the origin of a source's tools. No module has such a name."""
+
 _NOTHING: Final[Any] = object()
 
 _UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran, and the tool is not there any more]"
@@ -25,7 +28,13 @@ _NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
 def tool_origin(tool: Tool) -> str | None:
-    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same."""
+    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same.
+
+    A tool of a source is found nowhere: the source attaches it again.
+    """
+    source = call_guarded(lambda _: None, getattr, tool, "comes_from", None)
+    if isinstance(source, str):
+        return f"{FROM_SOURCE}{source}"
     place = _place_of(tool)
     if found_at(place) is tool:
         return place

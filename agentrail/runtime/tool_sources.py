@@ -1,0 +1,276 @@
+"""The tool sources of a supervisor and of its sessions: started in the tree, and their tools attached to each session that uses them."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+from attrs import define
+
+from agentrail.abc import MakeToolSource, Tool, ToolServer, ToolSource
+from agentrail.actors.actor_handle import ActorHandle
+from agentrail.actors.actor_types import worker
+from agentrail.actors.monitor import monitor
+from agentrail.actors.supervisor_scope import subtree
+from agentrail.errors import (
+    ActorDown,
+    AlreadyStarted,
+    MailboxFull,
+    OptionError,
+    SessionDown,
+    SessionRefused,
+    ToolDefinitionError,
+)
+from agentrail.events import ToolSourceState
+from agentrail.logs import Logger
+from agentrail.otp.child_specs import Backoff, ChildSpec, Spec, SupervisorFlags
+from agentrail.otp.supervision_sweeps import GAVE_UP
+from agentrail.otp.supervision_types import Started
+from agentrail.runtime.live_settings import ChangingHandle
+from agentrail.runtime.session_actor import SessionCell
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+SOURCE_FLAGS: Final = SupervisorFlags(
+    "one_for_one",
+    intensity=5,
+    period_seconds=60.0,
+    backoff=Backoff(initial_seconds=0.5, maximum_seconds=30.0),
+)
+"""One supervisor per source, so that one that is lost too often is parked alone."""
+
+STOP_SECONDS: Final = 8.0
+"""Longer than a source takes to stop its process."""
+
+_ATTACH_SECONDS: Final = 5.0
+_TRY_AGAIN_SECONDS: Final = 0.1
+
+StartChild: TypeAlias = Callable[[Spec], Awaitable[Started]]
+Servers: TypeAlias = Sequence[ToolServer | str] | None
+"""Servers of a session: its own by their options, those of its supervisor by name. None: all of its supervisor's."""
+
+
+@define(eq=False)
+class RunningSource:
+    """A source with its place in the tree.
+
+    Attributes:
+        handle: Its subtree. None before the first session uses it.
+    """
+
+    source: ToolSource
+    start: StartChild
+    handle: ActorHandle | None = None
+
+    async def run(self) -> None:
+        """Start it, and wait for the end of its subtree. Tells it if that gave up."""
+        spec = ChildSpec(
+            f"mcp {self.source.name}",
+            subtree(
+                SOURCE_FLAGS,
+                [ChildSpec(self.source.name, worker(self.source.serve), shutdown_seconds=STOP_SECONDS)],
+            ),
+            "temporary",
+        )
+        try:
+            handle = (await self.start(spec)).handle
+        except AlreadyStarted as there:  # the session was restarted, and its branch started it again
+            handle = there.handle
+        except ActorDown:
+            return
+        assert isinstance(handle, ActorHandle)  # noqa: S101 - a subtree has a handle
+        self.handle = handle
+        down = await monitor(handle).wait()
+        self.handle = None
+        if down.reason == GAVE_UP:
+            self.source.park()
+
+
+class ToolSources:
+    """The sources of one supervisor, by name."""
+
+    def __init__(
+        self,
+        make: MakeToolSource | None,
+        servers: Sequence[ToolServer],
+        start: StartChild,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._make = make
+        self._start = start
+        self._nursery = nursery
+        self.running: Mapping[str, RunningSource] = {
+            one.name: RunningSource(self.make(one), start) for one in servers
+        }
+
+    def make(self, server: ToolServer) -> ToolSource:
+        if self._make is None:
+            message = (
+                f"mcp has {server.name!r}: this supervisor makes no sources, use agentrail.open_supervisor"
+            )
+            raise OptionError([message])
+        return self._make(server)
+
+    def chosen(self, servers: Servers) -> tuple[RunningSource, ...]:
+        """Return the supervisor's sources that a session uses.
+
+        Raises:
+            OptionError: Your move: an unknown name.
+        """
+        if servers is None:
+            return tuple(self.running.values())
+        names = [one for one in servers if isinstance(one, str)]
+        unknown = [name for name in names if name not in self.running]
+        if unknown:
+            there = f"there are {', '.join(self.running)}" if self.running else "the supervisor has none"
+            raise OptionError([f"mcp names {unknown[0]!r}: {there}"])
+        return tuple(self.running[name] for name in names)
+
+    def start(self, running: RunningSource) -> None:
+        """Start a source, unless it runs. A parked one begins anew."""
+        if running.handle is None:
+            self._nursery.start_soon(running.run, name=f"mcp {running.source.name}")
+
+    def restart(self, name: str) -> None:
+        """Start a parked source again.
+
+        Raises:
+            OptionError: Your move: an unknown name.
+        """
+        self.start(self.chosen((name,))[0])
+
+
+class SessionTools(ChangingHandle):
+    """The tools of sources in one session. Its task runs in each instance of the session and brings the tools up to date."""
+
+    __slots__ = (
+        "_attached",
+        "_leave",
+        "_own",
+        "_shared",
+        "_sources",
+        "_states",
+        "_wake",
+        "_wanted",
+        "settled",
+    )
+
+    def __init__(self, cell: SessionCell, sources: ToolSources, start: StartChild) -> None:
+        super().__init__(cell)
+        servers = cell.ports.servers
+        self._sources = sources
+        self._shared = sources.chosen(servers)
+        self._own = tuple(
+            RunningSource(sources.make(one), start) for one in servers or () if not isinstance(one, str)
+        )
+        self._wanted: dict[str, Tool] = {}
+        self._attached: dict[str, Tool] = {}
+        self._states: list[tuple[str, ToolSourceState, str | None]] = []
+        self._leave: list[Callable[[], None]] = []
+        self._wake = trio.Event()
+        self.settled: trio.Event = trio.Event()
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._shared or self._own)
+
+    @property
+    def waits_for(self) -> tuple[ToolSource, ...]:
+        """Sources without which the session must not begin."""
+        return tuple(one.source for one in (*self._shared, *self._own) if one.source.is_required)
+
+    @property
+    def has_tools(self) -> bool:
+        return bool(self._wanted)
+
+    def join(self) -> None:
+        """Use the sources from now on. Idempotent."""
+        if self._leave:
+            return
+        for one in (*self._shared, *self._own):
+            self._leave.append(one.source.join(_Listener(self, one.source.name)))
+
+    def leave(self) -> None:
+        """Use them no more. Idempotent."""
+        for leave in self._leave:
+            leave()
+        self._leave.clear()
+
+    async def run(self, scope: trio.CancelScope) -> None:
+        """Keep the session's tools up to date, until its instance ends."""
+        for one in self._shared:
+            self._sources.start(one)
+        with scope:
+            async with trio.open_nursery() as nursery:
+                for one in self._own:
+                    nursery.start_soon(one.run)
+                while await self._bring_up_to_date():
+                    await self._wake.wait()
+                nursery.cancel_scope.cancel(reason="the session has ended")
+
+    async def _bring_up_to_date(self) -> bool:
+        self._wake = trio.Event()
+        attach = tuple(one for name, one in self._wanted.items() if self._attached.get(name) is not one)
+        detach = tuple(name for name in self._attached if name not in self._wanted)
+        states, self._states = self._states, []
+        try:
+            if attach or detach:
+                await self._change_tools(attach, detach, replace=False)
+                self._attached = {name: one for name, one in self._attached.items() if name not in detach} | {
+                    one.name: one for one in attach
+                }
+            for source, state, reason in states:
+                await self.report_tool_source(source, state, reason=reason)
+        except MailboxFull:
+            self._states = states + self._states
+            await trio.sleep(_TRY_AGAIN_SECONDS)
+            self._wake.set()
+        except SessionDown:
+            self.settled.set()
+            return False
+        except (OptionError, ToolDefinitionError) as fault:
+            LOGGER.warning("session %s gets no tools of its sources: %s", self._cell.ports.key, fault)
+        finally:
+            if not self._wake.is_set():
+                self.settled.set()
+        return True
+
+    def change(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
+        for name in detach:
+            self._wanted.pop(name, None)
+        self._wanted |= {one.name: one for one in attach}
+        self._awake()
+
+    def report(self, source: str, state: ToolSourceState, reason: str | None) -> None:
+        self._states.append((source, state, reason))
+        self._awake()
+
+    def _awake(self) -> None:
+        self.settled = trio.Event()
+        self._wake.set()
+
+
+class _Listener:
+    """A session as seen by one source."""
+
+    def __init__(self, tools: SessionTools, name: str) -> None:
+        self.tools_changed: Final = tools.change
+        self.state_changed: Final = partial(tools.report, name)
+
+
+async def wait_required(tools: SessionTools) -> None:
+    """Wait for the sources without which a session must not begin.
+
+    Raises:
+        SessionRefused: One of them is not there.
+    """
+    for source in tools.waits_for:
+        await source.settled.wait()
+        if source.state != "ready":
+            reason = (
+                f"the server {source.name!r} is required, and it is {source.state}: {source.reason or ''}"
+            )
+            raise SessionRefused(tools._cell.ports.session_id, reason)  # noqa: SLF001 - of this module
+    if tools.has_tools:
+        with trio.move_on_after(_ATTACH_SECONDS):
+            await tools.settled.wait()

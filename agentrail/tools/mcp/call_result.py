@@ -1,0 +1,166 @@
+"""The result of a call at an MCP server, folded into what a session keeps: text, images, details, files. Pure."""
+
+import base64
+import binascii
+import mimetypes
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from attrs import define, field, frozen
+
+from agentrail.abc import Error, Ok
+from agentrail.abc.tool_images import MAX_IMAGE_BYTES, MAX_RESULT_IMAGES
+from agentrail.errors import ToolContractError
+from agentrail.frozen import MAX_LEVELS, too_large
+from agentrail.messages import Image, JsonValue
+from agentrail.tools.mcp.message_lines import is_deeper
+from agentrail.tools.mcp.tool_listing import ListedTool, cleaned
+
+FILES: Final = ".agentrail/mcp"
+"""Directory of audio and binary resources, below the working directory."""
+
+MAX_ERROR_CHARACTERS: Final = 1_000
+_NAME_BYTES: Final = 200
+_MAY_HAVE_RUN: Final = "It may have taken effect; check before repeating."
+
+
+@frozen
+class ResultFile:
+    """Bytes of a result that are no text and no image.
+
+    Attributes:
+        name: File name, unique in the session.
+    """
+
+    name: str
+    data: bytes
+
+
+@frozen(kw_only=True)
+class FoldedResult:
+    """A result.
+
+    Attributes:
+        files: Files to write before it is returned. Its text names them.
+    """
+
+    outcome: Ok | Error
+    files: tuple[ResultFile, ...] = ()
+
+
+@define
+class _Parts:
+    call_id: str
+    read_with: str
+    texts: list[str] = field(factory=list)
+    images: list[Image] = field(factory=list)
+    files: list[ResultFile] = field(factory=list)
+
+    def add(self, block: Mapping[str, Any]) -> None:
+        match block:
+            case {"type": "text", "text": str() as text}:
+                self.texts.append(text)
+            case {"type": "image", "data": str() as data}:
+                self._add_image(_type_of(block), data)
+            case {"type": "audio", "data": str() as data}:
+                self._add_file(_type_of(block), data)
+            case {"type": "resource", "resource": {"text": str() as text}}:
+                self.texts.append(text)
+            case {"type": "resource", "resource": {"blob": str() as data} as resource}:
+                self._add_file(_type_of(resource), data)
+            case {"type": "resource_link", "uri": str() as uri}:
+                name = cleaned(str(block.get("name", "")), _NAME_BYTES)
+                said = cleaned(uri, MAX_ERROR_CHARACTERS)
+                self.texts.append(f"[resource {name}: {said}; read it with {self.read_with}]")
+            case _:
+                kind = cleaned(str(block.get("type")), _NAME_BYTES)
+                self.texts.append(f"[a block of type {kind}, which cannot be shown]")
+
+    def _add_image(self, media_type: str, data: str) -> None:
+        image = Image(media_type=media_type, data=data)
+        if len(self.images) == MAX_RESULT_IMAGES or image.size_bytes > MAX_IMAGE_BYTES:
+            self._add_file(media_type, data)
+            return
+        try:
+            Ok(text="", images=(image,))
+        except ToolContractError as fault:
+            self.texts.append(f"[an image that {fault}]")
+        else:
+            self.images.append(image)
+
+    def _add_file(self, media_type: str, data: str) -> None:
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            self.texts.append(f"[{media_type}, whose data is no base64]")
+            return
+        name = f"{self.call_id}-{len(self.files) + 1}{mimetypes.guess_extension(media_type) or '.bin'}"
+        self.files.append(ResultFile(name, raw))
+        self.texts.append(f"[{media_type}, {len(raw):,} bytes, in {FILES}/{name}]")
+
+
+def fold_result(result: Mapping[str, Any], tool: ListedTool, *, call_id: str, read_with: str) -> FoldedResult:
+    """Fold a result.
+
+    Args:
+        result: As the server sent it.
+        tool: The tool, for the schema of its structured results.
+        call_id: Id of the call, for names of files.
+        read_with: Name of the tool that reads resources.
+    """
+    parts = _Parts(call_id=call_id, read_with=read_with)
+    content = result.get("content")
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, Mapping):
+            parts.add(block)
+    structured = result.get("structuredContent")
+    details = None if structured is None else _details(structured, tool, parts)
+    text = "\n\n".join(parts.texts)
+    if result.get("isError") is True:
+        outcome: Ok | Error = Error(text=text or "The tool failed and did not say why.", details=details)
+    else:
+        outcome = Ok(text=text, details=details, images=tuple(parts.images))
+    return FoldedResult(outcome=outcome, files=tuple(parts.files))
+
+
+def _details(structured: JsonValue, tool: ListedTool, parts: _Parts) -> JsonValue:
+    if not parts.texts:
+        parts.texts.append(msgspec.json.encode(structured).decode())
+    size = too_large(structured)
+    if size is not None or is_deeper(structured, MAX_LEVELS):
+        return {"note": f"the structured result is left out: it has {size or f'over {MAX_LEVELS} levels'}"}
+    faults = () if tool.judge is None else tool.judge.faults(structured)
+    if faults:
+        return {"structured": structured, "note": f"it does not fit the tool's output schema: {faults[0]}"}
+    return structured
+
+
+def _type_of(block: Mapping[str, Any]) -> str:
+    said = block.get("mimeType")
+    return cleaned(said, _NAME_BYTES) if isinstance(said, str) and said else "application/octet-stream"
+
+
+# --- calls without a result
+
+
+def refused_call(code: int, message: str) -> Error:
+    return Error(text=f"The server refused the call ({code}): {cleaned(message)}"[:MAX_ERROR_CHARACTERS])
+
+
+def lost_call(server: str) -> str:
+    return f'The server "{server}" went away during this call. {_MAY_HAVE_RUN}'
+
+
+def absent_server(server: str, state: str) -> Error:
+    """Return the answer of a call while the server is not connected."""
+    match state:
+        case "parked":
+            said = "was switched off after 6 crashes."
+        case "needs_login":
+            said = f"needs a login: agentrail mcp login {server}"
+        case "closed":
+            said = "was closed."
+        case _:
+            said = "is restarting; try again later."
+    return Error(text=f'The server "{server}" {said}')

@@ -1,0 +1,522 @@
+"""One connection to a server: its transport, and a session of the library over it.
+
+Imports `mcp`, which takes half a second and 60 MiB, so only `source.py` loads it, when a server is connected.
+"""
+
+import hashlib
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from importlib import metadata
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import httpcore2
+import httpx2
+import mcp_types as types
+import trio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry import context as ambient
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+from pydantic import TypeAdapter, ValidationError
+
+from agentrail import outside
+from agentrail.abc import OpenServerProcess, ServerProcess
+from agentrail.distribution import NAME
+from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
+from agentrail.tools.mcp.server_options import McpServer, is_loopback
+from agentrail.tools.mcp.tool_listing import MAX_PAGES
+from agentrail.web.backend import context_of_system
+from agentrail.web.dns import SystemNames
+from agentrail.web.url_policy import is_public
+
+# --- standard streams. Not the library's transport: that one sleeps on when its server is dead, leaves grandchildren of an obedient
+# server alive, and has no limit on a line.
+
+_PIECE_BYTES: Final = 1 << 16
+_LARGE_BYTES: Final = 1 << 18
+"""Lines of this size are decoded in a thread: a megabyte takes milliseconds."""
+
+_MAX_UNSENT: Final = 1_000
+"""Messages that may wait for a server that does not read. The sender of the next one waits."""
+
+_LAST_WORDS_SECONDS: Final = 0.5
+
+
+class StdioTransport:
+    """Messages from and to one process. `run` carries them until the process ends."""
+
+    def __init__(self, process: ServerProcess, max_message_bytes: int) -> None:
+        self._process = process
+        self._max_bytes = max_message_bytes
+        to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sent, to_server = anyio.create_memory_object_stream[SessionMessage](_MAX_UNSENT)
+        self._to_session: MemoryObjectSendStream[SessionMessage | Exception] = to_session
+        self._to_server: MemoryObjectReceiveStream[SessionMessage] = to_server
+        self.streams: Final = (received, sent)
+        self.errors: Final = ErrorTail()
+
+    async def run(self) -> None:
+        """Carry messages.
+
+        Raises:
+            BadServer: The process ended, or broke the protocol. Callers were notified first.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                nursery.start_soon(self._read_errors)
+                await self._read()
+                nursery.cancel_scope.cancel(reason="the server has closed its output")
+        finally:
+            self._to_session.close()  # wakes all callers
+            self._to_server.close()
+        # Shielded, because the session, which fails in consequence, cancels this task before the reason is known.
+        with trio.CancelScope(shield=True):
+            raise BadServer(await self._last_words())
+
+    async def _read(self) -> None:
+        cutter, reader = LineCutter(self._max_bytes), MessageReader()
+        while data := await self._receive():
+            for line in cutter.feed(data):
+                is_large = len(line) > _LARGE_BYTES
+                value = await outside.offload(reader.read, line) if is_large else reader.read(line)
+                message = None if value is None else _message_of(value)
+                if message is not None:
+                    await self._to_session.send(SessionMessage(message))
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._process.stdout.receive_some(_PIECE_BYTES))
+        except trio.BrokenResourceError:
+            return b""
+
+    async def _write(self) -> None:
+        async for one in self._to_server:
+            line = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await self._process.stdin.send_all(f"{line}\n".encode())
+            except trio.BrokenResourceError:  # the reader learns of the end
+                return
+
+    async def _read_errors(self) -> None:
+        while data := await self._process.stderr.receive_some(_PIECE_BYTES):
+            self.errors.add(bytes(data))
+
+    async def _last_words(self) -> str:
+        with trio.move_on_after(_LAST_WORDS_SECONDS):
+            await self._read_errors()
+        with trio.move_on_after(_LAST_WORDS_SECONDS):
+            code = await self._process.wait()
+            return f"it was ended by signal {-code}" if code < 0 else f"it exited with code {code}"
+        return "it closed its output"
+
+
+def _message_of(value: Mapping[str, Any]) -> Any:
+    try:
+        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        return None  # an answer to nothing, or no JSON-RPC at all: dropped, as the library does
+
+
+# --- HTTP. The library's client closes for good on the first broken connection, with all calls in flight. So a broken connection
+# becomes an answer.
+
+LOST_CODE: Final = -32_000
+"""The library's own code of a closed connection."""
+
+NOT_SENT_CODE: Final = -32_099
+"""Our code of a request that never reached its server."""
+
+_CONNECT_SECONDS: Final = 5.0
+_READ_SECONDS: Final = 300.0
+
+
+class _Backend(httpcore2.AsyncNetworkBackend):
+    """Resolves a host once, and connects only to an address that was judged."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._takes_all = server.allow_private or is_loopback(server.url or "")
+        self._carrier = httpcore2.AnyIOBackend()
+        self._resolve = SystemNames()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - as httpcore has it
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            found = list(dict.fromkeys(await self._resolve(host, port)))
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from None
+        places = [
+            one for one in found if self._takes_all or is_public(ipaddress.ip_address(one.partition("%")[0]))
+        ]
+        if not places:
+            message = f"{host} leads to a private address: allow_private = true accepts that"
+            raise httpcore2.ConnectError(message)
+        for place in places[:-1]:
+            try:
+                return await self._carrier.connect_tcp(place, port, timeout=_CONNECT_SECONDS)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._carrier.connect_tcp(places[-1], port, timeout=_CONNECT_SECONDS)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._carrier.sleep(seconds)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that ends where its connection breaks, and has a size limit."""
+
+    def __init__(self, body: Any, max_bytes: int) -> None:
+        self._body = body
+        self._left = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._body:
+                self._left -= len(piece)
+                if self._left < 0:
+                    return
+                yield piece
+        except httpx2.TransportError:
+            return
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
+
+    def __init__(self, server: McpServer, tls: ssl.SSLContext) -> None:
+        self._max_bytes = server.max_message_bytes
+        self._origin = _origin_of(httpx2.URL(server.url or ""))
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
+        # The library offers no public way to give a pool its network.
+        self._inner._pool._network_backend = _Backend(server)  # noqa: SLF001 - see above
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if _origin_of(request.url) != self._origin:
+            return _failed(request, NOT_SENT_CODE, "the address is of another origin")
+        try:
+            response = await self._inner.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _failed(request, NOT_SENT_CODE, str(error) or type(error).__name__)
+        except httpx2.TransportError as error:
+            return _failed(request, LOST_CODE, str(error) or type(error).__name__)
+        body = _Body(response.stream, self._max_bytes)
+        return httpx2.Response(
+            response.status_code, headers=response.headers, stream=body, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def http_client(
+    server: McpServer, tls: ssl.SSLContext, auth: httpx2.Auth | None = None
+) -> httpx2.AsyncClient:
+    """Create the HTTP client of a server. It follows no redirect by itself and reads no environment variable."""
+    given = {
+        name: value if isinstance(value, str) else value.reveal() for name, value in server.headers.items()
+    }
+    if server.auth is not None:
+        given["Authorization"] = f"Bearer {server.auth.reveal()}"
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(server, tls),
+        headers=given,
+        auth=auth,
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
+        trust_env=False,
+    )
+
+
+def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(502, json=error, request=request)
+
+
+def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+# --- the session
+
+AskUser: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Asks the user of a call, given the parameters of an elicitation, and returns its result."""
+
+Report: TypeAlias = Callable[[str], None]
+
+MAX_ROUNDS: Final = 10
+"""Questions in a row that one call may ask."""
+
+_RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
+_SESSION_GONE: Final = "Session terminated"
+
+
+class CallLost(Exception):
+    """The connection broke while the call was under way."""
+
+
+class CallNotSent(Exception):
+    """The call never reached the server."""
+
+
+class CallRefused(Exception):
+    """The server, or the protocol, refused the call."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class _Dispatcher(JSONRPCDispatcher[Any]):
+    """Keeps the tools as the server lists them: the library refuses a whole page for one bad schema."""
+
+    page: Mapping[str, Any] = {}
+
+    async def send_raw_request(
+        self, method: str, params: Any, opts: Any = None, **more: Any
+    ) -> dict[str, Any]:
+        raw = await super().send_raw_request(method, params, opts, **more)
+        if method == "tools/list":
+            self.page = raw
+            return {**raw, "tools": [one for one in raw.get("tools") or () if _is_plain(one)]}
+        return raw
+
+
+def _is_plain(tool: object) -> bool:
+    try:
+        types.Tool.model_validate(tool, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+class Connection:
+    """A connected server.
+
+    Attributes:
+        changed: Set when the tools of the server may have changed. Replaced before they are listed.
+    """
+
+    def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None) -> None:
+        self._dispatcher = dispatcher
+        self._asking: list[AskUser] = []
+        self._session = ClientSession(
+            dispatcher=dispatcher,
+            client_info=types.Implementation(name="agentrail", version=metadata.version(NAME)),
+            elicitation_callback=self._elicit,
+            message_handler=self._hear,
+        )
+        self.changed: trio.Event = trio.Event()
+        self.gone: trio.Event = trio.Event()
+        self.errors: Final = errors
+
+    async def connect(self) -> None:
+        """Try the current revision, then the older handshake. The caller has the deadline."""
+        try:
+            await self._session.discover()
+        except (MCPError, RuntimeError, ValidationError):
+            await self._session.initialize()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it speaks the current revision, in which a question is the answer of a call."""
+        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def instructions(self) -> str | None:
+        return self._session.instructions
+
+    def offers(self, name: str) -> bool:
+        """Return whether the server declared a capability: `tools`, `resources` or `prompts`."""
+        return getattr(self._session.server_capabilities, name, None) is not None
+
+    async def list_tools(self) -> list[Any]:
+        """Return all tools as the server lists them, of at most a hundred pages."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            listed = await self._session.list_tools(params=params)
+            tools = self._dispatcher.page.get("tools")
+            found += tools if isinstance(tools, list) else []
+            cursor = listed.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def follow_changes(self) -> bool:
+        """Follow the stream of changes until it ends. Return whether it can be opened again: the older revision has none."""
+        if not self.is_current:
+            return False
+        try:
+            async with listen(self._session, tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.changed.set()
+        except SubscriptionLost:
+            return True
+        except MCPError as error:
+            return error.code != types.METHOD_NOT_FOUND
+        return True
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, report: Report, ask: AskUser, trace: tuple[str, str]
+    ) -> Mapping[str, Any]:
+        """Call a tool, and answer its questions.
+
+        Raises:
+            CallLost, CallNotSent, CallRefused: There is no result.
+
+        Cancellation: The server is told before the cancellation propagates.
+        """
+        self._asking.append(ask)
+        try:
+            with in_trace(*trace):
+                return await self._call(name, arguments, report, ask)
+        except MCPError as error:
+            raise self._failure(error.code, error.message) from None
+        except ValidationError as error:
+            message = f"its answer is no result of a call: {error.errors()[0]['msg']}"
+            raise CallRefused(types.INTERNAL_ERROR, message) from None
+        finally:
+            self._asking.remove(ask)
+
+    async def _call(
+        self, name: str, arguments: Mapping[str, Any], report: Report, ask: AskUser
+    ) -> Mapping[str, Any]:
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: ASYNC124 - a callback of the library
+            share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            report(share if message is None else f"{message} ({share})")
+
+        answers: Any = None
+        state: str | None = None
+        for _ in range(MAX_ROUNDS):
+            params = types.CallToolRequestParams(
+                name=name, arguments=dict(arguments), input_responses=answers, request_state=state
+            )
+            request = types.CallToolRequest(params=params)
+            raw = await self._session.send_request(request, _RAW, progress_callback=progressed)
+            if raw.get("resultType") != "input_required":
+                return raw
+            wanted = types.InputRequiredResult.model_validate(raw, by_name=False)
+            answers, state = None, wanted.request_state
+            if wanted.input_requests:
+                answers = {key: await _answer(one, ask) for key, one in wanted.input_requests.items()}
+            else:
+                await trio.sleep(0.25)
+        raise CallRefused(types.INTERNAL_ERROR, f"it asked more than {MAX_ROUNDS} times")
+
+    def _failure(self, code: int, message: str) -> Exception:
+        if code == NOT_SENT_CODE:
+            return CallNotSent(message)
+        is_gone = code == types.INVALID_REQUEST and message == _SESSION_GONE
+        if is_gone:
+            self.gone.set()
+        return (
+            CallLost(message)
+            if is_gone or code in {LOST_CODE, types.PARSE_ERROR}
+            else CallRefused(code, message)
+        )
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        """Answer a question of the older revision, which names no call: only if one call alone is in flight."""
+        if len(self._asking) != 1:
+            return types.ElicitResult(action="decline")
+        return await _ask(params, self._asking[0])
+
+    async def _hear(self, message: object) -> None:  # noqa: ASYNC124 - a callback of the library
+        if isinstance(message, types.ToolListChangedNotification):
+            self.changed.set()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["Connection"]:
+        async with self._session:
+            yield self
+
+
+async def _answer(request: object, ask: AskUser) -> types.ElicitResult:
+    if not isinstance(request, types.ElicitRequest):
+        raise CallRefused(types.INVALID_REQUEST, "it asked for something that was not offered to it")
+    return await _ask(request.params, ask)
+
+
+async def _ask(params: Any, ask: AskUser) -> types.ElicitResult:
+    answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+    return types.ElicitResult.model_validate(answer)
+
+
+@contextmanager
+def in_trace(trace: str, span: str) -> Iterator[None]:
+    """Let requests of the block carry this trace, and nothing else of the caller's OpenTelemetry context.
+
+    Without it the library would send the caller's baggage to every server, and begin traces of its own.
+    """
+    parent = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(0))
+    token = ambient.attach(set_span_in_context(NonRecordingSpan(parent), ambient.Context()))
+    try:
+        yield
+    finally:
+        ambient.detach(token)
+
+
+def trace_of(session_id: str, operation_id: str) -> tuple[str, str]:
+    """Return the ids of a call's trace and span, the same for each attempt."""
+    hashed = (hashlib.sha256(one.encode()).hexdigest() for one in (session_id, operation_id))
+    trace, span = hashed
+    return trace[:32], span[:16]
+
+
+@asynccontextmanager
+async def open_connection(server: McpServer, open_process: OpenServerProcess) -> AsyncIterator[Connection]:
+    """Open the transport of a server, and a session over it. Leaving the block ends its process.
+
+    Raises:
+        BadServer: It ended. Also from within the block, in a group with what else was raised.
+        OSError: Its program cannot be started.
+    """
+    async with AsyncExitStack() as stack:
+        stack.enter_context(in_trace(outside.ids(16), outside.ids(8)))
+        nursery = None
+        errors = None
+        if server.command:
+            given = {name: one if isinstance(one, str) else one.reveal() for name, one in server.env.items()}
+            opening = open_process(server.command, directory=str(server.cwd), env=given)
+            process = await stack.enter_async_context(opening)
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            stdio = StdioTransport(process, server.max_message_bytes)
+            nursery.start_soon(stdio.run)
+            streams: Any = stdio.streams
+            errors = stdio.errors
+        else:
+            tls = await outside.offload(context_of_system)
+            client = await stack.enter_async_context(http_client(server, tls))
+            carrying = streamable_http_client(
+                cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
+            )
+            streams = await stack.enter_async_context(carrying)
+        connection = Connection(_Dispatcher(*streams), errors)
+        try:
+            async with connection.opened():
+                yield connection
+        finally:
+            if nursery is not None:
+                nursery.cancel_scope.cancel(reason="the connection is closed")

@@ -1,0 +1,134 @@
+"""Bytes of a server's standard output, cut into JSON-RPC messages. Pure.
+
+Bytes, not text: pieces are joined once per line, so a long line costs its length and not its square.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+MAX_LEVELS: Final = 64
+MAX_BAD_LINES: Final = 100
+"""Lines in a row that are no JSON object. The next one ends the server."""
+
+MAX_ERROR_BYTES: Final = 64 << 10
+_SHOWN_BYTES: Final = 80
+
+
+class BadServer(Exception):
+    """The server broke the protocol beyond what is tolerated. The message says how."""
+
+
+class LineCutter:
+    """Cuts bytes at newlines."""
+
+    __slots__ = ("_max_bytes", "_parts", "_size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the lines that are complete with these bytes.
+
+        Raises:
+            BadServer: A line is longer than the limit.
+        """
+        begin = 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            self._keep(data[begin:end])
+            yield b"".join(self._parts)
+            self._parts, self._size, begin = [], 0, end + 1
+        self._keep(data[begin:])
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._max_bytes:
+            message = f"it sent a message of over {self._max_bytes:,} bytes"
+            raise BadServer(message)
+        if part:
+            self._parts.append(part)
+
+
+class MessageReader:
+    """Decodes lines, and counts those that are no messages.
+
+    Attributes:
+        dropped: Lines dropped so far.
+    """
+
+    __slots__ = ("_in_a_row", "dropped")
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self.dropped: int = 0
+
+    def read(self, line: bytes) -> Mapping[str, Any] | None:
+        """Return the message of a line, or None for a line that is dropped.
+
+        Raises:
+            BadServer: Too many such lines in a row, or a message that is nested too deeply.
+        """
+        if not line.strip():
+            return None
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = None
+        except RecursionError:
+            value = _TOO_DEEP
+        if value is _TOO_DEEP or (_brackets(line) > MAX_LEVELS and is_deeper(value, MAX_LEVELS)):
+            message = f"it sent a message of over {MAX_LEVELS} levels"
+            raise BadServer(message)
+        if isinstance(value, dict):
+            self._in_a_row = 0
+            return value
+        self.dropped += 1
+        self._in_a_row += 1
+        if self._in_a_row >= MAX_BAD_LINES:
+            shown = line[:_SHOWN_BYTES].decode(errors="replace")
+            message = f"it printed {self._in_a_row} lines in a row that are no JSON, the last one {shown!r}"
+            raise BadServer(message)
+        return None
+
+
+_TOO_DEEP: Final[Any] = object()
+
+
+def _brackets(line: bytes) -> int:
+    return line.count(b"{") + line.count(b"[")
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether containers are nested more deeply than this."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+class ErrorTail:
+    """The last 64 KiB of a server's standard error, for people."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 2 * MAX_ERROR_BYTES:
+            del self._kept[:-MAX_ERROR_BYTES]
+
+    def text(self) -> str:
+        return bytes(self._kept[-MAX_ERROR_BYTES:]).decode(errors="replace")

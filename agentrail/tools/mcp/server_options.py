@@ -1,0 +1,164 @@
+"""Options of an MCP server. Pure: they start nothing and import nothing of the library."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, get_args
+from urllib.parse import urlsplit
+
+from attrs import field, fields, frozen
+
+from agentrail.abc import Secret
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.errors import OptionError
+
+Hints = Literal["ignore", "trust"]
+Pin = Literal["off", "warn", "refuse"]
+
+MAX_MESSAGE_BYTES: Final = 16 << 20
+_NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def _texts(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _mapping(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@frozen(kw_only=True)
+class McpServer:
+    """An MCP server whose tools sessions can use, for `mcp=` of `open_supervisor` and of a session.
+
+        files = McpServer("files", command=["npx", "-y", "@modelcontextprotocol/server-filesystem", "."])
+
+    Attributes:
+        name: 1 to 32 of `a-z 0-9 -`. Tools are named `mcp__<name>__<tool>`.
+        command: Program and arguments of a server that speaks over its standard streams. It runs with your rights, outside the sandbox.
+        url: Address of a server that speaks HTTP: `https`, or `http` on loopback. Exactly one of `command` and `url`.
+        cwd: Working directory of the command.
+        env: Environment variables of the command, in addition to `PATH HOME LANG LC_* TZ TERM USER`.
+        headers: HTTP headers of each request.
+        auth: Bearer token of each request.
+        tools: Names or patterns of the tools to use, such as `read_*`.
+        hints: `trust` takes the server's word that a tool only reads or may be repeated. `ignore` treats each tool as `once`.
+        effects: Effect classes by the server's tool names, whatever `hints` is.
+        pin: Reaction to a tool whose description, schema or hints differ from those seen first: `warn` reports it, `refuse` hides the tool
+            until `agentrail mcp accept`, `off` ignores it.
+        required: Whether sessions wait for its tools, and do not start without them.
+        instructions: Whether the server's instructions become a section of the system prompt.
+        connect_timeout: Seconds for the start and the first list of tools.
+        timeout_seconds: Seconds for a call.
+        max_message_bytes: Size limit of one message of the server.
+        allow_private: Whether `url` may lead to a private or link-local address.
+
+    Raises:
+        OptionError: Your move: all faults, by option.
+    """
+
+    name: str = field(kw_only=False)
+    command: tuple[str, ...] = field(default=(), converter=_texts)
+    url: str | None = None
+    cwd: str | os.PathLike[str] = "."
+    env: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
+    headers: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
+    auth: Secret | None = None
+    tools: tuple[str, ...] = field(default=("*",), converter=_texts)
+    hints: Hints = "ignore"
+    effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
+    pin: Pin = "warn"
+    required: bool = False
+    instructions: bool = False
+    connect_timeout: float = 20.0
+    timeout_seconds: float = 60.0
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    allow_private: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        faults = tuple(faults_of_server({one.name: getattr(self, one.name) for one in fields(McpServer)}))
+        if faults:
+            raise OptionError([f"MCP server {self.name!r:.80}: {fault}" for fault in faults])
+
+    def wants(self, tool: str) -> bool:
+        """Return whether one of the patterns of `tools` matches a name of the server."""
+        return any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+    def effect_of(self, tool: str, annotations: Mapping[str, Any]) -> EffectClass:
+        """Return the effect class of a tool: the user's word, else the server's if it is trusted, else `once`."""
+        if tool in self.effects:
+            return self.effects[tool]
+        if self.hints == "trust" and annotations.get("readOnlyHint") is True:
+            return "pure"
+        if self.hints == "trust" and annotations.get("idempotentHint") is True:
+            return "idempotent"
+        return "once"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All values that no log, event or result may contain."""
+        given = (self.auth, *self.env.values(), *self.headers.values())
+        return tuple([one.reveal() for one in given if isinstance(one, Secret)])
+
+
+def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with options, by name. Missing ones have their defaults."""
+    name, command, url = (given.get(key) for key in ("name", "command", "url"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield "its name is 1 to 32 of a-z 0-9 -"
+    if bool(command) == bool(url):
+        yield 'it needs either command = ["program", …] or url = "https://…", and not both'
+    if command and not (_are_texts(command) and command[0]):
+        yield f"command is {command!r:.200}: expected a program and its arguments, as texts without NUL"
+    if url:
+        yield from _faults_of_url(url)
+    for key in ("env", "headers"):
+        values = given.get(key, {})
+        if not isinstance(values, Mapping) or not all(
+            isinstance(one, str) and isinstance(value, str | Secret) for one, value in values.items()
+        ):
+            yield f"{key}: expected texts or secrets, by name"
+    if not _are_texts(given.get("tools", ("*",))):
+        yield f'tools is {given["tools"]!r:.200}: expected names or patterns, such as ["search", "read_*"]'
+    effects = given.get("effects", {})
+    if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
+        yield "effects: expected pure, idempotent or once, by the server's tool names"
+    for key, known in (("hints", get_args(Hints)), ("pin", get_args(Pin))):
+        if given.get(key, known[0]) not in known:
+            yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(known)}"
+    for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):
+        value = given.get(key, 1)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            yield f"{key} is {value!r:.80}: expected a number above 0"
+    for key in ("required", "instructions", "allow_private"):
+        if not isinstance(given.get(key, False), bool):
+            yield f"{key} is {given[key]!r:.80}: expected true or false"
+
+
+def _are_texts(value: object) -> bool:
+    return (
+        isinstance(value, tuple | list)
+        and bool(value)
+        and all(isinstance(one, str) and "\0" not in one for one in value)
+    )
+
+
+def _faults_of_url(url: object) -> Iterator[str]:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if parts.scheme not in {"http", "https"} or not host:
+        yield "url: expected https://host/path"
+    elif parts.username is not None or parts.password is not None:
+        yield "url has a user or a password: use auth or headers with a secret"
+    elif parts.scheme == "http" and host not in _LOOPBACK:
+        yield "url is http: only https is accepted, but for loopback"
+
+
+def is_loopback(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in _LOOPBACK

@@ -1,0 +1,369 @@
+"""An MCP server as a source of tools: one actor that connects, lists the tools and follows their changes, and the tools themselves."""
+
+import importlib
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import trio
+from attrs import evolve, field, frozen
+
+from agentrail import outside
+from agentrail.abc import (
+    Error,
+    KeepsResultFiles,
+    OpenServerProcess,
+    ToolContext,
+    ToolListener,
+    ToolOutcome,
+    ToolServer,
+)
+from agentrail.config.key_filter import HIDDEN, hide_keys
+from agentrail.core.values.port_members import offers
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.errors import OptionError, QuestionDeclined, ToolContractError
+from agentrail.events import ToolSourceState
+from agentrail.frozen import too_large
+from agentrail.logs import Logger
+from agentrail.messages import JsonObject
+from agentrail.otp.guarded_calls import leaves
+from agentrail.tools.mcp.call_result import (
+    FoldedResult,
+    absent_server,
+    fold_result,
+    lost_call,
+    refused_call,
+)
+from agentrail.tools.mcp.message_lines import BadServer
+from agentrail.tools.mcp.server_options import McpServer
+from agentrail.tools.mcp.tool_listing import ListedTool, Listing, decide_change, in_one_sentence, read_listing
+
+LOGGER: Final = Logger("agentrail.tools.mcp")
+
+MISSING_EXTRA: Final = "MCP servers need the extra `mcp`: pip install 'agentrail[mcp]'"
+WINDOW_SECONDS: Final = 0.25
+"""Changes within this time are one listing."""
+
+MAX_LISTINGS: Final = 20
+LISTINGS_SECONDS: Final = 60.0
+RECONNECT_SECONDS: Final = 15.0
+"""Time that a repeated call waits for the server to be back."""
+
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_LAST_PAUSE_SECONDS: Final = 30.0
+_LARGE_CHARACTERS: Final = 200_000
+_MAX_REASON: Final = 1_000
+
+
+class ServerLost(Exception):
+    """The server was lost, or never there. The message has the reason, without secrets."""
+
+
+def load_library() -> Any:
+    """Import the half that needs the library. Blocks for half a second.
+
+    Raises:
+        OptionError: The extra is not installed.
+    """
+    try:
+        return importlib.import_module("agentrail.tools.mcp.connection")
+    except ModuleNotFoundError as missing:
+        raise OptionError([f"{MISSING_EXTRA} ({missing.name} is missing)"]) from None
+
+
+class McpSource:
+    """One server. Its actor runs `serve` again and again, and its tools find the present connection here.
+
+    Attributes:
+        state: As last reported.
+        reason: Cause of the state, or None.
+        listing: The tools as last listed. They stay through a restart.
+    """
+
+    def __init__(self, server: McpServer, open_process: OpenServerProcess) -> None:
+        self.server: Final = server
+        self.state: ToolSourceState = "connecting"
+        self.reason: str | None = None
+        self.listing: Listing = Listing()
+        self.connection: Any = None
+        self.settled: trio.Event = trio.Event()
+        self.is_required: bool = server.required
+        self._is_ready = trio.Event()
+        self._open_process = open_process
+        self._listeners: list[ToolListener] = []
+        self._tools: dict[str, McpTool] = {}
+        self._listed_at: deque[float] = deque(maxlen=MAX_LISTINGS)
+        self._errors: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    @property
+    def tools(self) -> tuple["McpTool", ...]:
+        """The present tools. None while it is parked."""
+        return tuple(self._tools.values())
+
+    @property
+    def error_text(self) -> str:
+        """The end of the server's standard error, for people."""
+        return "" if self._errors is None else self._hidden(self._errors.text())
+
+    async def serve(self) -> None:
+        """Run one life.
+
+        Raises:
+            ServerLost: It ended.
+
+        Cancellation: The connection is closed first, and its process stopped, within seven seconds.
+        """
+        state: ToolSourceState = "closed"
+        reason: str | None = None
+        if self.state in {"parked", "closed"}:
+            self._change_state("connecting")
+        try:
+            await self._live()
+        except Exception as error:  # noqa: BLE001 - whatever ended it is the exit reason of its actor
+            state, reason = "restarting", self._hidden(describe_loss(error))
+            raise ServerLost(reason) from None
+        finally:
+            self.connection = None
+            self._is_ready = trio.Event()
+            self._change_state(state, reason)
+            self.settled.set()
+
+    def park(self) -> None:
+        """Detach all tools: it was lost too often."""
+        names = tuple(self._tools)
+        self._tools, self.listing = {}, Listing()
+        for listener in self._listeners:
+            listener.tools_changed((), names)
+        self._change_state("parked", self.reason)
+
+    def join(self, listener: ToolListener) -> Callable[[], None]:
+        """Add a session. It gets the present tools at once."""
+        self._listeners.append(listener)
+        listener.tools_changed(self.tools, ())
+        listener.state_changed(self.state, self.reason)
+        return partial(self._listeners.remove, listener)
+
+    async def wait_ready(self, seconds: float) -> None:
+        """Wait until it is connected, for at most this long."""
+        with trio.move_on_after(seconds):
+            await self._is_ready.wait()
+
+    # --- one life
+
+    async def _live(self) -> None:
+        library = await outside.offload(load_library)
+        seconds = self.server.connect_timeout
+        with trio.move_on_after(seconds) as connecting:
+            async with library.open_connection(self.server, self._open_process) as connection:
+                self._errors = connection.errors
+                await connection.connect()
+                await self._list(connection)
+                connecting.deadline = math.inf
+                self.connection = connection
+                self._is_ready.set()
+                self._change_state("ready")
+                self.settled.set()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._follow, connection)
+                    nursery.start_soon(self._list_changes, connection)
+                    await connection.gone.wait()
+                    message = "its session is gone"
+                    raise ServerLost(message)
+        if connecting.cancelled_caught:
+            message = f"it did not answer within {seconds:g} s"
+            raise ServerLost(message)
+
+    async def _follow(self, connection: Any) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while await connection.follow_changes():
+            await trio.sleep(pause * (1 + 0.2 * outside.jitter()))
+            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+            connection.changed.set()  # nothing is replayed, so a gap may have hidden a change
+
+    async def _list_changes(self, connection: Any) -> None:
+        while True:
+            await connection.changed.wait()
+            await trio.sleep(WINDOW_SECONDS)
+            if len(self._listed_at) == MAX_LISTINGS:
+                await trio.sleep_until(self._listed_at[0] + LISTINGS_SECONDS)
+            connection.changed = trio.Event()
+            await self._list(connection)
+
+    async def _list(self, connection: Any) -> None:
+        self._listed_at.append(trio.current_time())
+        raw = await connection.list_tools() if connection.offers("tools") else []
+        listing = await outside.offload(read_listing, self.server, raw)
+        change = decide_change(self.listing, listing)
+        self.listing = listing
+        attach = tuple([McpTool(source=self, listed=one) for one in change.attach])
+        self._tools |= {one.name: one for one in attach}
+        for name in change.detach:
+            del self._tools[name]
+        if attach or change.detach:
+            for listener in self._listeners:
+                listener.tools_changed(attach, change.detach)
+        if change.faults:
+            self._report("changed", self._hidden(in_one_sentence(change.faults)))
+
+    def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
+        if state == self.state and state != "restarting":
+            return
+        self.state, self.reason = state, reason
+        self._report(state, reason)
+
+    def _report(self, state: ToolSourceState, reason: str | None) -> None:
+        LOGGER.info("MCP server %s is %s: %s", self.name, state, reason or "")
+        for listener in self._listeners:
+            listener.state_changed(state, reason)
+
+    def _hidden(self, text: str) -> str:
+        for secret in self.server.secrets:
+            text = text.replace(secret, HIDDEN)
+        return hide_keys(text)
+
+
+def describe_loss(error: BaseException) -> str:
+    """Describe what ended a life: the leaves of groups in groups, in one line."""
+    found = leaves(error)
+    said = [
+        one for one in found if isinstance(one, BadServer)
+    ] or found  # callers of the library fail only in consequence
+    return "; ".join(dict.fromkeys(map(_describe, said)))[:_MAX_REASON]
+
+
+def _describe(error: BaseException) -> str:
+    match error:
+        case FileNotFoundError(filename=name) if name:
+            return f"the program {name!r} was not found"
+        case OptionError():
+            return "; ".join(error.faults)
+        case OSError(strerror=str() as said):
+            return f"it could not be started: {said}"
+        case _:
+            return str(error) or type(error).__name__
+
+
+@frozen(kw_only=True, eq=False)
+class McpTool:
+    """A tool of an MCP server."""
+
+    source: McpSource = field(repr=False)
+    listed: ListedTool
+
+    @property
+    def name(self) -> str:
+        return self.listed.name
+
+    @property
+    def description(self) -> str:
+        return self.listed.description
+
+    @property
+    def parameters(self) -> JsonObject:
+        return self.listed.parameters
+
+    @property
+    def effect_class(self) -> EffectClass:
+        return self.listed.effect_class
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.source.server.timeout_seconds
+
+    @property
+    def comes_from(self) -> str:
+        """The source, which gives the tool to a restored session again."""
+        return f"mcp.{self.source.name}"
+
+    def label(self, arguments: JsonObject) -> str:
+        return self.listed.label
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Call the tool at its server.
+
+        Raises:
+            ServerLost: The connection broke, and the call may be repeated.
+
+        Cancellation: The server is told first.
+        """
+        source, listed = self.source, self.listed
+        if ctx.attempt > 1:
+            await source.wait_ready(min(RECONNECT_SECONDS, ctx.seconds_left() / 2))
+        connection = source.connection
+        if connection is None:
+            return absent_server(source.name, source.state)
+        library = load_library()
+        try:
+            raw = await connection.call(
+                listed.remote_name,
+                arguments,
+                report=ctx.report_progress,
+                ask=partial(ask_user, ctx, source.name),
+                trace=library.trace_of(ctx.session_id, ctx.operation_id),
+            )
+        except library.CallNotSent:
+            return absent_server(source.name, "restarting")
+        except library.CallRefused as refused:
+            return refused_call(refused.code, refused.message)
+        except library.CallLost:
+            if listed.effect_class in {"pure", "idempotent"}:
+                raise ServerLost(lost_call(source.name)) from None
+            return Error(text=lost_call(source.name))
+        fold = partial(
+            fold_result, raw, listed, call_id=ctx.call_id, read_with=f"mcp__{source.name}__read_resource"
+        )
+        is_large = too_large(raw, max_characters=_LARGE_CHARACTERS) is not None
+        return await self._kept(await outside.offload(fold) if is_large else fold(), ctx)
+
+    async def _kept(self, folded: FoldedResult, ctx: ToolContext) -> ToolOutcome:
+        if not folded.files:
+            return folded.outcome
+        sandbox, fault = ctx.sandbox, "this sandbox keeps no files of results"
+        if offers(sandbox, KeepsResultFiles):
+            fault = ""
+            for one in folded.files:
+                refusal = await sandbox.keep_result_file(one.name, one.data)
+                fault = fault or ("" if refusal is None else refusal.message)
+        if not fault:
+            return folded.outcome
+        return evolve(folded.outcome, text=f"{folded.outcome.text}\n\n[the files could not be kept: {fault}]")
+
+
+async def ask_user(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ask the user of a call what its server asks, and return the result of the elicitation.
+
+    A form that sessions cannot show is declined. Of an address its host is shown, and nothing is opened.
+    """
+    message = f"{server}: {params.get('message', '')}"
+    seconds = max(ctx.seconds_left() - 1.0, 0.1)
+    within = 300.0 if math.isinf(seconds) else seconds
+    try:
+        if "url" in params:
+            said = await ctx.ask_user(message, ["Done"], url=str(params["url"]), timeout_seconds=within)
+            return {"action": "cancel" if said is None else "accept"}
+        schema = params.get("requestedSchema")
+        form = await ctx.ask_user(
+            message, schema=schema if isinstance(schema, dict) else {}, timeout_seconds=within
+        )
+    except (QuestionDeclined, ToolContractError):
+        return {"action": "decline"}
+    return {"action": "cancel"} if form is None else {"action": "accept", "content": dict(form)}
+
+
+def make_source(server: ToolServer, open_process: OpenServerProcess) -> McpSource:
+    """Create the source of a server. It starts nothing.
+
+    Raises:
+        OptionError: Your move: these are not the options of an MCP server.
+    """
+    if not isinstance(server, McpServer):
+        raise OptionError(
+            [f"mcp has {server!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"]
+        )
+    return McpSource(server, open_process)

@@ -1,0 +1,171 @@
+"""The tools that an MCP server lists: names, texts, schemas and digests, and the difference of two lists. Pure."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.frozen import EMPTY, TooDeep, frozen_json
+from agentrail.messages import JsonObject
+from agentrail.tools.mcp.server_options import McpServer
+
+MAX_PAGES: Final = 100
+MAX_TOOLS: Final = 1_000
+MAX_DESCRIPTION_BYTES: Final = 4_096
+MAX_LABEL_CHARACTERS: Final = 80
+MAX_NAME: Final = 64
+_SHOWN: Final = 5
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+# Controls, zero-width and bidirectional characters, private ones and half pairs: a reader does not see what they change.
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+
+
+@frozen(kw_only=True)
+class ListedTool:
+    """A tool as its server describes it.
+
+    Attributes:
+        name: Its name in sessions, `mcp__<server>__<tool>`.
+        remote_name: Its name at the server.
+        label: Short text for users.
+        digest: SHA-256 of its name, description, schema and hints.
+        output: Schema of its structured results, or None.
+        judge: Validator of that schema. None without one that can be judged: results are then taken as they are.
+    """
+
+    name: str
+    remote_name: str
+    label: str
+    description: str
+    parameters: JsonObject
+    effect_class: EffectClass
+    digest: str
+    output: JsonObject | None = None
+    judge: CompiledSchema | None = field(default=None, eq=False)
+
+
+@frozen(kw_only=True)
+class Listing:
+    """The usable tools of a server by name, and a sentence for each that is not."""
+
+    tools: Mapping[str, ListedTool] = MappingProxyType({})
+    faults: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class ListingChange:
+    """The difference between two lists.
+
+    Attributes:
+        attach: New and changed tools.
+        detach: Names of removed tools.
+        faults: Sentences about tools that are not usable, and were not reported before.
+    """
+
+    attach: tuple[ListedTool, ...] = ()
+    detach: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def session_name(server: str, tool: str) -> str:
+    """Return the name of a server's tool in sessions. It depends on no other tool and on no order."""
+    full = f"mcp__{server}__{tool}"
+    safe = _OTHER.sub("_", full)
+    if safe == full and len(full) <= MAX_NAME:
+        return full
+    digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe[: MAX_NAME - 9]}_{digest}"
+
+
+def cleaned(text: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
+    """Return a text without invisible characters, cut to a size."""
+    head = text[:max_bytes]
+    shown = "".join(one for one in head if one in "\n\t" or unicodedata.category(one) not in _HIDDEN)
+    return shown.encode()[:max_bytes].decode(errors="ignore").strip()
+
+
+def read_listing(server: McpServer, raw: Iterable[Any]) -> Listing:
+    """Read the tools of a server. A tool that cannot be used is left out, and no other."""
+    tools: dict[str, ListedTool] = {}
+    faults: list[str] = []
+    surplus = 0
+    for one in raw:
+        name = one.get("name") if isinstance(one, Mapping) else None
+        if not isinstance(name, str) or not name:
+            faults.append("a tool without a name is left out")
+        elif not server.wants(name):
+            continue
+        elif len(tools) == MAX_TOOLS:
+            surplus += 1
+        elif session_name(server.name, name) in tools:
+            faults.append(f"{cleaned(name, MAX_NAME)!r} is listed twice, the first one counts")
+        else:
+            found = _read_tool(server, name, one)
+            if isinstance(found, str):
+                faults.append(f"{cleaned(name, MAX_NAME)!r} is left out: its schema {found}")
+            else:
+                tools[found.name] = found
+    if surplus:
+        faults.append(f"{surplus:,} tools beyond the first {MAX_TOOLS:,} are left out")
+    return Listing(tools=tools, faults=tuple(faults))
+
+
+def _read_tool(server: McpServer, name: str, raw: Mapping[str, Any]) -> ListedTool | str:
+    schema = raw.get("inputSchema")
+    if not isinstance(schema, Mapping):
+        return "is not an object"
+    result_schema = raw.get("outputSchema")
+    try:
+        parameters = frozen_json({"type": "object", **schema})
+        output = frozen_json(result_schema) if isinstance(result_schema, Mapping) else None
+    except TooDeep as error:
+        return f"is {error}"
+    fault = fault_of_schema(parameters)
+    if fault is None and parameters["type"] != "object":
+        fault = f"has type {parameters['type']!r:.80}, expected 'object'"
+    if fault is not None:
+        return fault
+    hints = raw.get("annotations")
+    annotations: Mapping[str, Any] = hints if isinstance(hints, Mapping) else EMPTY
+    said = raw.get("description")
+    title = raw.get("title") or annotations.get("title")
+    label = cleaned(title, MAX_LABEL_CHARACTERS) if isinstance(title, str) else ""
+    described = cleaned(said) if isinstance(said, str) else ""
+    return ListedTool(
+        name=session_name(server.name, name),
+        remote_name=name,
+        label=label or cleaned(name, MAX_LABEL_CHARACTERS),
+        description=described or label or f"The tool {cleaned(name, MAX_NAME)} of the server {server.name}.",
+        parameters=parameters,
+        effect_class=server.effect_of(name, annotations),
+        digest=digest_of(raw),
+        output=output,
+        judge=None if output is None or fault_of_schema(output) is not None else CompiledSchema(output),
+    )
+
+
+def digest_of(raw: Mapping[str, Any]) -> str:
+    parts = [raw.get(key) for key in ("name", "description", "inputSchema", "annotations")]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def decide_change(old: Listing, new: Listing) -> ListingChange:
+    """Return the difference of two lists. Equal tools are not attached again."""
+    return ListingChange(
+        attach=tuple([one for name, one in new.tools.items() if old.tools.get(name) != one]),
+        detach=tuple([name for name in old.tools if name not in new.tools]),
+        faults=tuple([fault for fault in new.faults if fault not in old.faults]),
+    )
+
+
+def in_one_sentence(faults: tuple[str, ...]) -> str:
+    """Join faults for a report, without repeating a flood of them."""
+    more = len(faults) - _SHOWN
+    return "; ".join(faults[:_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")

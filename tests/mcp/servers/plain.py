@@ -1,0 +1,200 @@
+"""An MCP server of the older revision in plain Python, with every way to misbehave that the tests need.
+
+    python plain.py MODE [ARGUMENT]
+
+It speaks JSON-RPC over its standard streams and knows no library, so that no library can be right or wrong for it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "obedient"
+ARGUMENT = sys.argv[2] if len(sys.argv) > 2 else ""
+ANY = {"type": "object"}
+STATE: dict[str, Any] = {"tools": ["echo", "slow", "environ", "flip", "die", "wide"], "cancelled": []}
+LOCK = threading.Lock()
+
+
+def send(message):
+    """Write one message."""
+    with LOCK:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def answer(request, result):
+    """Answer a request."""
+    send({"id": request["id"], "result": result})
+
+
+def text(said, **more):
+    """Return a result of a call with one text."""
+    return {"content": [{"type": "text", "text": said}], **more}
+
+
+def tool(name):
+    """Describe a tool."""
+    return {
+        "name": name,
+        "description": f"Does {name}.",
+        "inputSchema": ANY,
+        "annotations": {"readOnlyHint": True},
+    }
+
+
+def listed(request):
+    """Answer a request for tools."""
+    if MODE == "endless":
+        page = int((request.get("params") or {}).get("cursor") or 0)
+        answer(request, {"tools": [tool(f"t{page}")], "nextCursor": str(page + 1)})
+        return
+    tools = [tool(name) for name in STATE["tools"]]
+    if MODE == "lying":
+        tools = [
+            {**tool("good"), "description": "Good.\u202e\u200bly hidden"},
+            {
+                **tool("bad"),
+                "inputSchema": {"type": "object", "properties": {"x": {"$ref": "https://evil.example/s"}}},
+            },
+            {**tool("worse"), "inputSchema": "no schema"},
+            {**tool("shell")},
+            {
+                **tool("pattern"),
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}},
+                },
+                "outputSchema": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}},
+                },
+            },
+        ]
+    answer(request, {"tools": tools})
+
+
+def change(names):
+    """Change the tools, and say so."""
+    STATE["tools"] = names
+    send({"method": "notifications/tools/list_changed"})
+
+
+def called(request):
+    """Answer a call."""
+    name, arguments = request["params"]["name"], request["params"].get("arguments") or {}
+    match name:
+        case "slow":
+            if ARGUMENT:
+                Path(ARGUMENT).with_name("called").touch()
+            for _ in range(int(arguments.get("seconds", 30) * 100)):
+                if request["id"] in STATE["cancelled"]:
+                    Path(ARGUMENT).write_text("cancelled")
+                    return
+                time.sleep(0.01)
+            answer(request, text("slept"))
+        case "environ":
+            answer(request, text(json.dumps(dict(os.environ))))
+        case "flip":
+            for number in range(4):
+                change(["echo", "flip", f"new{number}"])
+            answer(request, text("flipped"))
+        case "die" if MODE != "dying_once" or not Path(ARGUMENT).exists():
+            if MODE == "dying_once":
+                Path(ARGUMENT).write_text("died")
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "wide":
+            answer(request, text("x" * int(arguments["bytes"])))
+        case "pattern":
+            answer(request, text("", structuredContent={"a": "a" * 40 + "!"}))
+        case "ask":
+            STATE[f"q{request['id']}"] = request
+            schema = {"type": "object", "properties": {"which": {"type": "string"}}}
+            params = {"message": "Which?", "requestedSchema": schema}
+            send({"id": f"q{request['id']}", "method": "elicitation/create", "params": params})
+        case _:
+            answer(
+                request,
+                text(
+                    json.dumps({"name": name, "arguments": arguments, "meta": request["params"].get("_meta")})
+                ),
+            )
+
+
+def hear(message):
+    """Handle one message."""
+    match message.get("method"):
+        case "initialize":
+            answer(
+                message,
+                {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {"listChanged": True}},
+                    "serverInfo": {"name": "plain", "version": "1"},
+                },
+            )
+        case "notifications/initialized" | "ping":
+            pass
+        case "notifications/cancelled":
+            STATE["cancelled"].append(message["params"]["requestId"])
+        case "tools/list":
+            listed(message)
+        case "tools/call":
+            threading.Thread(target=called, args=(message,), daemon=True).start()
+        case None:
+            request = STATE.pop(str(message.get("id")), None)
+            if request is not None:
+                answer(request, text(json.dumps(message["result"])))
+        case _:
+            send({"id": message.get("id"), "error": {"code": -32601, "message": "Method not found"}})
+
+
+def misbehave():
+    """Do what the mode says before, or instead of, serving."""
+    match MODE:
+        case "silent":
+            time.sleep(3_600)
+        case "leaving":
+            sys.stderr.write("no configuration, key sk-hidden-0123456789\n")
+            sys.exit(7)
+        case "babbling":
+            while True:
+                sys.stdout.write("Listening on everything\n")
+        case "chatty":
+            sys.stdout.write("Ready.\nUsing 4 threads.\n")
+            sys.stdout.flush()
+        case "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        case "forking":
+            subprocess.Popen(
+                [sys.executable, "-c", "import time; time.sleep(3600)"], stdout=subprocess.DEVNULL
+            )
+        case "flooding":
+
+            def flood():
+                while True:
+                    send({"method": "notifications/tools/list_changed"})
+                    send({"method": "notifications/message", "params": {"level": "info", "data": "x" * 100}})
+
+            threading.Thread(target=flood, daemon=True).start()
+        case "dying":
+            lives = int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0
+            Path(ARGUMENT).write_text(str(lives + 1))
+            STATE["dies_at"] = lives
+        case "asking":
+            STATE["tools"].append("ask")
+
+
+misbehave()
+for heard, line in enumerate(sys.stdin):
+    if MODE == "dying" and STATE["dies_at"] < 6 and heard == STATE["dies_at"] % 3:
+        os._exit(9)
+    hear(json.loads(line))
+if MODE == "stubborn":
+    time.sleep(3_600)

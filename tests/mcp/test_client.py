@@ -1,0 +1,431 @@
+"""Sessions with the tools of MCP servers: attached, called, stopped, lost, restarted and parked."""
+
+import json
+import os
+import time
+from typing import get_args
+
+import attrs
+import pytest
+import trio
+
+import agentrail
+from agentrail.abc import Ok
+from agentrail.errors import OptionError, SessionRefused
+from agentrail.events import (
+    ApprovalRequired,
+    ToolExecutionEnd,
+    ToolSourceChanged,
+    ToolSourceState,
+    ToolsUpdated,
+)
+from agentrail.otp.child_specs import Backoff
+from agentrail.plugins.permissions import Permissions
+from agentrail.runtime import tool_sources
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.tools.mcp import McpServer
+
+WITHIN_SECONDS = 60
+ANY_STATE = get_args(ToolSourceState)
+
+
+@pytest.fixture
+def quick_restarts(monkeypatch):
+    """Let a lost server be started again after hundredths of a second."""
+    quick = Backoff(initial_seconds=0.01, maximum_seconds=0.02)
+    monkeypatch.setattr(tool_sources, "SOURCE_FLAGS", attrs.evolve(tool_sources.SOURCE_FLAGS, backoff=quick))
+
+
+def server(plain, mode="obedient", argument="", **options):
+    """Options of a server of ours, without which no session begins."""
+    return McpServer(options.pop("name", "p"), command=plain(mode, argument), **{"required": True, **options})
+
+
+async def results_of(session, count=1):
+    """Prompt a session whose model calls tools, and return their results."""
+    found = []
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        await session.ask("go")
+        while len(found) < count:
+            found.append((await anext(events)).result)
+    return found
+
+
+def called(*names, **arguments):
+    """Return a model that calls these tools, each in a turn of its own, and says a word."""
+    return ScriptedModel([*[calls((f"mcp__p__{name}", arguments)) for name in names], says("done")])
+
+
+async def wait_until(is_true):
+    """Wait for what happens in another process."""
+    while not is_true():  # noqa: ASYNC110 - it sets no event
+        await trio.sleep(0.01)
+
+
+async def state_of(events, *states):
+    """Wait until a source reports one of these states, and return the event."""
+    async for event in events:
+        if isinstance(event, ToolSourceChanged) and event.state in states:
+            return event
+    pytest.fail("the session ended first")
+
+
+@pytest.mark.protocol(1)
+async def test_tools_are_attached_called_and_gone_with_the_supervisor(plain):
+    """P-001: the arguments arrive, the text comes back, and no process is left."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with no_orphans(), agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+            session = await supervisor.start_session(model=called("echo", path="a"))
+            (result,) = await results_of(session)
+            assert json.loads(result.text)["arguments"] == {"path": "a"}
+            assert not result.is_error
+            nodes = (await supervisor.tree()).children
+            assert [node.id for node in nodes] == [session.session_id, "mcp p"]
+            assert [child.id for child in nodes[1].children] == ["p"]
+
+
+async def test_a_server_of_a_session_ends_with_it(plain):
+    """11.3: a server may belong to a session, and stands below it in the tree."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with no_orphans(), agentrail.open_supervisor() as supervisor:
+            session = await supervisor.start_session(model=called("echo"), mcp=[server(plain)])
+            await results_of(session)
+            (node,) = (await supervisor.tree()).children
+            assert [child.id for child in node.children] == ["mcp p"]
+            await supervisor.stop_session(session.session_id)
+
+
+async def test_a_session_names_the_servers_that_it_uses(plain):
+    """The others are not started for it, and an unknown name is refused with the known ones."""
+    servers = [server(plain, name="p"), server(plain, name="q")]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=servers) as supervisor:
+            session = await supervisor.start_session(model=called("echo"), mcp=["p"])
+            assert {one.id for one in (await supervisor.tree()).children} == {session.session_id, "mcp p"}
+            none = await supervisor.start_session(model=called("echo"), mcp=[])
+            (result,) = await results_of(none)
+            assert "Unknown tool" in result.text
+            with pytest.raises(OptionError, match="mcp names 'r': there are p, q"):
+                await supervisor.start_session(model="demo:", mcp=["r"])
+
+
+@pytest.mark.protocol(2)
+async def test_an_abort_is_told_to_the_server_and_the_next_call_works(plain, tmp_path):
+    """P-002: the handler is cancelled at the server."""
+    note = tmp_path / "cancelled"
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, argument=note)]) as supervisor:
+            model = ScriptedModel([calls(("mcp__p__slow", {})), calls(("mcp__p__echo", {})), says("done")])
+            session = await supervisor.start_session(model=model)
+            await session.prompt("go")
+            await wait_until((tmp_path / "called").exists)
+            receipt = await session.abort("enough")
+            assert not receipt.stuck
+            await wait_until(note.exists)
+            assert not (await results_of(session))[0].is_error
+
+
+@pytest.mark.protocol(3)
+async def test_a_once_tool_whose_server_was_killed_may_have_taken_effect(plain, quick_restarts):
+    """P-003: one `restarting`, one `ready`, and the next call works."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+            session = await supervisor.start_session(
+                model=ScriptedModel(
+                    [calls(("mcp__p__die", {})), says("dead"), calls(("mcp__p__echo", {})), says("done")]
+                )
+            )
+            async with session.subscribe(kinds=[ToolSourceChanged]) as events:
+                (result,) = await results_of(session)
+                assert result.text == (
+                    'The server "p" went away during this call. It may have taken effect; check before repeating.'
+                )
+                lost, back = await state_of(events, *ANY_STATE), await state_of(events, *ANY_STATE)
+            assert (lost.state, lost.reason, back.state) == (
+                "restarting",
+                "it was ended by signal 9",
+                "ready",
+            )
+            assert not (await results_of(session))[0].is_error
+
+
+@pytest.mark.protocol(3)
+async def test_a_pure_tool_is_called_again(plain, quick_restarts, tmp_path):
+    """P-003: 6.8 repeats it, once the server is back."""
+    trusted = server(plain, "dying_once", tmp_path / "died", hints="trust")
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[trusted]) as supervisor:
+            session = await supervisor.start_session(model=called("die"))
+            (result,) = await results_of(session)
+            assert json.loads(result.text)["name"] == "die"
+
+
+@pytest.mark.protocol(4)
+@pytest.mark.parametrize("mode", ["forking", "stubborn"])
+async def test_nothing_is_left_of_a_server_and_of_what_it_started(plain, mode):
+    """P-004: a grandchild of an obedient server, and a server that ignores its closed input and SIGTERM."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with no_orphans():
+            async with agentrail.open_supervisor(mcp=[server(plain, mode)]) as supervisor:
+                await supervisor.start_session(model=called("echo"))
+                began = time.monotonic()
+            assert time.monotonic() - began < 6.5
+
+
+@pytest.mark.protocol(6)
+async def test_a_server_that_leaves_six_times_is_parked_and_sessions_go_on(plain, quick_restarts):
+    """P-006: one life more than the restarts that are allowed, with exit code and standard error for people."""
+    leaving = server(plain, "leaving", required=False)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[leaving]) as supervisor:
+            session = await supervisor.start_session(model=ScriptedModel([says("here"), says("still here")]))
+            async with session.subscribe(kinds=[ToolSourceChanged]) as events:
+                assert await session.ask("Are you there?") == "here"
+                parked = await state_of(events, "parked")
+            assert parked.reason == "it exited with code 7"
+            source = supervisor.sources.running["p"].source
+            assert "no configuration" in source.error_text
+            assert "sk-hidden" not in source.error_text
+            assert await session.ask("And now?") == "still here"
+
+
+@pytest.mark.protocol(61)
+async def test_a_server_that_dies_at_different_messages_is_there_in_the_end(plain, quick_restarts, tmp_path):
+    """P-061: parked after six lives, started again, and back. Another server of the session notices nothing."""
+    dying = server(plain, "dying", tmp_path / "lives", required=False)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[dying, server(plain, name="q")]) as supervisor:
+            session = await supervisor.start_session(model=called("echo"))
+            async with session.subscribe(kinds=[ToolSourceChanged], after=0) as events:
+                seen = []
+                async for event in events:
+                    if event.source == "p":
+                        seen.append(event.state)
+                    else:
+                        assert event.state in {"connecting", "ready"}
+                    if event.state == "parked":
+                        supervisor.sources.restart("p")
+                    if event.state == "ready" and "parked" in seen:
+                        break
+            assert seen.count("restarting") == 6
+            assert seen[-3:] == ["parked", "connecting", "ready"]
+            assert not (await results_of(session))[0].is_error
+
+
+@pytest.mark.protocol(7)
+async def test_four_changes_at_once_are_one_listing_and_one_event(plain):
+    """P-007: a call under way keeps its tool."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+            session = await supervisor.start_session(model=called("flip"))
+            async with session.subscribe(kinds=[ToolsUpdated]) as events:
+                (result,) = await results_of(session)
+                assert result.text == "flipped"
+                seen = []
+                with trio.move_on_after(1.0):
+                    while True:
+                        seen.append(await anext(events))
+            (change,) = [one for one in seen if isinstance(one, ToolsUpdated)]
+            assert change.attached == ("mcp__p__new3",)
+            assert "mcp__p__slow" in change.detached
+
+
+@pytest.mark.protocol(8)
+async def test_two_servers_may_have_tools_of_one_name(plain):
+    """P-008."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain), server(plain, name="q")]) as supervisor:
+            model = ScriptedModel([calls(("mcp__p__echo", {}), ("mcp__q__echo", {})), says("done")])
+            session = await supervisor.start_session(model=model)
+            assert [one.is_error for one in await results_of(session, 2)] == [False, False]
+
+
+@pytest.mark.protocol(9)
+async def test_a_tool_that_is_hinted_read_only_is_asked_about(plain):
+    """P-009: the permission mode `default` takes no server's word."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+            session = await supervisor.start_session(model=called("environ"), plugins=[Permissions])
+            async with session.subscribe(kinds=[ApprovalRequired, ToolExecutionEnd]) as events:
+                await session.prompt("go")
+                asked = await anext(events)
+                assert isinstance(asked, ApprovalRequired)
+                await session.reject(asked.approval.id, reason="no")
+                assert "no" in (await anext(events)).result.text
+
+
+@pytest.mark.protocol(11)
+@pytest.mark.parametrize(
+    ("answer", "action"),
+    [({"which": "the left one"}, "accept"), (None, "decline")],
+)
+async def test_a_question_of_a_server_is_put_to_the_user_of_the_call(plain, answer, action):
+    """P-011, older revision: the server's name stands in front."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "asking")]) as supervisor:
+            session = await supervisor.start_session(model=called("ask"))
+            async with session.subscribe(kinds=[agentrail.events.AskUser, ToolExecutionEnd]) as events:
+                await session.prompt("go")
+                asked = await anext(events)
+                assert asked.question == "p: Which?"
+                if answer is None:
+                    await session.decline(asked.ref)
+                else:
+                    await session.respond(asked.ref, answer)
+                result = json.loads((await anext(events)).result.text)
+            assert result["action"] == action
+            assert result.get("content") == answer
+
+
+@pytest.mark.protocol(12)
+async def test_a_question_that_names_no_call_is_declined_where_two_are_in_flight(plain):
+    """P-012: neither session sees it."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "asking")]) as supervisor:
+            slow = await supervisor.start_session(model=called("slow", seconds=1.5))
+            asking = await supervisor.start_session(model=called("ask"))
+            await slow.prompt("go")
+            await trio.sleep(0.5)
+            (result,) = await results_of(asking)
+            assert json.loads(result.text) == {"action": "decline"}
+            assert not (await slow.status()).questions
+
+
+@pytest.mark.protocol(13)
+async def test_a_lying_server_costs_no_time_and_fetches_nothing(plain):
+    """P-013, 11.13: what cannot be used is left out, what is hidden is removed, what explodes is judged by its cost."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "lying")]) as supervisor:
+            evil = {"a": "a" * 40 + "!"}
+            model = ScriptedModel(
+                [calls(("mcp__p__pattern", evil)), calls(("mcp__p__pattern", {})), says("done")]
+            )
+            session = await supervisor.start_session(model=model)
+            source = supervisor.sources.running["p"].source
+            assert {one.name: one.description for one in source.tools}["mcp__p__good"] == "Good.ly hidden"
+            assert "'bad' is left out" in source.listing.faults[0]
+            assert "'worse' is left out" in source.listing.faults[1]
+            refused, misfit = await results_of(session, 2)
+            assert refused.text.startswith("Invalid arguments")
+            assert "does not fit" in misfit.details["note"]
+
+
+@pytest.mark.protocol(71)
+async def test_a_call_carries_a_trace_of_ours_and_nothing_of_the_caller(plain):
+    """P-071: no baggage reaches a server."""
+    from opentelemetry import baggage, context  # noqa: PLC0415 - comes with the extra
+
+    with trio.fail_after(WITHIN_SECONDS):
+        token = context.attach(baggage.set_baggage("tenant", "secret"))
+        try:
+            async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+                session = await supervisor.start_session(model=called("echo"))
+                meta = json.loads((await results_of(session))[0].text)["meta"]
+        finally:
+            context.detach(token)
+        assert set(meta) == {"progressToken", "traceparent"}
+        assert meta["traceparent"].startswith("00-")
+        assert meta["traceparent"].endswith("-00")
+
+
+async def test_a_server_gets_the_variables_of_commands_and_its_own(plain, monkeypatch):
+    """6.14: an allow list, and `env`."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(
+            mcp=[server(plain, env={"TRACKER": agentrail.Secret("t0k3n")})]
+        ) as supervisor:
+            session = await supervisor.start_session(model=called("environ"))
+            seen = json.loads((await results_of(session))[0].text)
+    assert seen["TRACKER"] == "t0k3n"
+    assert seen["PATH"] == os.environ["PATH"]
+    assert "OPENAI_API_KEY" not in seen
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("silent", "did not answer within 1 s"),
+        ("leaving", "exited with code 7"),
+        ("babbling", "100 lines in a row that are no JSON"),
+    ],
+)
+async def test_a_required_server_that_is_not_there_keeps_its_session_from_starting(plain, mode, reason):
+    """11.13: with the reason, and nothing is left of either."""
+    with trio.fail_after(WITHIN_SECONDS):
+        options = {"mcp": [server(plain, mode, connect_timeout=1)]}
+        async with no_orphans(), agentrail.open_supervisor(**options) as supervisor:
+            with pytest.raises(SessionRefused, match=reason):
+                await supervisor.start_session(model="demo:")
+            assert not supervisor.sessions()
+
+
+async def test_a_missing_program_and_a_missing_address_say_so(plain):
+    """11.13."""
+    missing = [
+        (McpServer("p", command=["no-such-program"], required=True), "'no-such-program' was not found"),
+        (McpServer("p", url="http://127.0.0.1:9/mcp", required=True), "connect"),
+    ]
+    with trio.fail_after(WITHIN_SECONDS):
+        for one, reason in missing:
+            async with agentrail.open_supervisor(mcp=[one]) as supervisor:
+                with pytest.raises(SessionRefused, match=reason):
+                    await supervisor.start_session(model="demo:")
+
+
+async def test_a_chatty_server_works_and_a_flooding_one_holds_up_nobody(plain):
+    """11.3, 11.13: lines that are no JSON are dropped; a change every millisecond is at most twenty listings a minute."""
+    servers = [server(plain, "chatty", name="p"), server(plain, "flooding", name="q")]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=servers) as supervisor:
+            session = await supervisor.start_session(model=called("echo"))
+            assert not (await results_of(session))[0].is_error
+            await trio.sleep(1.5)
+            assert len(supervisor.sources.running["q"].source._listed_at) <= 8  # noqa: SLF001 - counts listings
+
+
+async def test_an_endless_list_ends_after_a_hundred_pages(plain):
+    """11.3."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "endless")]) as supervisor:
+            await supervisor.start_session(model="demo:")
+            assert len(supervisor.sources.running["p"].source.tools) == 100
+
+
+async def test_a_message_beyond_the_limit_restarts_the_server(plain, quick_restarts):
+    """11.13."""
+    small = server(plain, max_message_bytes=100_000)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[small]) as supervisor:
+            session = await supervisor.start_session(model=called("wide", bytes=200_000))
+            async with session.subscribe(kinds=[ToolSourceChanged]) as events:
+                (result,) = await results_of(session)
+                assert "went away during this call" in result.text
+                lost = await state_of(events, "restarting")
+            assert lost.reason == "it sent a message of over 100,000 bytes"
+
+
+async def test_a_tool_is_called_without_a_model(plain):
+    """K8, with a tool of a source."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
+            await supervisor.start_session(model="demo:")
+            tools = supervisor.sources.running["p"].source.tools
+            outcome = await supervisor.call_tool("mcp__p__echo", {"a": 1}, tools=tools)
+            assert isinstance(outcome, Ok)
+
+
+async def test_a_program_without_servers_loads_nothing_of_this(plain):
+    """11.15: `import mcp` never happens without a server."""
+    code = (
+        "import sys, trio, agentrail\n"
+        "async def main():\n"
+        "    async with agentrail.open_session(model='demo:') as session:\n"
+        "        await session.ask('hi')\n"
+        "trio.run(main)\n"
+        "print([one for one in sys.modules if one.split('.')[0] in {'mcp', 'mcp_types', 'pydantic', 'httpx2'}"
+        " or one.startswith(('agentrail.tools.mcp', 'agentrail.sandboxes.server'))])\n"
+    )
+    done = await trio.run_process([plain()[0], "-c", code], capture_stdout=True)
+    assert done.stdout.strip() == b"[]"
