@@ -5,7 +5,7 @@ from the store's clock. Test a store with `agentrail.testing.check_store`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
 
@@ -243,6 +243,10 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str
     id: str
     body: bytes
+
+
+TEMPORARY_SESSIONS: Final = "temporary_session"
+"""Kind of owed rows about sessions that a host deletes when they end. The ids are `SCOPE/SESSION`."""
 
 
 @runtime_checkable

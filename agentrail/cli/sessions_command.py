@@ -36,6 +36,7 @@ from agentrail.cli.store_access import (
     all_sessions,
     find_one,
     journal_of,
+    listed_sessions,
     reading,
     records_of,
     say,
@@ -262,7 +263,7 @@ def list_sessions(
         owners = Owners.of(opened)
         filters = Filters() if every else Filters(only_roots=True, has_ended=False)
         found = [
-            (one, standing_word(one, is_owned=owners.owns(one))) for one in all_sessions(opened, filters)
+            (one, standing_word(one, is_owned=owners.owns(one))) for one in listed_sessions(opened, filters)
         ]
     found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
     for line in (row_as_json(*row) for row in found) if json else show_rows(found):

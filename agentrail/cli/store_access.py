@@ -11,7 +11,7 @@ from attrs import frozen
 from cyclopts import Parameter
 
 from agentrail.abc.held_secrets import secrets_in_variables
-from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, StoredSession
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
@@ -95,6 +95,19 @@ def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
     while page := store.find(filters, after=after, limit=_PAGE):
         yield from page
         after = (page[-1].scope, page[-1].session)
+
+
+def listed_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
+    """Yield sessions without the temporary ones of a server."""
+    hidden = frozenset(_temporary_sessions(store))
+    return (one for one in all_sessions(store, filters) if shown_id(one) not in hidden)
+
+
+def _temporary_sessions(store: Store) -> Iterator[str]:
+    after = ""
+    while isinstance(store, OwedStore) and (page := store.owed(TEMPORARY_SESSIONS, after)):
+        yield from (row.id for row in page)
+        after = page[-1].id
 
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:

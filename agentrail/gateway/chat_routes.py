@@ -63,6 +63,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         content=content,
         settings=settings,
         history=body.history,
+        keep=body.keep,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # a prompting client may leave
         call.on_left = submitted.caller_left

@@ -38,6 +38,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
         webhook: URL that is called when the request ends.
         metadata: Metadata of the caller, passed to host plugins and stored with a session that the message creates.
         history: Earlier conversation for a session that the message creates, in the form of its messages.
+        keep: Whether a session that the message creates is kept. See `CreateSessionBody`.
         tenant_id: Tenant of the caller. Must agree with the token.
         user_id: User of the caller. Must agree with the token.
     """
@@ -53,6 +54,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
     webhook: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     history: tuple[Message, ...] = ()
+    keep: bool = True
     tenant_id: str | None = None
     user_id: str | None = None
 
@@ -82,6 +84,7 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
         model: Model that replaces the profile's.
         metadata: Metadata of the caller, stored with the session and shown in lists.
         history: Earlier conversation, in the form of the session's messages.
+        keep: False for a temporary session: in no list, and deleted when it ends, at the latest ten minutes after its last cycle.
     """
 
     agent_id: str | None = None
@@ -89,6 +92,7 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
     model: str | None = None
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     history: tuple[Message, ...] = ()
+    keep: bool = True
 
 
 class SteerBody(Value, frozen=True, kw_only=True):

@@ -231,6 +231,7 @@ async def options_of_profile(  # noqa: PLR0913 - same as for `decide_session_opt
     model: str | None = None,
     metadata: JsonObject = EMPTY,
     history: Sequence[Message] = (),
+    keep: bool = True,
 ) -> SessionOptions:
     asked = attrs.evolve(context, agent_id=profile.id)
     given: Any = profile.options
@@ -246,6 +247,7 @@ async def options_of_profile(  # noqa: PLR0913 - same as for `decide_session_opt
         model=model,
         metadata=metadata,
         history=history,
+        keep=keep,
     )
 
 
@@ -258,6 +260,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     model: str | None = None,
     metadata: JsonObject = EMPTY,
     history: Sequence[Message] = (),
+    keep: bool = True,
 ) -> SessionOptions:
     options = _read(given)
     faults = _faults_of_options(options)
@@ -275,7 +278,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
         plugins=(*profiles.session_plugins, *own),
         context_providers=(*profiles.context_providers, *options.context_providers),
         messages=(*options.messages, *history),
-        user_data={**options.user_data, **user_data_of(owner, profile.id, metadata)},
+        user_data={**options.user_data, **user_data_of(owner, profile.id, metadata, keep=keep)},
     )
 
 

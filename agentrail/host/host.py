@@ -204,6 +204,7 @@ class Host:
         content: Blocks | None = None,
         settings: PromptSettings | None = None,
         history: Sequence[Message] = (),
+        keep: bool = True,
     ) -> HandledResponse | HostRequest:
         """Accept a message, call the plugins, open or create its session, and return when the session has accepted it.
 
@@ -222,6 +223,7 @@ class Host:
             settings: Model settings for this cycle, as in `Session.prompt`.
             history: Earlier conversation for a new session, as in `SessionOptions.messages`: at most 1,000 messages, of
                 4 MB as JSON. It is repaired, and `HostRequest.repairs` lists the repairs. It cannot approve a call.
+            keep: Whether a session that this creates is kept. See `create`. An existing session stays as it is.
 
         Returns:
             An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
@@ -257,6 +259,7 @@ class Host:
             content=content,
             settings=settings,
             history=check_history(history) if history != () else (),
+            keep=keep,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -415,6 +418,7 @@ class Host:
         model: str | None = None,
         metadata: JsonObject = EMPTY,
         history: Sequence[Message] = (),
+        keep: bool = True,
     ) -> Session:
         """Create a session without a message.
 
@@ -425,6 +429,8 @@ class Host:
             model: Replaces the profile's model.
             metadata: The caller's metadata, stored in `user_data["metadata"]`.
             history: Earlier conversation, as in `submit`. `import_messages` lists its repairs beforehand.
+            keep: False for a temporary session: it is in no list, and deleted from the store when it ends, at the latest
+                ten minutes after its last cycle, also by the next process. Its forks are temporary too.
 
         Raises:
             SessionUnknown: Another user's session has this id.
@@ -449,7 +455,7 @@ class Host:
         )
         profile = await sessions.profile(context)
         session, is_new = await sessions.create(
-            profile, context, model=model, metadata=metadata, history=messages
+            profile, context, model=model, metadata=metadata, history=messages, keep=keep
         )
         if not is_new:
             raise already_there(wanted)

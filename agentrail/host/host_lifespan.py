@@ -213,6 +213,7 @@ class _Keeper:
             with self._starting:
                 delivery = await self._open_delivery(supervisor)
                 await life.start()
+                await sessions.temporary.load()
                 await sessions.resume_working()
             if self._starting.cancelled_caught:
                 return
@@ -227,6 +228,7 @@ class _Keeper:
             )
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, parts, life, nursery)
+                sessions.temporary.begin(nursery, parts.budgets, parts.book)
                 for plugin in self._options.checked_plugins:
                     if isinstance(plugin, Consolidation):
                         plugin.connect(SessionsOfUsers(sessions))

@@ -1,7 +1,7 @@
 """Sessions for callers: find, create, wake and remove them, always restricted to the caller's own."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Final
 
 from agentrail.abc.store import Filters
@@ -38,12 +38,14 @@ from agentrail.host.identity import (
     SessionOwner,
     decide_access,
     fault_of_session_id,
+    is_temporary,
     metadata_of_session,
     owner_of_session,
     profile_of_session,
 )
 from agentrail.host.quotas import OpenSessions
 from agentrail.host.session_list import SessionList
+from agentrail.host.temporary_sessions import TemporarySessions
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.ended_sessions import LastWords
@@ -77,7 +79,8 @@ class HostSessions:
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
-        self.list: SessionList = SessionList(supervisor, has_store=has_store)
+        self.temporary: TemporarySessions = TemporarySessions(supervisor)
+        self.list: SessionList = SessionList(supervisor, has_store=has_store, is_hidden=self.temporary.has)
         # Sessions that only their creator has been given so far.
         self._fresh: dict[str, Session] = {}
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
@@ -238,7 +241,8 @@ class HostSessions:
         # The caller's metadata from its creation is only in its journal.
         metadata = metadata_of_session(facts.user_data)
         profile = await self._profile_of(context)
-        options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
+        keep = not is_temporary(facts.user_data)
+        options = await options_of_profile(self.profiles, profile, context, metadata=metadata, keep=keep)
         try:
             session = await self.supervisor.resume_session(facts.session_id, options, on_drift=on_drift)
         except AlreadyStarted as error:
@@ -271,7 +275,7 @@ class HostSessions:
             raise ProfileUnknown(message)
         return found
 
-    async def create(
+    async def create(  # noqa: PLR0913 - all that a caller may say of a session, by keyword
         self,
         profile: AgentProfile,
         context: ProfileContext,
@@ -279,16 +283,18 @@ class HostSessions:
         model: str | None = None,
         metadata: JsonObject = EMPTY,
         history: Sequence[Message] = (),
+        keep: bool = True,
     ) -> tuple[Session, bool]:
         """Start a session of a profile, or return the one that another call of the user just started."""
-        owner = SessionOwner(context.tenant_id, context.user_id)
         options = await options_of_profile(
-            self.profiles, profile, context, model=model, metadata=metadata, history=history
+            self.profiles, profile, context, model=model, metadata=metadata, history=history, keep=keep
         )
+        owner = SessionOwner(context.tenant_id, context.user_id)
         key = key_of(context.tenant_id, context.session_id)
         try:
-            with self._open_sessions.starting(owner, context.session_id):
-                session = self._fresh[key] = await self.supervisor.start_session(options)
+            async with nullcontext() if keep else self._following(owner, context.session_id):
+                with self._open_sessions.starting(owner, context.session_id):
+                    session = self._fresh[key] = await self.supervisor.start_session(options)
             return session, True
         except AlreadyStarted as error:
             self._fresh.pop(key, None)
@@ -301,6 +307,16 @@ class HostSessions:
             if facts is None:
                 raise
             return await self.open(facts, owner), False
+
+    @asynccontextmanager
+    async def _following(self, owner: SessionOwner, session_id: SessionId) -> AsyncIterator[None]:
+        """Start a temporary session in this block."""
+        is_new = await self.temporary.note(owner, session_id)
+        try:
+            yield
+        finally:
+            if is_new:
+                self.temporary.follow(owner, session_id)
 
     async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
         """Refuse files unless the session certainly has its own workspace."""
@@ -380,9 +396,11 @@ class HostSessions:
         # An ended session can be forked while its handle exists. Otherwise `open` raises the reason of its
         # end.
         session = self.ended_of(owner, session_id) or await self.open(facts, owner)
+        is_kept = not is_temporary(facts.user_data)
         try:
-            with self._open_sessions.starting(owner, wanted):
-                fork = await session.fork(at, turn=turn, session_id=wanted)
+            async with nullcontext() if is_kept else self._following(owner, wanted):
+                with self._open_sessions.starting(owner, wanted):
+                    fork = await session.fork(at, turn=turn, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, possibly another user
             await self.facts(owner, wanted, creates=True)
             raise
@@ -417,7 +435,11 @@ class HostSessions:
     def live_of(self, owner: SessionOwner) -> Sequence[Session]:
         sessions = self.supervisor.sessions(scope=owner.tenant_id)
         found = [one for one in reversed(sessions) if owner_of_session(one.facts.user_data) == owner]
-        return [one for one in found if one.facts.root_id == one.session_id]
+        return [
+            one
+            for one in found
+            if one.facts.root_id == one.session_id and not is_temporary(one.facts.user_data)
+        ]
 
 
 def profile_of_root(facts: SessionFacts) -> str | None:

@@ -17,7 +17,9 @@ from agentrail.messages import JsonObject, JsonValue, SessionId
 METADATA_KEY: Final = "metadata"
 """Key of `user_data` for the creator's metadata."""
 
-OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id", METADATA_KEY)
+_TEMPORARY_KEY: Final = "temporary"
+
+OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id", METADATA_KEY, _TEMPORARY_KEY)
 """Keys of `user_data` that the host sets, and no profile."""
 
 DECIDE: Final = "decide"
@@ -92,13 +94,22 @@ def metadata_of_session(user_data: Mapping[str, Any]) -> JsonObject:
     return metadata if isinstance(metadata, Mapping) else EMPTY
 
 
-def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY) -> dict[str, JsonValue]:
+def is_temporary(user_data: Mapping[str, Any]) -> bool:
+    """Return whether a session is in no list, and deleted when it ends. See `Host.create`."""
+    return user_data.get(_TEMPORARY_KEY) is True
+
+
+def user_data_of(
+    owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY, *, keep: bool = True
+) -> dict[str, JsonValue]:
     own: dict[str, JsonValue] = {
         "tenant_id": owner.tenant_id,
         "user_id": owner.user_id,
         "agent_id": agent_id,
     }
-    return {**own, METADATA_KEY: cast("JsonValue", metadata)} if metadata else own
+    if metadata:
+        own[METADATA_KEY] = cast("JsonValue", metadata)
+    return own if keep else {**own, _TEMPORARY_KEY: True}
 
 
 class Access(enum.Enum):

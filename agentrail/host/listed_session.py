@@ -7,7 +7,7 @@ from attrs import field, frozen
 from agentrail.abc.store import StoredSession
 from agentrail.core.session.views import Status
 from agentrail.frozen import EMPTY
-from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
+from agentrail.host.identity import SessionOwner, is_temporary, owner_of_session, profile_of_session
 from agentrail.messages import JsonObject
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, began_at_ms, phase_of
@@ -44,6 +44,8 @@ def listed_awake(
     facts = session.facts
     owner = owner_of_session(facts.user_data)
     if owner is None or owner.tenant_id != tenant_id or facts.root_id != session.session_id:
+        return None
+    if is_temporary(facts.user_data):
         return None
     if wanted is not None and owner != wanted:
         return None

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
-from agentrail.core.journal.usage import atto_of, usd_of
+from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
 from agentrail.errors import DayBudgetSpent, QuotaReached
 from agentrail.host.identity import SessionOwner
 from agentrail.runtime.cost_table import begin_of, day_of
@@ -365,6 +365,22 @@ class DayBudgets:
         self._has_budgets = limits.has_day_budgets
         self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
         self._reading = trio.Lock()
+        self._deleted: dict[SessionOwner, SessionSpending] = {}
+
+    async def spending_of(self, owner: SessionOwner, session_id: str) -> tuple[SessionSpending, ...]:
+        """Return today's spending of a session and its children, which its deletion would hide."""
+        if not self._has_budgets:
+            return ()
+        told = await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
+        return tuple([one for one in told if one.root_id == session_id])
+
+    def keep(self, owner: SessionOwner, spent: Iterable[SessionSpending]) -> None:
+        """Count the spending of deleted sessions until the end of the day. It is lost with this process."""
+        today_ms = _today_ms()
+        for told in spent:
+            known = self._deleted.get(owner, evolve(told, spendings=()))
+            today = [one for one in known.spendings if one.slot_ms >= today_ms]
+            self._deleted[owner] = evolve(known, spendings=join_spendings(today, told.spendings))
 
     async def check(self, owner: SessionOwner) -> None:
         """Raise if a budget of the caller is exhausted."""
@@ -390,8 +406,9 @@ class DayBudgets:
             if known is not None:
                 return known
             at_ms = now_ms()
-            since_ms = begin_of(day_of(at_ms, datetime.UTC), datetime.UTC)
-            use = use_of_day(await self._supervisor.spendings(scope=tenant_id, since_ms=since_ms), at_ms)
+            told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
+            deleted = [one for owner, one in self._deleted.items() if owner.tenant_id == tenant_id]
+            use = use_of_day((*told, *deleted), at_ms)
             self._known[tenant_id] = (trio.current_time(), use)
             return use
 
@@ -404,6 +421,10 @@ class DayBudgets:
             del self._known[known]
         found = self._known.get(tenant_id)
         return None if found is None else found[1]
+
+
+def _today_ms() -> int:
+    return begin_of(day_of(now_ms(), datetime.UTC), datetime.UTC)
 
 
 def _refusal(spent: BudgetOf, limits: Limits, day: datetime.date, at_ms: int) -> DayBudgetSpent:

@@ -82,6 +82,7 @@ class Sending:
     content: Blocks | None = None
     settings: PromptSettings | None = None
     history: tuple[Message, ...] = ()
+    keep: bool = True
 
 
 @frozen(kw_only=True)
@@ -215,9 +216,9 @@ class RequestRun:
         incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
             self._profile = await sessions.profile(context)
-            history = incoming.sending.history
+            history, keep = incoming.sending.history, incoming.sending.keep
             session, self._is_new = await sessions.create(
-                self._profile, context, metadata=incoming.request.metadata, history=history
+                self._profile, context, metadata=incoming.request.metadata, history=history, keep=keep
             )
             if history and not self._is_new:
                 raise already_there(incoming.session_id)
@@ -233,7 +234,8 @@ class RequestRun:
             # Deleted since the lookup: a caller that may create it gets a new session, as for any unknown id.
             if self._profile is None or incoming.sending.kind == "prompt":
                 raise
-            session, self._is_new = await sessions.create(self._profile, context)
+            keep = incoming.sending.keep
+            session, self._is_new = await sessions.create(self._profile, context, keep=keep)
             return session
 
     def _context(self) -> ProfileContext:

@@ -1,6 +1,7 @@
 """Lists of the sessions of a user or a tenant. Listing wakes no session."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -10,6 +11,7 @@ from agentrail.abc.store import Filters, StoredSession
 from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
+    is_temporary,
     metadata_of_session,
     owner_key_of,
     owner_of_session,
@@ -33,9 +35,12 @@ _MAX_KNOWN_OWNERS: Final = 100_000
 class SessionList:
     """Lists the sessions of a host."""
 
-    def __init__(self, supervisor: SessionSupervisor, *, has_store: bool) -> None:
+    def __init__(
+        self, supervisor: SessionSupervisor, *, has_store: bool, is_hidden: Callable[[str, str], bool]
+    ) -> None:
         self._supervisor = supervisor
         self._has_store = has_store
+        self._is_hidden = is_hidden
         self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
 
     async def page(  # noqa: PLR0913 - as of `Host.list_sessions`
@@ -88,6 +93,8 @@ class SessionList:
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
             for row in await self._rows(tenant_id, owner):
+                if self._is_hidden(tenant_id, row.session):
+                    continue
                 known: ListedSession | None
                 here = found.get(row.session)
                 if names_profiles or owner is None:
@@ -118,7 +125,7 @@ class SessionList:
             facts = await self._supervisor.facts_of(row.session, scope=row.scope)
             if facts is None:  # deleted meanwhile
                 return None
-            owner = owner_of_session(facts.user_data)
+            owner = None if is_temporary(facts.user_data) else owner_of_session(facts.user_data)
             agent_id = profile_of_session(facts.user_data) or ""
             self._owners[key] = (
                 None if owner is None else _Known(owner, agent_id, METADATA_KEY in facts.user_data)

@@ -16,8 +16,8 @@ from agentrail.plugins.permission_policy import read_scope
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-SAYS_WHOSE: Final = ("tenant_id", "user_id", "agent_id", "metadata")
-"""Keys of `user_data` that identify the owner of a session. The root's values apply to every session below it."""
+SAYS_WHOSE: Final = ("tenant_id", "user_id", "agent_id", "metadata", "temporary")
+"""Keys of `user_data` that the host sets, such as the owner of a session. The root's values apply to every session below it."""
 
 
 class Equipment(Protocol):

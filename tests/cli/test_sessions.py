@@ -7,13 +7,14 @@ from contextlib import closing
 
 import pytest
 
-from agentrail.abc.store import Standing, StoredSession
+from agentrail.abc.store import TEMPORARY_SESSIONS, OwedRow, Standing, StoredSession
 from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
 from agentrail.core.journal.record import Tail
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.store_names import open_store
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
@@ -60,6 +61,20 @@ async def test_a_run_is_kept_only_where_it_is_asked_for(tmp_path, kept):
     )
     assert (ran.code, "the directory does not exist" in ran.err) == (2, True)
     assert ran.out == ""
+
+
+async def test_temporary_sessions_of_a_server_are_not_listed(ask, tmp_path):
+    """A process that crashed left one: it is there for the next one, and shown by its name."""
+    with closing(open_store(f"sqlite:{tmp_path / 'mine.db'}", None)) as store:
+        async with open_supervisor(store=store) as supervisor:
+            for name in ("kept", "gone"):
+                await supervisor.start_session(model="demo:fast", session_id=name, scope="acme")
+        store.change_owed([OwedRow(kind=TEMPORARY_SESSIONS, id="acme/gone", body=b"")])
+    for every in ((), ("--all",)):
+        listed = await ask("list", *every, "--store", f"sqlite:{tmp_path / 'mine.db'}")
+        assert [line.split()[0] for line in listed.out.splitlines()] == ["acme/kept"]
+    shown = await ask("show", "acme/gone", "--store", f"sqlite:{tmp_path / 'mine.db'}")
+    assert shown.code == 0
 
 
 async def test_a_session_is_listed_shown_and_traced(ask, session, tmp_path):

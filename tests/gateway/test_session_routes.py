@@ -10,6 +10,7 @@ import trio
 
 from agentrail.abc import FileBytes
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
+from agentrail.abc.store import Filters
 from agentrail.errors import SessionDown
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.path_endpoint import CallRoute
@@ -27,7 +28,7 @@ from tests.gateway.attacks.wire import by_header
 from tests.gateway.callers import auth, by
 from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import answering, profile
-from tests.runtime.rig import on_bounded_time
+from tests.runtime.rig import eventually, on_bounded_time
 
 pytestmark = on_bounded_time
 
@@ -358,3 +359,21 @@ async def test_a_new_session_starts_from_a_given_history():
         chat = await web.post("/chat", {"message": "And?", "history": twice})
         assert (chat.status_code, chat.headers["x-history-repairs"]) == (200, "2")
         assert "x-history-repairs" not in (await web.post("/chat", {"message": "Hi"})).headers
+
+
+async def test_a_session_that_is_not_kept_is_in_no_list_and_goes_when_it_ends():
+    """Made without a message, and by one; read by its id until then."""
+    store = MemoryStore()
+    async with serving(answering(*MANY), store=store) as web:
+        made = await web.post("/sessions", {"session_id": "a", "keep": False})
+        assert made.status_code == 201
+        (await web.post("/chat", {"message": "Hi", "session_id": "b", "keep": False})).raise_for_status()
+        await web.post("/sessions", {"session_id": "c"})
+        listed = (await web.client.get("/sessions")).json()
+        assert [one["session_id"] for one in listed["sessions"]] == ["c"]
+        for name in ("a", "b"):
+            assert (await web.client.get(f"/sessions/{name}")).status_code == 200
+            (await web.client.delete(f"/sessions/{name}")).raise_for_status()
+        await eventually(lambda: [one.session for one in store.find(Filters())] == ["c"])
+        error_of(await web.client.get("/sessions/a"), 404, "session_unknown")
+        error_of(await web.post("/sessions", {"keep": "no"}), 422, "field_invalid")

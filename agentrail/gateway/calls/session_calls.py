@@ -95,6 +95,7 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
         model=body.model,
         metadata=body.metadata,
         history=body.history,
+        keep=body.keep,
     )
     agent_id = profile_of_session(session.facts.user_data)
     repairs = repairs_of(session) if body.history else UNSET

@@ -1,0 +1,182 @@
+"""Temporary sessions: in no list, and deleted when they end, at the latest ten minutes after their last cycle."""
+
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import trio
+
+from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow
+from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound
+from agentrail.host.identity import SessionOwner, is_temporary
+from agentrail.host.quotas import DayBudgets
+from agentrail.host.requests import RequestBook, key_of_requests
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_rows import ASLEEP, changed_at_ms, phase_of
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.structs import decoder_of
+
+LOGGER: Final = Logger("agentrail.host")
+
+KEPT_SECONDS: Final = 600.0
+"""How long a temporary session is kept after its last cycle, in seconds."""
+
+RETRY_SECONDS: Final = 60.0
+"""Pause before another attempt to delete a session, in seconds."""
+
+_PAGE: Final = 1_000
+_AT_REST: Final = frozenset({"idle", ASLEEP})
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
+    tenant: str
+    user: str
+    session: str
+
+
+_ROWS: Final = decoder_of(_Row)
+
+
+def encode_temporary(owner: SessionOwner, session_id: str) -> OwedRow:
+    row = _Row(tenant=owner.tenant_id, user=owner.user_id, session=session_id)
+    return OwedRow(
+        kind=TEMPORARY_SESSIONS, id=f"{owner.tenant_id}/{session_id}", body=msgspec.json.encode(row)
+    )
+
+
+def decode_temporary(row: OwedRow) -> tuple[SessionOwner, str] | None:
+    """Return a stored temporary session. None for a damaged row, or one of a newer version, which is left in place."""
+    try:
+        read = _ROWS.decode(row.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        LOGGER.warning("a temporary session cannot be read, and is skipped: %s", error)
+        return None
+    return SessionOwner(read.tenant, read.user), read.session
+
+
+def decide_seconds_left(*, is_working: bool, has_ended: bool, changed_at_ms: int, at_ms: int) -> float:
+    """Return the seconds until a session is deleted, or looked at again. 0: now."""
+    if has_ended:
+        return 0.0
+    if is_working:
+        return KEPT_SECONDS
+    # The times may come from two clocks, such as that of a store and ours.
+    return min(max(KEPT_SECONDS - (at_ms - changed_at_ms) / 1_000, 0.0), KEPT_SECONDS)
+
+
+class TemporarySessions:
+    """The temporary sessions of a host. A store keeps their names, so that the next process deletes them."""
+
+    def __init__(self, supervisor: SessionSupervisor) -> None:
+        self._supervisor = supervisor
+        self._owners: dict[tuple[str, str], SessionOwner] = {}
+        self._nursery: trio.Nursery | None = None
+        self._budgets: DayBudgets | None = None
+        self._book: RequestBook | None = None
+
+    def has(self, tenant_id: str, session_id: str) -> bool:
+        return (tenant_id, session_id) in self._owners
+
+    async def load(self) -> None:
+        """Read the temporary sessions of earlier processes."""
+        after = ""
+        while self._supervisor.keeps_owed:
+            page = await self._supervisor.owed(TEMPORARY_SESSIONS, after=after, limit=_PAGE)
+            if not page:
+                return
+            after = page[-1].id
+            for found in filter(None, map(decode_temporary, page)):
+                owner, session_id = found
+                self._owners[owner.tenant_id, session_id] = owner
+
+    def begin(self, nursery: trio.Nursery, budgets: DayBudgets, book: RequestBook) -> None:
+        """Follow the sessions from now on, in tasks of the host."""
+        self._nursery, self._budgets, self._book = nursery, budgets, book
+        for (_, session_id), owner in self._owners.items():
+            self.follow(owner, session_id)
+
+    async def note(self, owner: SessionOwner, session_id: str) -> bool:
+        """Note a session before it is started, so that a crash leaves none behind. False if it is noted already."""
+        key = owner.tenant_id, session_id
+        if key in self._owners:
+            return False
+        self._owners[key] = owner
+        if self._supervisor.keeps_owed:
+            try:
+                await self._supervisor.change_owed([encode_temporary(owner, session_id)])
+            except BaseException:
+                del self._owners[key]
+                raise
+        return True
+
+    def follow(self, owner: SessionOwner, session_id: str) -> None:
+        """Delete a noted session when its time is over. One that was not started is forgotten."""
+        assert self._nursery is not None  # noqa: S101 - the host has begun
+        self._nursery.start_soon(self._follow, owner, session_id, name="follow a temporary session")
+
+    async def _follow(self, owner: SessionOwner, session_id: str) -> None:
+        while self.has(owner.tenant_id, session_id):
+            try:
+                seconds = await self._settle(owner, session_id)
+            except AgentrailError as error:
+                LOGGER.warning("temporary session %s is not deleted yet: %s", session_id, error)
+                seconds = RETRY_SECONDS
+            with trio.move_on_after(seconds):
+                await self._ended(owner, session_id)
+
+    async def _settle(self, owner: SessionOwner, session_id: str) -> float:
+        """Delete a session if it is time, and return when to look again."""
+        facts = await self._supervisor.facts_of(session_id, scope=owner.tenant_id)
+        if facts is None or not is_temporary(facts.user_data):  # deleted, and the id may have been used again
+            await self._forget(owner, session_id)
+            return 0.0
+        left = await self._seconds_left(owner, session_id)
+        if not left:
+            await self._delete(owner, session_id)
+        return left
+
+    async def _seconds_left(self, owner: SessionOwner, session_id: str) -> float:
+        with suppress(SessionDown):
+            session, at_ms = self._supervisor.session(session_id, scope=owner.tenant_id), now_ms()
+            return decide_seconds_left(
+                is_working=phase_of(session) not in _AT_REST,
+                has_ended=False,
+                changed_at_ms=changed_at_ms(session) or at_ms,  # 0 before its first event
+                at_ms=at_ms,
+            )
+        filters = Filters(scope=owner.tenant_id, root=SessionId(session_id), only_roots=True)
+        for row in await self._supervisor.find(filters, limit=1):
+            return decide_seconds_left(
+                is_working=row.standing.is_working,
+                has_ended=row.standing.has_ended,
+                changed_at_ms=row.written_at_ms,
+                at_ms=now_ms(),
+            )
+        return 0.0
+
+    async def _ended(self, owner: SessionOwner, session_id: str) -> None:
+        with suppress(SessionDown):
+            await self._supervisor.monitor(session_id, scope=owner.tenant_id).wait()
+            return
+        await trio.sleep_forever()
+
+    async def _delete(self, owner: SessionOwner, session_id: str) -> None:
+        assert self._budgets is not None  # noqa: S101 - the host has begun
+        assert self._book is not None  # noqa: S101 - same
+        supervisor, scope = self._supervisor, owner.tenant_id
+        with suppress(SessionDown):
+            await supervisor.stop_session(session_id, "temporary, and its time is over", scope=scope)
+        spending = await self._budgets.spending_of(owner, session_id)
+        with suppress(SessionNotFound, OptionError):  # OptionError: there is no store
+            await supervisor.delete_session(session_id, scope=scope)
+        self._budgets.keep(owner, spending)
+        self._book.forget_session(key_of_requests(owner, session_id))
+        await self._forget(owner, session_id)
+
+    async def _forget(self, owner: SessionOwner, session_id: str) -> None:
+        if self._supervisor.keeps_owed:
+            row = encode_temporary(owner, session_id)
+            await self._supervisor.change_owed([], [(row.kind, row.id)])
+        self._owners.pop((owner.tenant_id, session_id), None)
