@@ -28,6 +28,7 @@ SERVICES: Final = {
     "openapi-python-client": ROOT / ".peers" / "clients" / "bin" / "openapi-python-client",
     "ws": ROOT / ".peers" / "node_modules" / "ws" / "package.json",
     "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
+    "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
     "node": _program("node"),
     "chromium": _program("chromium"),
     "curl": _program("curl"),
@@ -81,6 +82,12 @@ def litellm_command() -> Path:
 def ai_sdk() -> Path:
     """The module of the `ai` SDK for node; for tests marked `services("ai")`."""
     return SERVICES["ai"]
+
+
+@pytest.fixture(scope="session")
+def ag_ui() -> Path:
+    """The module of the AG-UI client for node; for tests marked `services("ag-ui")`."""
+    return SERVICES["ag-ui"]
 
 
 def need_service(name: str) -> None:

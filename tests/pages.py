@@ -60,6 +60,9 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/authenticate-users.md": {
         "javascript": "tests/repo/test_commands_of_pages.py::test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says"
     },
+    "docs/how-to/use-it-from-copilotkit.md": {
+        "ts": "tests/gateway/protocols/test_ag_ui_client.py::test_the_page_of_the_how_to_works",
+    },
     "docs/how-to/use-it-from-usechat.md": {
         "ts": "tests/repo/test_commands_of_pages.py::test_a_page_of_usechat_leaves_out_what_was_discarded",
         "tsx": "tests/gateway/protocols/chat.mjs",  # the same transport and client, without React

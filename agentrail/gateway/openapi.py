@@ -314,6 +314,10 @@ _UI_PART: Final[dict[str, Any]] = {
     "properties": {"type": {"type": "string"}},
     "additionalProperties": True,
 }
+_AG_UI_EVENT: Final[dict[str, Any]] = {
+    **_UI_PART,
+    "description": "An event of AG-UI 1.0. The last one is `RUN_FINISHED` or `RUN_ERROR`.",
+}
 
 
 def describe_interface(
@@ -367,7 +371,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
     schemas = {**definitions, **schemas, "Event": events}
-    schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART}
+    schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART, "AgUiEvent": _AG_UI_EVENT}
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from agentrail.messages import Message
+from agentrail.protocols.ag_ui_messages import AgUiBody
 from agentrail.structs import Value
 from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
@@ -221,6 +222,7 @@ class CancelBody(Value, frozen=True, kw_only=True):
 BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     ChatBody,
     UiChatBody,
+    AgUiBody,
     CreateSessionBody,
     SteerBody,
     AbortBody,

@@ -11,7 +11,7 @@ from agentrail.core.session.views import Status, first_words_in, model_of, syste
 from agentrail.core.values.import_history import Repair
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.rule_queries import step_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
@@ -101,6 +101,15 @@ def names_for_commands(
     data = cell.visible.data
     sections = tuple((name, fixed_tokens_of(text, _NO_TOOLS)) for name, text in system_sections_of(data))
     return tuple(data.tools.names), tuple(cell.ports.agents), sections
+
+
+def faults_of_edit(session: Session, approval_id: str, arguments: JsonObject) -> list[str]:
+    """Return why the tool of a pending approval does not take these arguments. Empty if it does, or nothing waits."""
+    data = session._cell.owner_of(approval_id).visible.data  # noqa: SLF001 - same access
+    asked = next((one.asked for one in data.interactions if one.id == approval_id), None)
+    state = None if asked is None else data.batch.find(asked.call_id)
+    spec = None if state is None else state.spec
+    return [] if spec is None else spec.faults(spec.with_defaults(arguments))
 
 
 _NO_TOOLS: Final = Toolbox()

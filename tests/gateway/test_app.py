@@ -254,7 +254,7 @@ async def test_a_server_that_stops_lets_all_know():
         ({"auth": "token"}, "auth"),
         ({"allowed_hosts": ["*"]}, "allowed_hosts"),
         ({"chat_timeot": 1}, "chat_timeot"),
-        *(({"protocols": one}, "'ai-ui'") for one in (("openai",), ("ag-ui", "ai-ui"), "ai-ui", None)),
+        *(({"protocols": one}, "'ai-ui'") for one in (("gopher",), ("ag-ui", "gopher"), "ai-ui", None)),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):

@@ -6,6 +6,7 @@ from typing import Final, NoReturn
 
 import trio
 
+from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
 from agentrail.errors import ProfileMismatch, SessionUnknown
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
@@ -21,8 +22,10 @@ from agentrail.messages import AssistantMessage, PromptRef
 from agentrail.protocols.decisions import ClientDecision, WireRefusal
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response
+from agentrail.runtime.arguments import fault_of_response
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 _WINDOW: Final = 512
@@ -59,6 +62,25 @@ def refuse_wire_call(refusal: WireRefusal) -> NoReturn:
     """Refuse a call as a wire has decided."""
     message = f"{refusal.place} {refusal.message}".strip()
     refuse_call(refusal.code, message[:300], hint=refusal.hint, more={"field": refusal.place})
+
+
+def check_decisions(session: Session, decisions: Iterable[ClientDecision]) -> None:
+    """Refuse all decisions if one of them cannot be applied, so that none is applied alone."""
+    for one in decisions:
+        match one:
+            case ApproveArguments(approval_id=name, arguments=dict(arguments)):
+                faults = faults_of_edit(session, name, arguments)
+                if faults:
+                    message = f"do not fit: {'; '.join(faults)}"
+                    refuse_wire_call(
+                        WireRefusal(code="invalid_arguments", message=message, place="arguments")
+                    )
+            case AnswerBody(ref=ref, text=text):
+                check_size(ref, text)
+            case RespondBody(response=response) if (fault := fault_of_response(response)) is not None:
+                refuse_wire_call(WireRefusal(code="invalid_response", message=fault))
+            case _:
+                pass
 
 
 async def apply_decisions(

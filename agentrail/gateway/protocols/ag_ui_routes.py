@@ -1,0 +1,160 @@
+"""`/ag-ui`, called by AG-UI clients such as CopilotKit: a thread is a session, and a run is a prompt or its answers."""
+
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import trio
+from attrs import evolve
+
+from agentrail.core.session.views import Status
+from agentrail.errors import SessionUnknown
+from agentrail.events import PromptDropped, PromptQueued, PromptReceived, PromptRejected
+from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall
+from agentrail.gateway.protocols.response_stream import SseWire
+from agentrail.gateway.protocols.wire_calls import (
+    apply_decisions,
+    check_decisions,
+    find_session,
+    refuse_wire_call,
+    stream_decided,
+    stream_request,
+)
+from agentrail.gateway.request_parser import check_id
+from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.messages import AssistantMessage, SessionId, Text
+from agentrail.protocols.ag_ui import AG_UI, AgUiRun, custom_frame, with_first_frame
+from agentrail.protocols.ag_ui_messages import (
+    AgUiBody,
+    AgUiPlan,
+    decide_ag_ui_request,
+    fault_of_ag_ui_messages,
+    foreign_texts,
+    last_known,
+    open_ag_ui_run,
+)
+from agentrail.protocols.decisions import WireRefusal
+from agentrail.runtime.arguments import decide_settings
+from agentrail.runtime.session_handle import Session
+
+AG_UI_WIRE: Final[SseWire[AgUiRun]] = SseWire(name="ag-ui", bridge=AG_UI, on_disconnect="abort")
+
+
+async def _answer_run(call: RouteCall) -> Result:
+    body: AgUiBody = call.body
+    check_id("threadId", body.threadId, of_session=True)
+    check_id("runId", body.runId)
+    fault = fault_of_ag_ui_messages(body.messages)
+    if fault is not None:
+        refuse_wire_call(fault)
+    session = await _find(call, body.threadId)
+    status = None if session is None else await session.status()
+    said: tuple[str, ...] = ()
+    sent, differs = None, False
+    if session is not None and status is not None:
+        said, sent = await _prompts(session, body, status)
+        foreign = foreign_texts(body.messages, status)
+        differs = bool(foreign) and not foreign <= await _texts(session)
+    plan = decide_ag_ui_request(body, status, said, sent)
+    if isinstance(plan, WireRefusal):
+        refuse_wire_call(plan)
+    wire, run = evolve(AG_UI_WIRE, on_disconnect=body.on_disconnect), open_ag_ui_run(body, plan)
+    if differs:
+        run = with_first_frame(run, custom_frame("history_differs", {}))
+    if session is not None and status is not None and plan.answers:
+        check_decisions(session, plan.answers)
+        if not plan.words:
+            decided = partial(stream_decided, decisions=plan.answers, status=status, response_id=body.runId)
+            return await decided(call, wire, session, run)
+        handled = await apply_decisions(call, session, plan.answers)
+        if handled is not None:
+            return handled
+    return await _say(call, wire, run, plan)
+
+
+async def _say(call: RouteCall, wire: SseWire[AgUiRun], run: AgUiRun, plan: AgUiPlan) -> Result:
+    body: AgUiBody = call.body
+    request = ChatRequest(
+        message=plan.words,
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=call.params.get("agent_id", ""),
+        session_id=SessionId(body.threadId),
+        client_id=body.runId,
+        metadata={"ag_ui_state": body.state} if body.state else {},
+    )
+    submitted = await call.host.submit(
+        request,
+        call.principal,
+        kind="stream",
+        on_disconnect=wire.on_disconnect,
+        via=wire.name,
+        settings=decide_settings(body.settings),
+        history=plan.history,
+    )
+    if isinstance(submitted, HandledResponse):
+        return submitted
+    if submitted.repairs:
+        run = with_first_frame(
+            run, custom_frame("history_repaired", {"codes": [one.code for one in submitted.repairs]})
+        )
+    return stream_request(wire, submitted, run)
+
+
+async def _find(call: RouteCall, thread_id: str) -> Session | None:
+    agent_id = call.params.get("agent_id")
+    if agent_id is not None:
+        return await find_session(call, thread_id, agent_id)
+    with suppress(SessionUnknown):  # the default profile is for new threads: others keep theirs
+        return await call.host.session(thread_id, call.principal, only_root=True)
+    return None
+
+
+async def _prompts(session: Session, body: AgUiBody, status: Status) -> tuple[tuple[str, ...], str | None]:
+    """Return the texts of the prompts that the client may not have an answer to, and that of the run itself."""
+    receipt = await session.receipt_of(body.runId)
+    place = last_known(body.messages, status)
+    after = int(body.messages[place - 1].id[1:]) if place else 0
+    after = after if receipt is None else min(after, receipt.seq - 1)
+    kinds = (PromptReceived, PromptQueued, PromptDropped, PromptRejected)
+    texts: dict[str, str] = {}
+    async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            while True:
+                match events.next_nowait():
+                    case PromptReceived(ref=ref, content=content) | PromptQueued(ref=ref, content=content):
+                        texts[ref] = "".join(block.text for block in content if isinstance(block, Text))
+                    case PromptDropped(ref=ref) | PromptRejected(ref=ref):
+                        texts.pop(ref, None)
+                    case _:
+                        pass
+    said = tuple(texts.values())
+    return said, None if receipt is None else texts.get(receipt.ref, "")
+
+
+async def _texts(session: Session) -> frozenset[str]:
+    messages = await session.messages()
+    return frozenset(one.text for one in messages if isinstance(one, AssistantMessage))
+
+
+def _route(path: str, does: str) -> CallRoute:
+    return CallRoute(
+        "POST",
+        path,
+        _answer_run,
+        does=does,
+        operation="stream",
+        body=AgUiBody,
+        is_stream=True,
+        frames="AgUiEvent",
+        replies={},
+        refusals=f"{MESSAGE} {DECIDING} approval_expired invalid_response invalid_arguments",
+        asks_plugins=True,
+    )
+
+
+AG_UI_ROUTES: Final = (
+    _route("/ag-ui/{agent_id}", "runs a profile for an AG-UI client and streams the events of the run"),
+    _route("/ag-ui", "runs the default profile for an AG-UI client, or the profile of the thread"),
+)

@@ -1,0 +1,353 @@
+"""Requests of AG-UI 1.0 clients: the new messages and decisions in a client's transcript.
+
+Pure: a request, the session's status and its recent prompts give a plan, or a refusal. The session owns the
+    history. Only an entry of `resume` can approve anything.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.core.session.views import Status
+from agentrail.core.values.question_forms import read_form
+from agentrail.events import Approval, Question
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Message,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, order_decisions
+from agentrail.structs import Value, decoder_of
+from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+
+_IMPORTED_MODEL: Final = "ag-ui:imported"
+_JSON: Final = decoder_of(Any)
+_CONTENT: Final[dict[str, tuple[type, ...]]] = {
+    "user": (str, tuple),
+    "tool": (str, tuple),
+    "assistant": (str, type(None)),
+    "activity": (dict,),
+}
+"""Types of the content of a message by role. Otherwise text."""
+
+
+# --- the request
+
+
+class _Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A part of a request. Unknown fields are ignored."""
+
+
+class AgUiSource(_Wire, frozen=True):
+    """Content of a media part: inline, at an address, or at a provider."""
+
+    type: Literal["data", "url", "file"]
+    value: str
+    mime_type: str = msgspec.field(default_factory=lambda: "application/octet-stream")  # always encoded
+
+
+class AgUiPart(_Wire, frozen=True):
+    """A part of a message: `text`, or media with a `source`."""
+
+    type: Literal["text", "image", "audio", "video", "document"]
+    text: str | None = None
+    source: AgUiSource | None = None
+
+
+class AgUiFunction(_Wire, frozen=True):
+    """Name of a tool, and its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class AgUiCall(_Wire, frozen=True):
+    """A call in a message of the assistant."""
+
+    id: str
+    function: AgUiFunction
+    type: Literal["function"] = msgspec.field(default_factory=lambda: "function")  # always encoded
+
+
+class AgUiMessage(_Wire, frozen=True):
+    """A message of any role."""
+
+    id: str
+    role: Literal["user", "assistant", "tool", "system", "developer", "reasoning", "activity"]
+    content: str | tuple[AgUiPart, ...] | dict[str, Any] | None = None
+    tool_calls: tuple[AgUiCall, ...] | None = None
+    tool_call_id: str | None = None
+    error: str | None = None
+    activity_type: str | None = None
+    name: str | None = None
+    encrypted_value: str | None = None
+    metadata: dict[str, Any] | None = None
+    subagent_run_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        if isinstance(self.content, tuple):
+            return "\n".join(part.text for part in self.content if part.text)
+        return self.content if isinstance(self.content, str) else ""
+
+
+class AgUiResume(_Wire, frozen=True):
+    """An answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class AgUiContext(_Wire, frozen=True):
+    """A fact for the model that is not part of the conversation."""
+
+    description: str
+    value: str
+
+
+class AgUiBody(Value, frozen=True, kw_only=True):
+    """A `RunAgentInput`, for `/ag-ui/{profile}`. The field names are those of AG-UI.
+
+    Attributes:
+        threadId: The session id.
+        runId: Name of the run. The same name attaches to the same run.
+        messages: All messages of the client.
+        tools: Tools of the client that this run may call.
+        context: Facts for the model in this run, which are not part of the history.
+        state: State of the client, stored with a new session.
+        forwardedProps: With `{"agentrail": {"on_disconnect": "continue"}}`, the run survives its connection.
+        resume: Answers to interrupts.
+        protocolVersion: Version of the client. Ignored.
+        parentRunId: Ignored.
+    """
+
+    threadId: str  # noqa: N815 - names of the protocol, here and below
+    runId: str  # noqa: N815
+    messages: tuple[AgUiMessage, ...]
+    tools: tuple[dict[str, Any], ...] | None = None
+    context: tuple[AgUiContext, ...] | None = None
+    state: Any = None
+    forwardedProps: Any = None  # noqa: N815
+    resume: tuple[AgUiResume, ...] | None = None
+    protocolVersion: str | None = None  # noqa: N815
+    parentRunId: str | None = None  # noqa: N815
+
+    @property
+    def settings(self) -> dict[str, Any] | None:
+        """Settings of the run: its tools, and its context as the last section of the system prompt."""
+        facts = "\n".join(f"- {one.description}: {one.value}" for one in self.context or ())
+        told = {"tools": self.tools, "instructions": facts and f"Context of the user's page:\n{facts}"}
+        return {name: value for name, value in told.items() if value} or None
+
+    @property
+    def on_disconnect(self) -> Literal["abort", "continue"]:
+        """Handling of the cycle if the client disconnects, which is its only way to stop it."""
+        is_kept = self.forwardedProps == {"agentrail": {"on_disconnect": "continue"}}
+        return "continue" if is_kept else "abort"
+
+
+@frozen(kw_only=True)
+class AgUiPlan:
+    """Actions that follow from a request.
+
+    Attributes:
+        answers: Decisions on pending interactions, applied before the text.
+        words: New text of the user, or empty.
+        history: Conversation to import into a new session.
+        is_repeat: Whether the run is known, and is attached to.
+    """
+
+    answers: tuple[ClientDecision, ...] = ()
+    words: str = field(default="", repr=False)
+    history: tuple[Message, ...] = field(default=(), repr=False)
+    is_repeat: bool = False
+
+
+def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | None:
+    """Return the first fault that the types of messages do not exclude."""
+    for place, one in enumerate(messages):
+        parts = one.content if isinstance(one.content, tuple) else ()
+        is_whole = all((one.text if one.type == "text" else one.source) is not None for one in parts)
+        if not is_whole or not isinstance(one.content, _CONTENT.get(one.role, (str,))):
+            return _misfit(
+                f"messages[{place}].content", f"is not the content of a message of role {one.role}"
+            )
+        named = {"tool": one.tool_call_id, "activity": one.activity_type}.get(one.role, "")
+        if named is None:
+            return _misfit(f"messages[{place}]", "lacks its toolCallId or activityType")
+    return None
+
+
+def last_known(messages: Sequence[AgUiMessage], status: Status) -> int:
+    """Return the place after the last message that the session started. 0 if there is none."""
+    places = [at for at, one in enumerate(messages, 1) if one.role == "assistant" and is_ours(one.id, status)]
+    return places[-1] if places else 0
+
+
+def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[str]:
+    """Return the texts of assistant messages that were imported, or belong to another history."""
+    texts = [one for one in messages if one.role == "assistant" and one.text and one.subagent_run_id is None]
+    return frozenset(one.text for one in texts if not is_ours(one.id, status))
+
+
+def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
+    """Return the run of a request. A repeated run starts over after its own message."""
+    users = [at for at, one in enumerate(body.messages, 1) if one.role == "user"]
+    past = body.messages[: users[-1]] if plan.is_repeat and users else body.messages
+    known = {one.id for one in past}
+    for one in past:
+        known |= {call.id for call in one.tool_calls or ()}
+        known |= {result_message_id(one.tool_call_id or "")} if one.role == "tool" else set()
+    run = AgUiRun(thread_id=body.threadId, run_id=body.runId, past=past, known=frozenset(known))
+    return with_first_frame(run, messages_snapshot(run)) if plan.is_repeat else run
+
+
+# --- the decision
+
+
+def decide_ag_ui_request(
+    body: AgUiBody, status: Status | None, said: Sequence[str] = (), sent: str | None = None
+) -> AgUiPlan | WireRefusal:
+    """Return the plan for a request, or a refusal.
+
+    Args:
+        body: The request.
+        status: Status of the session. None if there is none yet.
+        said: Texts of the session's prompts after the last message that it started and the client has, oldest first.
+        sent: Text of the run's own prompt. None if the run is new.
+    """
+    if status is None:
+        return _decide_new(body)
+    new = [one for one in body.messages[last_known(body.messages, status) :] if one.role == "user"]
+    texts = [one.text for one in new]
+    # Ids of the user's messages are the client's. Known ones have the texts of the last prompts, in the same order.
+    sizes = range(min(len(said), len(texts)) + 1)
+    known = max(size for size in sizes if list(said[len(said) - size :]) == texts[:size])
+    words = "\n\n".join(text for text in texts[known:] if text.strip())
+    fault = _fault_of_media(new[known:])
+    if fault is not None:
+        return fault
+    if sent is not None:
+        reused = WireRefusal(
+            code="client_id_reused", place="runId", message="names a run with other messages"
+        )
+        return reused if words else AgUiPlan(words=sent, is_repeat=True)
+    answers = _answers_of(body, status)
+    if isinstance(answers, WireRefusal):
+        return answers
+    if not words and not answers:
+        return _misfit("messages", "say nothing new, and nothing is resumed")
+    return AgUiPlan(answers=order_decisions(answers, status, stand_alone=not words), words=words)
+
+
+def _decide_new(body: AgUiBody) -> AgUiPlan | WireRefusal:
+    if body.resume:
+        return WireRefusal(code="session_unknown", message="there is no session of this id")
+    last = body.messages[-1] if body.messages else None
+    fault = None if last is None else _fault_of_media([last])
+    if fault is not None:
+        return fault
+    if last is None or last.role != "user" or not last.text.strip():
+        return _misfit("messages", "does not end with a new message of the user that has text")
+    return AgUiPlan(words=last.text, history=tuple(_imported(body.messages[:-1])))
+
+
+def _fault_of_media(messages: Iterable[AgUiMessage]) -> WireRefusal | None:
+    parts = [part for one in messages if isinstance(one.content, tuple) for part in one.content]
+    if all(part.source is None for part in parts):
+        return None
+    hint = "send it with POST /sessions/{id}/prompt, as an attachment"
+    return WireRefusal(code="attachments_unsupported", message="has media", place="messages", hint=hint)
+
+
+def _imported(messages: Iterable[AgUiMessage]) -> Iterable[Message]:
+    """Convert a conversation. Instructions belong to the profile, and thinking to its vendor."""
+    names: dict[str, str] = {}
+    for one in messages:
+        said = (Text(text=one.text),) if one.text else ()
+        if one.role == "user":
+            yield UserMessage(content=said)
+        elif one.role == "assistant":
+            calls = one.tool_calls or ()
+            names |= {call.id: call.function.name for call in calls}
+            yield AssistantMessage(content=(*said, *map(_call_of, calls)), model=_IMPORTED_MODEL)
+        elif one.role == "tool":
+            call_id = CallId(one.tool_call_id or "")
+            is_error = one.error is not None
+            result = ToolResult(
+                call_id=call_id, name=names.get(call_id, ""), text=one.text, is_error=is_error
+            )
+            yield ToolMessage(results=(result,))
+
+
+def _call_of(call: AgUiCall) -> ToolCall:
+    raw = call.function.arguments
+    arguments: Any = None
+    with suppress(msgspec.DecodeError, UnicodeEncodeError):
+        arguments = _JSON.decode(raw)
+    if isinstance(arguments, dict):
+        return ToolCall(call_id=CallId(call.id), name=call.function.name, arguments=arguments)
+    return ToolCall(call_id=CallId(call.id), name=call.function.name, arguments=None, malformed=raw)
+
+
+def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision] | WireRefusal:
+    entries = body.resume or ()
+    if len({entry.interrupt_id for entry in entries}) < len(entries):
+        return _misfit("resume", "answers an interrupt twice")
+    waiting: dict[str, Approval | Question] = {one.id: one for one in status.all_approvals}
+    waiting |= {one.ref: one for one in status.all_questions}
+    answers: list[ClientDecision] = []
+    for place, entry in enumerate(entries):
+        asked = waiting.get(entry.interrupt_id)
+        # The session refuses a late answer, with the reason.
+        late = DeclineBody(ref=entry.interrupt_id)
+        answer = late if asked is None else _answer_of(entry, asked)
+        if isinstance(answer, str):
+            return _misfit(f"resume[{place}].payload", answer)
+        answers.append(answer)
+    results = {one.tool_call_id: one for one in body.messages if one.role == "tool"}
+    for call in status.all_client_calls:
+        name = call.call_id if len(call.path) == 1 else f"{call.path[-1]}/{call.call_id}"
+        if (given := results.get(name)) is not None:
+            text, is_error = given.error or given.text, given.error is not None
+            answers.append(AnswerBody(ref=call.ref, text=text, is_error=is_error))
+    return answers
+
+
+def _answer_of(entry: AgUiResume, asked: Approval | Question) -> ClientDecision | str:
+    """Return the decision of an answer, or its fault."""
+    given = entry.payload
+    if isinstance(asked, Question):
+        if entry.status == "cancelled":
+            return DeclineBody(ref=asked.ref)
+        if asked.schema is None and not (isinstance(given, str) and given.strip()):
+            return "is not a text"
+        read = "" if asked.schema is None else read_form(asked.schema, given)
+        return read if isinstance(read, str) and read else RespondBody(ref=asked.ref, response=given)
+    answer = {"approved": False} if entry.status == "cancelled" else given
+    if not isinstance(answer, dict) or not isinstance(answer.get("approved"), bool):
+        return "has no approved, true or false"
+    reason, edits = answer.get("reason"), answer.get("editedArgs")
+    if not isinstance(reason, str | None) or not isinstance(edits, dict | None):
+        return "has a reason that is not text, or editedArgs that are not an object"
+    wanted = "reject" if not answer["approved"] else "approve" if edits is None else "edit"
+    if wanted not in asked.permission_options:
+        return f"is an answer that is not offered: {wanted}"
+    if wanted == "reject":
+        return RejectBody(approval_id=asked.id, reason=reason, auto_resume=True)
+    return ApproveArguments(approval_id=asked.id, arguments=edits)
+
+
+def _misfit(place: str, what: str) -> WireRefusal:
+    return WireRefusal(code="field_invalid", place=place, message=what)
