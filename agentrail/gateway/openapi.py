@@ -363,7 +363,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
     )
     structs: dict[type, None] = dict.fromkeys([*bodies, *FRAME_STRUCTS, ErrorReply])
     for route in (*known, *(one.route for one in commands.values())):
-        for reply in (route.replies or {}).values():
+        for reply in (route.error_reply or ErrorReply, *(route.replies or {}).values()):
             structs |= dict.fromkeys(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{SCHEMA_REFS}{{name}}")
@@ -458,12 +458,13 @@ def _tag_of(route: CallRoute) -> str:
 
 def _responses(route: CallRoute) -> dict[str, Any]:
     more = ("PluginAnswer",) if route.asks_plugins else ()
+    error = route.error_reply or ErrorReply
     told: dict[int, dict[str, Any]] = {}
     for status, codes in refusals_of(route).items():
-        told[status] = _refused(codes, more)
+        told[status] = _refused(codes, more, error)
     if route.asks_plugins:
         for status in sorted(PLUGIN_STATUSES - told.keys()):
-            schema = ref("PluginAnswer") if status < _REFUSED_FROM else _schema_of(ErrorReply, *more)
+            schema = ref("PluginAnswer") if status < _REFUSED_FROM else _schema_of(error, *more)
             told[status] = _answered("Answered by a plugin of the host.", _as_json(schema))
     replies = route.replies or {}
     for status in sorted({route.success, *replies}):
@@ -472,8 +473,8 @@ def _responses(route: CallRoute) -> dict[str, Any]:
     return {f"{status}": told[status] for status in sorted(told)}
 
 
-def _refused(codes: Sequence[str], more: Sequence[str] = ()) -> dict[str, Any]:
-    told = _answered(f"Refused, or failed: {', '.join(codes)}.", _as_json(_schema_of(ErrorReply, *more)))
+def _refused(codes: Sequence[str], more: Sequence[str] = (), error: type = ErrorReply) -> dict[str, Any]:
+    told = _answered(f"Refused, or failed: {', '.join(codes)}.", _as_json(_schema_of(error, *more)))
     return {**told, "x-codes": [*codes]}
 
 

@@ -303,6 +303,7 @@ class CallRoute:
             session, with any object.
         encode_error: Returns the body of an error response in the shape of its protocol. One for all methods of a
             path, and for the access guard too.
+        error_reply: Struct of that body, or None for our own.
     """
 
     method: str
@@ -324,6 +325,7 @@ class CallRoute:
     refusals: str = field(default="", kw_only=True)
     asks_plugins: bool = field(default=False, kw_only=True)
     encode_error: EncodeError = field(default=ErrorAnswer.encode, kw_only=True)
+    error_reply: type[msgspec.Struct] | None = field(default=None, kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _end_part(end: ResponseEnd) -> Frame:
             return {"type": "finish", "finishReason": reason, "messageMetadata": _metadata(end)}
         case "aborted":
             return {"type": "abort"} if end.reason is None else {"type": "abort", "reason": end.reason}
-        case "failed":
+        case _:
             return {"type": "error", "errorText": end.reason or "the response failed"}
 
 

@@ -249,7 +249,8 @@ def _end_of(
             return ResponseEnd(kind="finished", stop_reason=stop_reason, usage=usage, event=event)
         case events.AgentAbort(reason=said):
             return ResponseEnd(kind="aborted", code="aborted", reason=said, usage=used, event=event)
-        case events.AgentError(error=error):
+        case _:
+            error = event.error
             return ResponseEnd(kind="failed", code=error.code, reason=error.message, usage=used, event=event)
 
 

@@ -268,6 +268,18 @@ def test_a_question_becomes_the_clients_call_where_its_cycle_waits():
     assert [part["providerExecuted"] for part in parts if "providerExecuted" in part] == [True, True, False]
     (question,) = [part for part in parts if part["type"] == "data-question"]
     assert question["data"] == {"ref": "q", "question": "?", "options": [], "schema": {"type": "object"}}
+    link = events.AskUser(ref=QuestionRef("q"), question="?", url="https://a.example")
+    *_, question = folded(START, ASK, link, waits)[1]  # of a call that was not shown, so nothing else
+    assert question["data"] == {"ref": "q", "question": "?", "options": [], "url": "https://a.example"}
+
+
+def test_a_result_that_came_after_all_takes_the_place_of_the_one_shown():
+    """A call that was given up may still have taken effect; one that was not shown is none of this message."""
+    late = events.ToolTookEffect(name="shell", call_id=CALL, result=result("late").result)
+    parts = folded(START, ASK, RUNS, result("given up", is_error=True), late)[1]
+    assert [part["type"] for part in parts[-2:]] == ["tool-output-error", "tool-output-available"]
+    assert parts[-1]["output"] == "late"
+    assert folded(START, ASK, late)[1] == folded(START, ASK)[1]
 
 
 # --- ends

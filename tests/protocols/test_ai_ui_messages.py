@@ -99,6 +99,20 @@ def test_an_answer_to_what_waits_no_more_comes_first_where_it_is_all_that_is_sai
     assert planned(page(good), user("a"), page(name="m9"), user("b")).answers == ()
 
 
+def test_parts_of_a_call_that_answer_nothing_are_left_out_and_malformed_ones_refused():
+    """A call that runs is shown and says nothing; what is no part, or gives a reason that is no text, names its place."""
+    good = tool("c1", "approval-responded", approval={"id": "a1", "approved": True})
+    assert len(planned(page({"type": "step-start"}, tool("c3", "input-available"), good)).answers) == 1
+    for part, place in (
+        (5, "messages[0].parts[0]"),
+        (
+            tool("c1", "approval-responded", approval={"id": "a1", "approved": False, "reason": 5}),
+            "messages[0].parts[0].approval.reason",
+        ),
+    ):
+        assert read_ui_call([page(part)], None).place == place
+
+
 def test_what_is_new_stands_behind_the_last_response_of_ours():
     """Known words are left out, and the last ones name the message. A number that the session has not reached, or no session: somebody else's."""
     words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3"), known=["u2"])
@@ -121,6 +135,8 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
         {**user("x", "u0"), "parts": [{"type": "picture"}]},
     ]
     assert planned(*old, page(name="m3"), user("a", "u1")).text == "a"
+    noted = {**user("a", "u1"), "parts": [{"type": "data-place", "data": {}}, *user("a")["parts"]]}
+    assert planned(noted).text == "a"
     for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
         assert decide(*messages).code == "field_invalid"  # nothing new, or words without a word
     many = [user("a", f"u{number}") for number in range(257)]
