@@ -15,5 +15,5 @@ To add a wire, write two modules:
   see `error_shapes`.
 
 The wire must not open an id again, hold text back, or write a terminal frame on its own. `ResponseEnd` comes exactly
-once, whatever ends the stream.
+once in every stream.
 """

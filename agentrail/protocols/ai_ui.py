@@ -1,6 +1,6 @@
 """The UI message stream of `useChat` in the `ai` SDK: a response as parts of one assistant message. Pure.
 
-One cycle is one message, whatever interrupts it. Its id is derived from the number of the event that started it, so
+One cycle is one message, also after an interruption. Its id is derived from the number of the event that started it, so
     it stays the same after an approval, a reload or a restart. `ai_ui_messages` reads the client's messages.
 """
 

@@ -31,8 +31,8 @@ class UiPlan:
 
     Attributes:
         answers: Answers to the session's requests, in order. All of them are applied before the text.
-        text: New text of the user; empty if the client only answers.
-        message_id: The client's id of that text, under which it can be sent again; without text, the message that
+        text: New text of the user. Empty if the client only answers.
+        message_id: The client's id of that text, for sending it again. Without text, the id of the message that
             continues.
         differs: Whether the client has assistant messages unknown to the session.
     """

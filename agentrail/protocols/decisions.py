@@ -1,4 +1,4 @@
-"""What clients of third-party wires decide: answers as arguments of the session's operations, or a refusal. Pure.
+"""Decisions of clients on third-party wires: arguments of the session's operations, or a refusal. Pure.
 
 A wire reads its client's message, and returns decisions or a `WireRefusal`. It cannot do anything else to a session: an
     operation checks every answer, and only an answer to an approval can approve anything.
@@ -24,7 +24,7 @@ class WireRefusal:
 
     Attributes:
         code: A code of error responses.
-        place: Place in the body; empty for the whole body.
+        place: Place in the body. Empty for the whole body.
     """
 
     code: str

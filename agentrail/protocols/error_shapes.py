@@ -1,6 +1,6 @@
 """Errors in the shapes of third-party protocols, from our code and its HTTP status. Pure.
 
-Which status a code has is in `ERROR_ANSWERS` of the gateway. Every wire keeps our code, so that a program can rely on it.
+`ERROR_ANSWERS` of the gateway has the status of each code. Every wire keeps our code, so that programs can rely on it.
 """
 
 from collections.abc import Mapping

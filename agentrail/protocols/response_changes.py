@@ -85,7 +85,7 @@ class ShownCall(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         is_clients: Whether the client runs the tool and provides its result.
         is_denied: Whether a user rejected it.
-        is_childs: Whether it belongs to a child session, whose id then is a prefix of the call's.
+        is_childs: Whether it belongs to a child session. The id of that session is then a prefix of the call's.
     """
 
     name: str
@@ -129,7 +129,7 @@ class ResponseEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a response, and the last change of its stream.
 
     Attributes:
-        kind: `paused` if the cycle waits for users, who may answer.
+        kind: `paused` if the cycle waits for users. It continues in another response after their answer.
         reason: Explanation for users.
         code: Error code of an aborted or failed response, as in error responses.
         usage: Usage of the cycle, or of its messages so far.

@@ -1,7 +1,7 @@
-"""A session's events as one response on a third-party wire: what its client has seen, and what is still owed. Pure.
+"""A session's events as one response on a third-party wire: the parts its client has seen, and the rest. Pure.
 
 A wire is a `Bridge`: one function that writes a change as frames. `Bridge.fold` is then the fold of its protocol.
-    Everything else is here, once: which ids are open, catching up, what is taken back, and how a response ends.
+    Everything else is here, once: open ids, catching up, retracted text, pauses and the end of a response.
     Text is not kept. Its length and checksum tell whether a complete message continues the text that was shown.
 """
 
@@ -73,7 +73,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ref: The prompt that it answers, or None for the session's current work.
-        response_id: `m` and the number of the event that started it; empty before.
+        response_id: `m` and the number of the event that started it. Empty before.
         is_live: Whether the session's current work is part of it.
         in_step: Whether a step is open: one model request with its calls.
         open_part: Kind and id of the open part.
@@ -140,7 +140,7 @@ def catch_up(response: Response, text: str) -> FollowedResponse:
 
 
 def pause_response(response: Response) -> Response:
-    """End a response whose cycle still waits for users, who have answered only a part of the questions."""
+    """End a response whose cycle still waits for users after their answers."""
     if not response.is_live or response.end is not None:
         return response
     return replace(response, end=_pause_of(response))
@@ -339,7 +339,7 @@ def _take_back(response: Response, number: int, reason: str) -> FollowedResponse
 
 
 def _follow_calls(response: Response, event: events.Event, child: str = "") -> FollowedResponse:
-    """Follow the calls of the session, or the decisions of a child, whose ids get a prefix."""
+    """Follow the calls of the session, or the decisions of a child. Ids of a child's calls get a prefix."""
     match event:
         case events.ApprovalRequired(approval=approval):
             return _ask_approval(response, approval, f"{child}{approval.call_id}", is_childs=bool(child))
