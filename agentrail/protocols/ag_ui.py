@@ -119,9 +119,10 @@ def result_message_id(call_id: str) -> str:
 def show_ag_ui_change(run: AgUiRun, change: ResponseChange, response: Response) -> Shown:
     """Return the next run and the frames for a change of its response."""
     match change:
-        case PartText():
-            return _show_words(run, change)
-        case PartEnded(kind="thinking", part_id=part_id):
+        case PartText(message_id=message_id, part_id=part_id):
+            name = message_id if change.kind == "text" else part_id
+            return (run, ()) if name in run.known else _show_words(run, change)
+        case PartEnded(kind="thinking", part_id=part_id) if part_id not in run.known:
             ends = ("REASONING_MESSAGE_END", "REASONING_END")
             return run, tuple(_of("", kind, messageId=part_id) for kind in ends)
         case PartEnded():
@@ -244,10 +245,11 @@ def _show_result(run: AgUiRun, call_id: str, result: ToolResult, *, is_childs: b
     if name in run.known:  # the client ran it
         return run, ()
     child = call_id.rpartition("/")[0] if is_childs else ""
+    after, begun = _ensure_child(run, child)
     told: dict[str, Any] = {"toolCallId": call_id, "content": result.words, "role": "tool"}
     failed = {"metadata": {"agentrail": {"isError": True}}} if result.is_error else {}
-    after = replace(run, known=run.known | {name}, said=(*run.said, {"id": name, **told, **failed}))
-    return after, (_of(child, "TOOL_CALL_RESULT", messageId=name, **told, **failed),)
+    after = replace(after, known=run.known | {name}, said=(*run.said, {"id": name, **told, **failed}))
+    return after, (*begun, _of(child, "TOOL_CALL_RESULT", messageId=name, **told, **failed))
 
 
 # --- other events of the session
@@ -324,9 +326,10 @@ def _show_of_child(run: AgUiRun, child_id: str, event: events.Event) -> Shown:
             after, frames = _ensure_child(_used(run, message.model, usage), child_id)
             message_id = after.children[child_id] or f"{child_id}/m{number}"
             for place, block in enumerate(message.content):
-                if isinstance(block, Thinking) and block.text:
-                    frames += _whole(_THINKING, child_id, f"{child_id}/p{number}.{place}", block.text)
-            if message.text:
+                thought_id = f"{child_id}/p{number}.{place}"
+                if isinstance(block, Thinking) and block.text and thought_id not in run.known:
+                    frames += _whole(_THINKING, child_id, thought_id, block.text)
+            if message.text and message_id not in run.known:
                 frames += _whole(_TEXT, child_id, message_id, message.text)
             return _keep(after, message_id, message.text, child_id), frames
         case events.ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):

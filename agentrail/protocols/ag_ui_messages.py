@@ -4,6 +4,7 @@ Pure: a request, the session's status and its recent prompts give a plan, or a r
     history. Only an entry of `resume` can approve anything.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal
@@ -30,6 +31,7 @@ from agentrail.structs import Value, decoder_of
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 _IMPORTED_MODEL: Final = "ag-ui:imported"
+_OURS: Final = re.compile(r"[mp]([0-9]{1,16})(\.[0-9]+)?")
 _JSON: Final = decoder_of(Any)
 _CONTENT: Final[dict[str, tuple[type, ...]]] = {
     "user": (str, tuple),
@@ -165,13 +167,13 @@ class AgUiPlan:
         answers: Decisions on pending interactions, applied before the text.
         words: New text of the user, or empty.
         history: Conversation to import into a new session.
-        is_repeat: Whether the run is known, and is attached to.
+        repeats: Number of the event that accepted the run before. None if it is new.
     """
 
     answers: tuple[ClientDecision, ...] = ()
     words: str = field(default="", repr=False)
     history: tuple[Message, ...] = field(default=(), repr=False)
-    is_repeat: bool = False
+    repeats: int | None = None
 
 
 def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | None:
@@ -203,21 +205,22 @@ def foreign_texts(messages: Iterable[AgUiMessage], status: Status) -> frozenset[
 
 def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     """Return the run of a request. A repeated run starts over after its own message."""
-    users = [at for at, one in enumerate(body.messages, 1) if one.role == "user"]
-    past = body.messages[: users[-1]] if plan.is_repeat and users else body.messages
+    numbers = [int(found[1]) if (found := _OURS.fullmatch(one.id)) else 0 for one in body.messages]
+    own = [at for at, number in enumerate(numbers) if plan.repeats is not None and number > plan.repeats]
+    past = body.messages[: own[0]] if own else body.messages
     known = {one.id for one in past}
     for one in past:
         known |= {call.id for call in one.tool_calls or ()}
         known |= {result_message_id(one.tool_call_id or "")} if one.role == "tool" else set()
     run = AgUiRun(thread_id=body.threadId, run_id=body.runId, past=past, known=frozenset(known))
-    return with_first_frame(run, messages_snapshot(run)) if plan.is_repeat else run
+    return with_first_frame(run, messages_snapshot(run)) if plan.repeats is not None else run
 
 
 # --- the decision
 
 
 def decide_ag_ui_request(
-    body: AgUiBody, status: Status | None, said: Sequence[str] = (), sent: str | None = None
+    body: AgUiBody, status: Status | None, said: Sequence[str] = (), sent: tuple[int, str] | None = None
 ) -> AgUiPlan | WireRefusal:
     """Return the plan for a request, or a refusal.
 
@@ -225,7 +228,7 @@ def decide_ag_ui_request(
         body: The request.
         status: Status of the session. None if there is none yet.
         said: Texts of the session's prompts after the last message that it started and the client has, oldest first.
-        sent: Text of the run's own prompt. None if the run is new.
+        sent: Event number and text of the run's own prompt. None if the run is new.
     """
     if status is None:
         return _decide_new(body)
@@ -242,7 +245,7 @@ def decide_ag_ui_request(
         reused = WireRefusal(
             code="client_id_reused", place="runId", message="names a run with other messages"
         )
-        return reused if words else AgUiPlan(words=sent, is_repeat=True)
+        return reused if words else AgUiPlan(repeats=sent[0], words=sent[1])
     answers = _answers_of(body, status)
     if isinstance(answers, WireRefusal):
         return answers

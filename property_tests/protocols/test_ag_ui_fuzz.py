@@ -152,7 +152,7 @@ class Round:
     async def end_what_waits(self):
         """Stop what would wait for ever: a message that is queued behind a call of a child that nobody decides."""
         while True:
-            await trio.sleep(1)
+            await trio.sleep(0.4)
             await self.web.post(f"/sessions/{self.page.thread}/abort", {"clear_queue": True})
 
     async def send(self, body, *, is_cut):

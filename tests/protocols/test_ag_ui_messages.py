@@ -88,9 +88,9 @@ def test_what_says_nothing_new_is_refused():
     """So is a run with other words than before; a known one is attached to with its own words."""
     for messages, said in (([HI], ("Hi",)), ([HI, of("assistant")], ()), ([of("user", " ")], ()), ([], ())):
         assert refused(*messages, said=said).code == "field_invalid"
-    assert refused(HI, AND, said=("Hi",), sent="Hi").code == "client_id_reused"
-    assert planned(HI, said=("Hi",), sent="Hi") == AgUiPlan(words="Hi", is_repeat=True)
-    assert planned(HI, of("assistant"), said=(), sent="Hi").words == "Hi"
+    assert refused(HI, AND, said=("Hi",), sent=(2, "Hi")).code == "client_id_reused"
+    assert planned(HI, said=("Hi",), sent=(2, "Hi")) == AgUiPlan(words="Hi", repeats=2)
+    assert planned(HI, of("assistant"), said=(), sent=(2, "Hi")).words == "Hi"
 
 
 def resume(*entries: tuple[str, Any]) -> list[dict[str, Any]]:
@@ -239,8 +239,9 @@ def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message(
     request = body(HI, of("assistant", None, toolCalls=[call]), of("tool", toolCallId="k", name="r"))
     run = open_ag_ui_run(request, AgUiPlan())
     assert (run.known, run.first) == ({"u1", "m3", "k", "r", "k/result"}, ())
-    again = open_ag_ui_run(request, AgUiPlan(is_repeat=True))
+    again = open_ag_ui_run(request, AgUiPlan(repeats=2))
     assert again.known == {"u1"}
+    assert open_ag_ui_run(request, AgUiPlan(repeats=3)).known == run.known
     assert [one["type"] for one in again.first] == ["MESSAGES_SNAPSHOT"]
 
 

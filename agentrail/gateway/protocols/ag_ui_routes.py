@@ -111,14 +111,17 @@ async def _find(call: RouteCall, thread_id: str) -> Session | None:
     return None
 
 
-async def _prompts(session: Session, body: AgUiBody, status: Status) -> tuple[tuple[str, ...], str | None]:
-    """Return the texts of the prompts that the client may not have an answer to, and that of the run itself."""
+async def _prompts(
+    session: Session, body: AgUiBody, status: Status
+) -> tuple[tuple[str, ...], tuple[int, str] | None]:
+    """Return the texts of the prompts that the client may not have an answer to, and the run's own one."""
     receipt = await session.receipt_of(body.runId)
     place = last_known(body.messages, status)
     after = int(body.messages[place - 1].id[1:]) if place else 0
     after = after if receipt is None else min(after, receipt.seq - 1)
     kinds = (PromptReceived, PromptQueued, PromptDropped, PromptRejected)
     texts: dict[str, str] = {}
+    gone: set[str] = set()
     async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             while True:
@@ -126,11 +129,11 @@ async def _prompts(session: Session, body: AgUiBody, status: Status) -> tuple[tu
                     case PromptReceived(ref=ref, content=content) | PromptQueued(ref=ref, content=content):
                         texts[ref] = "".join(block.text for block in content if isinstance(block, Text))
                     case PromptDropped(ref=ref) | PromptRejected(ref=ref):
-                        texts.pop(ref, None)
+                        gone.add(ref)
                     case _:
                         pass
-    said = tuple(texts.values())
-    return said, None if receipt is None else texts.get(receipt.ref, "")
+    said = tuple(text for ref, text in texts.items() if ref not in gone)
+    return said, None if receipt is None else (receipt.seq, texts.get(receipt.ref, ""))
 
 
 async def _texts(session: Session) -> frozenset[str]:

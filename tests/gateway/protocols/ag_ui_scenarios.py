@@ -144,10 +144,11 @@ async def paging(*turns: Turn, **options: Any) -> AsyncIterator[Page]:
 
 
 @asynccontextmanager
-async def asking(*turns: Turn, **options: Any) -> AsyncIterator[tuple[Page, RecordingTool]]:
+async def asking(*turns: Turn, also: Any = (), **options: Any) -> AsyncIterator[tuple[Page, RecordingTool]]:
     """A page on a server whose profile asks people before a shell runs."""
     shell = RecordingTool(name="shell")
-    profiles = [profile(ScriptedModel(turns), tools=[shell], plugins=[HumanApproval])]
+    asks = (HumanApproval, {"require_approval_for": ["shell"]})
+    profiles = [profile(ScriptedModel(turns), tools=[shell, *also], plugins=[asks])]
     async with serving(None, profiles=profiles, **options) as web:
         yield Page(web), shell
 
@@ -338,6 +339,21 @@ async def one_of_two_decided() -> Streams:
         await page.run(resume=page.resolve(None))
         assert shell.calls == [{"command": "a"}]
         assert [len(page.client.results(one["id"])) for one in page.client.messages[1]["toolCalls"]] == [1, 1]
+        return page.streams
+
+
+@scenario
+async def approval_of_a_child() -> Streams:
+    """A child's call waits: the child is suspended with its interrupt, and starts again in the run that resumes it."""
+    task = calls(("task", {"description": "Count the files.", "subagent_type": "general-purpose"}))
+    turns = [task, ASK, says("Three."), says("There are three.")]
+    async with asking(*turns, also=builtin("task")) as (page, shell):
+        last = await page.run("Hi")
+        (asked,) = last["outcome"]["interrupts"]
+        assert asked["subagentRunId"] == asked["id"].rpartition("/")[0]
+        assert page.client.call(asked["toolCallId"])["function"]["name"] == "shell"
+        await page.run(resume=page.resolve(YES))
+        assert (shell.calls, page.client.told[-1][1]) == ([{"command": "ls"}], "There are three.")
         return page.streams
 
 
