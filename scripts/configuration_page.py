@@ -12,6 +12,7 @@ from agentrail.core.policy.budget import Budget
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.tools.mcp import McpServer
 from agentrail.web.rules import WebRules
 
 FieldsIn = Callable[[type], list[tuple[str, str]]]
@@ -48,6 +49,12 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         schema.WebForm: ("`[web]`", "", WebRules),
         schema.SearchForm: ("`search` of `[web]`", "", None),
         schema.EmbedderForm: ("`[embedder]`", "", None),
+        schema.McpForm: (
+            "`[mcp.NAME]`",
+            "An MCP server. Give either `command` or `url`. The name is 1 to 32 of `a-z 0-9 -`. [Use MCP servers](../how-to/use-mcp-servers.md) describes them.",
+            McpServer,
+        ),
+        schema.McpAuthForm: ("`auth` of `[mcp.NAME]`", "", None),
     }
 )
 """Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""

@@ -38,12 +38,14 @@ class ToolSource(Protocol):
         state: As last reported, with its `reason`.
         settled: Set once it was ready, or lost, for the first time.
         is_required: Whether no session may begin without it.
+        is_eager: Whether it is started before a session uses it.
     """
 
     state: ToolSourceState
     reason: str | None
     settled: trio.Event
     is_required: bool
+    is_eager: bool
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ from agentrail.blueprints.system_prompt import (
     join_prompt,
     values_for_prompt,
 )
-from agentrail.config.settings import MCP_COMES_LATER, PolicySettings
+from agentrail.config.settings import PolicySettings
 from agentrail.config.skill_set import SkillSet, ToolsMode
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
@@ -155,9 +155,7 @@ class Blueprint(AgentRole):
                 f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
             )
         for key, value in options.items():
-            if key == "mcp":
-                faults.append(f"mcp: {MCP_COMES_LATER}")
-            elif key != "agents":
+            if key != "agents":
                 faults += faults_of_value(key, value)
         if not faults:
             faults += faults_of_plugin_entries(options.get("plugins", ()))

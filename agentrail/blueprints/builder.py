@@ -14,6 +14,7 @@ from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS, memory_capab
 from agentrail.blueprints.capability import is_guard
 from agentrail.blueprints.config_discovery import read_bytes
 from agentrail.blueprints.embedder import read_embedder
+from agentrail.blueprints.mcp_servers import look_at_servers
 from agentrail.blueprints.permission_options import faults_of_policies
 from agentrail.blueprints.secret_refs import secret_of
 from agentrail.blueprints.skill_discovery import SkillUse, no_such_skill
@@ -49,7 +50,7 @@ _NOT_OPTIONS: Final = frozenset(
             "prompt",
             "budget",
         ),
-        *("skills", "skills_in_prompt", "mcp"),
+        *("skills", "skills_in_prompt"),
     }
 )
 
@@ -117,6 +118,7 @@ class Builder:
         # Built once, so that all agents share one cache of pages, and faults are reported even if no agent
         # uses it.
         self._web = read_web(settings.web, self._fault)
+        look_at_servers(settings, self._fault)
         read_embedder(settings.embedder, self._fault)  # used by the server and by commands, not by agents
         auto = settings.memory.get("auto")
         self._memory = memory_capability(auto=auto is not None and auto.value)

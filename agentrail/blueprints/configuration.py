@@ -42,10 +42,10 @@ from agentrail.config.settings import (
     Settings,
     Sourced,
     faults_of_agent_names,
-    faults_of_mcp,
     join_files,
     merge_settings,
     modules_of,
+    read_servers,
 )
 from agentrail.config.skill_set import Skill, SkillSet, join_skills
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
@@ -203,9 +203,10 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
-    # Checked after narrowing: an untrusted project's server is reported as not granted. As a fault it would
+    # Read after narrowing: an untrusted project's server is reported as not granted. As a fault it would
     # stop a run.
-    faults = (*faults, *faults_of_mcp(joined))
+    joined, faults_of_servers = read_servers(joined)
+    faults = (*faults, *faults_of_servers)
     notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
     for note in notes:
         LOGGER.info("not read: %s", note)

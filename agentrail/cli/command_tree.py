@@ -193,6 +193,13 @@ app.command(
     Works while another process reads them. Exit codes: 0 done, 1 a document could not be read, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.mcp_command:app",
+    name="mcp",
+    help="""List MCP servers, check them, call a tool of one.
+
+    Exit codes: 0 done, 1 a server cannot be used or a call failed, 2 wrong usage, or the configuration files cannot be read.""",
+)
+app.command(
     "agentrail.cli.memory_command:app",
     name="memory",
     help="""List, search and forget memories of a user.

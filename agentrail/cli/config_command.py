@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import attrs
 from cyclopts import App, Parameter
 
 from agentrail.blueprints.builder import faults_of_building
@@ -19,7 +20,16 @@ from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES
 from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
 from agentrail.config.key_filter import HIDDEN, hide_keys, in_one_line, names_secret
-from agentrail.config.schema import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
+from agentrail.config.schema import (
+    BudgetForm,
+    HeaderForm,
+    McpAuthForm,
+    McpForm,
+    PluginForm,
+    PromptForm,
+    SearchForm,
+    SecretForm,
+)
 from agentrail.config.settings import PolicySettings, Settings, Sourced
 from agentrail.errors import AgentrailError, OptionError
 
@@ -70,6 +80,10 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # allow = ["python.org"]
 # search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
 # model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
+
+# Servers whose tools agents can use; needs the extra mcp. A project's servers are started once you trust it.
+# [mcp.files]
+# command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]
 
 # What makes vectors, so that memories and knowledge bases are found by meaning too; needs the extra embeddings
 # [embedder]
@@ -204,6 +218,8 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("memory", settings.memory)
     yield from _table("embedder", settings.embedder, environ)
     yield from _table("host", settings.host)
+    for name, said in settings.mcp.items():
+        yield from _server(name, said, environ)
     for name, key in SERVE_KEYS.items():
         if environ.get(SERVE_VARIABLES[name]):
             yield f"  {SERVE_VARIABLES[name]} is set, and stands in front of {key}"
@@ -211,6 +227,15 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:
         yield from _agent(name, settings)
+
+
+def _server(name: str, said: Sourced, environ: Mapping[str, str]) -> Iterator[str]:
+    yield ""
+    yield f"[mcp.{name}] ({said.scope}, {said.place})"
+    for one in attrs.fields(McpForm):
+        value = getattr(said.value, one.name)
+        if value is not None:
+            yield f"  {_row(one.name, attrs.evolve(said, value=value), environ)}"
 
 
 def _agent(name: str, settings: Settings) -> Iterator[str]:
@@ -270,6 +295,8 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return HIDDEN if secret is None else show_setting(name, secret, environ)
         case PluginForm(use=use, options=options):
             return use if not options else f"{use} ({show_setting('', options)})"
+        case McpAuthForm(bearer=bearer):
+            return f"{{ bearer = {show_setting('bearer', bearer, environ)} }}"
         case SearchForm(engine=engine, api_key=key, url=url):
             told = (engine, url, None if key is None else show_setting("api_key", key, environ))
             return ", ".join([one for one in told if one is not None])
@@ -279,7 +306,7 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
                 f"{one} {getattr(value, one)}" for one in limits if getattr(value, one) is not None
             )
         case tuple():
-            return ", ".join(show_setting(name, one.value, environ) for one in value)
+            return ", ".join(show_setting(name, getattr(one, "value", one), environ) for one in value)
         case Mapping():
             return ", ".join(f"{key} = {show_setting(key, one, environ)}" for key, one in value.items())
         case _:

@@ -200,6 +200,7 @@ def doctor(  # noqa: PLR0913 - an option each
     findings = (
         *look_at_installation(),
         *looked_at,
+        *look_at_servers(setup),
         *look_at_serving(setup, os.environ),
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
@@ -269,6 +270,20 @@ def _look_at_editor() -> Finding:
         text="not installed, though agentrail needs it: agentrail chat cannot draw its screen",
         remedy="install it: pip install prompt_toolkit",
     )
+
+
+def look_at_servers(setup: CommandSetup | None) -> tuple[Finding, ...]:
+    """Report the configured MCP servers, and whether their library is installed. None is started."""
+    servers = () if setup is None else tuple(setup.configuration.settings.mcp)
+    if not servers:
+        return ()
+    if importlib.util.find_spec("mcp") is None:
+        remedy = f"install it: {install_command('mcp')}"
+        return (
+            Finding(name="MCP servers", verdict="bad", text="the extra mcp is not installed", remedy=remedy),
+        )
+    text = f"{', '.join(servers)}; agentrail mcp check connects to them"
+    return (Finding(name="MCP servers", verdict="good", text=text),)
 
 
 def _look_at_shell() -> Finding:

@@ -1,6 +1,7 @@
 """Turns the host settings of configuration files into the options and profiles of `agentrail serve`."""
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -122,6 +123,7 @@ def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
 
 def options_of_host(settings: Settings) -> dict[str, Any]:
     """Return the options of `create_app` in the files, by name, without profiles and listen address."""
+    from agentrail.blueprints.mcp_servers import servers_of
     from agentrail.host.quotas import Limits
 
     options: dict[str, Any] = dict(named_stores(settings))
@@ -136,6 +138,7 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
         options
         | ({"limits": Limits(**limits)} if limits else {})
         | ({} if embedder is None else {"embedder": embedder})
+        | ({"mcp": servers_of(settings, os.environ)} if settings.mcp else {})
     )
 
 

@@ -49,6 +49,7 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
     named: dict[str, Any] = {}
     of_host: Path | None = None
     if setup is not None:
+        from agentrail.blueprints.mcp_servers import servers_of
         from agentrail.cli.host_config import directory_of_host, embedder_of, named_stores
 
         settings = setup.configuration.settings
@@ -56,6 +57,7 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
         of_host = directory_of_host(settings, os.environ)
         embedder = embedder_of(settings)
         named |= {} if embedder is None else {"embedder": embedder}
+        named |= {"mcp": servers_of(settings, os.environ)} if settings.mcp else {}
     usual: dict[str, Any] = {}
     directory = _data_directory((None if keeping is None else keeping.data_dir) or of_host)
     if directory is not None:

@@ -163,7 +163,7 @@ class AgentForm(DefaultsForm):
         wake: See `Agent`, for work for another agent.
         handoff: See `Agent`, for work for another agent.
         skills_in_prompt: Names of skills whose full instructions are part of its prompt.
-        mcp: Names of the MCP servers whose tools it has.
+        mcp: Names of the MCP servers whose tools it has. None: all.
     """
 
     description: str | None = None
@@ -247,6 +247,56 @@ class WebForm:
     robots: bool | None = None
     search: SearchForm | None = None
     model: str | None = None
+
+
+@frozen(kw_only=True)
+class McpAuthForm:
+    """How an MCP server is told who calls.
+
+    Attributes:
+        bearer: Reference to a token, sent with each request.
+    """
+
+    bearer: SecretForm
+
+
+@frozen(kw_only=True)
+class McpForm:
+    """An MCP server, with the names and defaults of `McpServer`. Either `command` or `url` is set.
+
+    Attributes:
+        command: Program and arguments.
+        url: Address of a server that speaks HTTP.
+        cwd: Working directory of the command, relative to the file's directory, which is the default.
+        env: Environment variables of the command: texts or secrets.
+        headers: HTTP headers of each request: texts or secrets.
+        auth: `{ bearer = { env = "NAME" } }`.
+        tools: Names or patterns of the tools to use.
+        hints: Whether the server's word about its tools counts.
+        effects: Effect classes by the server's tool names.
+        start: Whether it is started when a session first uses it (`lazy`), or with the program.
+        required: Whether sessions wait for its tools, and do not start without them.
+        connect_timeout: Seconds for the start and the first list of tools.
+        timeout_seconds: Seconds for a call.
+        max_message_bytes: Size limit of one message of the server.
+        allow_private: Whether `url` may lead to a private or link-local address.
+    """
+
+    command: tuple[str, ...] | None = None
+    url: str | None = None
+    cwd: str | None = None
+    env: Mapping[str, HeaderForm] | None = None
+    headers: Mapping[str, HeaderForm] | None = None
+    auth: McpAuthForm | None = None
+    tools: tuple[str, ...] | None = None
+    hints: Literal["ignore", "trust"] | None = None
+    effects: Mapping[str, Literal["pure", "idempotent", "once"]] | None = None
+    start: Literal["lazy", "eager"] | None = None
+    required: bool | None = None
+    connect_timeout: float | None = None
+    timeout_seconds: float | None = None
+    max_message_bytes: int | None = None
+    allow_private: bool | None = None
 
 
 def _optional_fields(of: type[attrs.AttrsInstance]) -> dict[str, Any]:
@@ -345,7 +395,7 @@ class FileForm:
         models: Models, by the names that files of other programs use.
         web: Rules for web access.
         host: Options of `agentrail serve`.
-        mcp: MCP servers by name. Each is a fault in this version.
+        mcp: MCP servers by name, see `[mcp.NAME]`. Those of an untrusted project are not even read.
         memory: Memory of agents.
         embedder: Embedding model for memories and passages.
     """

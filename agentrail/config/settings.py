@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from agentrail.config.config_file import ConfigFile, Scope
 from agentrail.config.schema import PermissionsForm, PluginForm
+from agentrail.config.structure import structure_server
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -169,14 +170,32 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
         yield ConfigFault(place=names[circle[0]].own.place, said=said)
 
 
-MCP_COMES_LATER: Final = "MCP servers come with a later version, and this one starts none: leave it out"
+def read_servers(settings: Settings) -> tuple[Settings, tuple[ConfigFault, ...]]:
+    """Read the tables of MCP servers. One with a fault is left out."""
+    servers: dict[str, Sourced] = {}
+    faults: list[ConfigFault] = []
+    for name, said in settings.mcp.items():
+        form, found = structure_server(said.value)
+        faults += [ConfigFault(place=said.place.below(*path), said=text) for path, text in found]
+        if form is not None:
+            servers[name] = attrs.evolve(said, value=form)
+    return attrs.evolve(settings, mcp=servers), (*faults, *_faults_of_names(settings))
 
 
-def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
-    """Yield a fault for every MCP server and every agent that names one."""
-    named = [agent.values["mcp"] for agent in settings.agents.values() if "mcp" in agent.values]
-    for said in (*settings.mcp.values(), *named):
-        yield ConfigFault(place=said.place, said=MCP_COMES_LATER)
+def _faults_of_names(settings: Settings) -> Iterator[ConfigFault]:
+    """Yield a fault for every unknown server that an agent names."""
+    for agent in settings.agents.values():
+        listed = agent.values.get("mcp")
+        for item in () if listed is None else listed.value:
+            if item.value not in settings.mcp:
+                near = difflib.get_close_matches(item.value, settings.mcp, n=1)
+                there = (
+                    f"did you mean {near[0]!r}?"
+                    if near
+                    else f"there are: {', '.join(settings.mcp) or 'none'}"
+                )
+                said = f"agent {agent.name!r}: there is no MCP server {item.value!r:.80}: {there}"
+                yield ConfigFault(place=item.place, said=said)
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:

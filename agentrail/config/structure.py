@@ -24,7 +24,7 @@ from cattrs import (
 from cattrs.gen import make_dict_structure_fn, override
 
 from agentrail.config.key_filter import hide_keys
-from agentrail.config.schema import FileForm, HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.schema import FileForm, HeaderForm, McpForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.toml_positions import ConfigPath
 
 PathFault: TypeAlias = tuple[ConfigPath, str]
@@ -65,6 +65,16 @@ def structure_file(
         return (_of_texts() if only_texts else _strict()).structure(tree, FileForm), []
     except BaseValidationError as error:
         return None, [*_faults_in(error, ())]
+
+
+def structure_server(value: object) -> tuple[McpForm | None, list[PathFault]]:
+    """Read the table of an MCP server. Apart from its file, because an untrusted one is not read."""
+    try:
+        return _strict().structure(value, McpForm), []
+    except BaseValidationError as error:
+        return None, [*_faults_in(error, ())]
+    except _Unfit as error:
+        return None, [((), str(error))]
 
 
 def show_value(value: object) -> str:

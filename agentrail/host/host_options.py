@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from attrs import field, fields, frozen
 
-from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore
+from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore, ToolServer
 from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -65,6 +65,7 @@ class HostOptions:
         notes: Store of each session's working notes, see `open_supervisor`.
         knowledge: Store of knowledge bases, see `open_supervisor`. Each user sees the bases that they may read.
         embedder: Embedding model, see `open_supervisor`.
+        mcp: MCP servers, see `open_supervisor`.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
         limits: Limits per caller and in total.
         webhooks: Notification of ended requests. None: no webhooks.
@@ -97,6 +98,7 @@ class HostOptions:
     notes: str | NoteStore | None = None
     knowledge: str | KnowledgeStore | None = None
     embedder: Embedder | None = None
+    mcp: Sequence[ToolServer] = ()
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
@@ -159,8 +161,8 @@ def _faults_of(options: Any) -> Iterator[str]:
     yield from faults_of_knowledge(given.knowledge)
     yield from faults_of_embedder(given.embedder)
     shared = (given.memories, given.notes, given.knowledge, given.embedder)
-    if given.supervisor is not None and any(one is not None for one in shared):
-        yield "memories, notes, knowledge or an embedder are given, and so is supervisor, which has its own: give them to open_supervisor"
+    if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):
+        yield "memories, notes, knowledge, an embedder or MCP servers are given, and so is supervisor, which has its own: give them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):

@@ -105,7 +105,7 @@ from agentrail.runtime.shutdown import (
     rest_session,
     stop_quietly,
 )
-from agentrail.runtime.tool_sources import SessionTools, ToolSources, wait_required
+from agentrail.runtime.tool_sources import SessionTools, ToolSources
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.user_erasure import UserErasure
@@ -381,15 +381,27 @@ class SessionSupervisor:
                 self._check_free(chosen.scope, session_id)
                 await self._shared.begin_journal(cell)
                 session = self._begin(cell, workspace, chosen.restart)
-        await self._wait_for_tools(session)
+        if self.sources.running or chosen.mcp:
+            await self._wait_required(session)
         return session
 
-    async def _wait_for_tools(self, session: Session) -> None:
+    async def wait_for_tools(self, session: Session) -> None:
+        """Wait until each tool source of a session is ready or was lost, and the session has its tools.
+
+        For a program that gives one prompt and ends: otherwise its model would see only the tools that are there in time.
+
+        Cancellation: Only the wait is cancelled.
+        """
+        entry = self._shared.entries.get(key_of(session.scope, session.session_id))
+        if entry is not None and entry.tools is not None:
+            await entry.tools.wait_settled()
+
+    async def _wait_required(self, session: Session) -> None:
         entry = self._shared.entries.get(key_of(session.scope, session.session_id))
         if entry is None or entry.tools is None:
             return
         try:
-            await wait_required(entry.tools)
+            await entry.tools.wait_required()
         except BaseException:
             with cleanup_scope(CLOSE_WITHIN_SECONDS):
                 await stop_quietly(entry.cell, "a required server is not there")

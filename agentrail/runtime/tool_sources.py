@@ -102,6 +102,9 @@ class ToolSources:
         self.running: Mapping[str, RunningSource] = {
             one.name: RunningSource(self.make(one), start) for one in servers
         }
+        for one in self.running.values():
+            if one.source.is_eager:
+                self.start(one)
 
     def make(self, server: ToolServer) -> ToolSource:
         if self._make is None:
@@ -170,18 +173,33 @@ class SessionTools(ChangingHandle):
         self._wake = trio.Event()
         self.settled: trio.Event = trio.Event()
 
-    @property
-    def has_any(self) -> bool:
-        return bool(self._shared or self._own)
+    async def wait_settled(self) -> None:
+        """Wait until each source was ready or lost once, and its tools are attached."""
+        for one in (*self._shared, *self._own):
+            await one.source.settled.wait()
+        await self._wait_attached()
 
-    @property
-    def waits_for(self) -> tuple[ToolSource, ...]:
-        """Sources without which the session must not begin."""
-        return tuple(one.source for one in (*self._shared, *self._own) if one.source.is_required)
+    async def wait_required(self) -> None:
+        """Wait for the sources without which the session must not begin, and for the tools that are there.
 
-    @property
-    def has_tools(self) -> bool:
-        return bool(self._wanted)
+        Raises:
+            SessionRefused: A required source is not there.
+        """
+        for source in (one.source for one in (*self._shared, *self._own)):
+            if not source.is_required:
+                continue
+            await source.settled.wait()
+            if source.state != "ready":
+                reason = (
+                    f"the server {source.name!r} is required, and it is {source.state}: {source.reason or ''}"
+                )
+                raise SessionRefused(self._cell.ports.session_id, reason)
+        if self._wanted:
+            await self._wait_attached()
+
+    async def _wait_attached(self) -> None:
+        with trio.move_on_after(_ATTACH_SECONDS):
+            await self.settled.wait()
 
     def join(self) -> None:
         """Use the sources from now on. Idempotent."""
@@ -256,21 +274,3 @@ class _Listener:
     def __init__(self, tools: SessionTools, name: str) -> None:
         self.tools_changed: Final = tools.change
         self.state_changed: Final = partial(tools.report, name)
-
-
-async def wait_required(tools: SessionTools) -> None:
-    """Wait for the sources without which a session must not begin.
-
-    Raises:
-        SessionRefused: One of them is not there.
-    """
-    for source in tools.waits_for:
-        await source.settled.wait()
-        if source.state != "ready":
-            reason = (
-                f"the server {source.name!r} is required, and it is {source.state}: {source.reason or ''}"
-            )
-            raise SessionRefused(tools._cell.ports.session_id, reason)  # noqa: SLF001 - of this module
-    if tools.has_tools:
-        with trio.move_on_after(_ATTACH_SECONDS):
-            await tools.settled.wait()

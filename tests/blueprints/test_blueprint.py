@@ -57,8 +57,8 @@ def test_all_that_is_wrong_is_said_at_once():
     for agents in ("x", 3):
         with pytest.raises(OptionError, match="blueprint 'agent': "):
             Blueprint(agents=agents)
-    with pytest.raises(OptionError, match="blueprint 'agent': mcp: MCP servers come with a later version"):
-        Blueprint(mcp=["files"])
+    with pytest.raises(OptionError, match="blueprint 'agent': mcp is 3: expected McpServer"):
+        Blueprint(mcp=3)
     with pytest.raises(
         OptionError, match=r"capability 'c': 3 is no tool.*; capability 'c': section 'k' is no text"
     ):

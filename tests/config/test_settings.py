@@ -8,9 +8,9 @@ from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,
     faults_of_agent_names,
-    faults_of_mcp,
     join_files,
     merge_settings,
+    read_servers,
 )
 
 
@@ -82,15 +82,24 @@ def test_circles_are_found_where_there_are_any(below):
     assert bool(found) is any(name in names for name, names in reached.items())
 
 
-def test_servers_of_tools_are_refused_with_their_lines():
-    """An agent would else run without the tools that its author believes it has."""
-    settings = joined(project('[mcp.a]\nurl = "x"\n[agents.b]\nmcp = ["a"]\n'), user("[mcp.c]\n"))
-    assert [str(one).partition(": MCP")[0] for one in faults_of_mcp(settings)] == [
-        "~/.agentrail/agentrail.toml:1: mcp.c",
-        "agentrail.toml:1: mcp.a",
-        "agentrail.toml:4: agents.b.mcp",
+def test_servers_are_read_with_the_lines_of_their_faults():
+    """An agent would else run without the tools that its author believes it has. The nearer file wins as a whole."""
+    written = (
+        '[mcp.a]\nurl = "https://a.example"\ncomand = ["x"]\n[mcp.b]\ncommand = "x"\n[mcp.d]\nurl = "https://near.example"\n'
+        '[agents.b]\nmcp = ["c", "d", "cc"]\n'
+    )
+    far = '[mcp.c]\ncommand = ["c"]\n[mcp.d]\ncommand = ["d"]\n'
+    settings, faults = read_servers(joined(project(written), user(far)))
+    assert list(map(str, faults)) == [
+        "agentrail.toml:3: mcp.a.comand: there is no such key, did you mean 'command'",
+        "agentrail.toml:5: mcp.b.command: expected a list, got the text 'x'",
+        "agentrail.toml:9: agents.b.mcp[2]: agent 'b': there is no MCP server 'cc': did you mean 'c'?",
     ]
-    assert not [*faults_of_mcp(NO_SETTINGS)]
+    assert {name: (one.value.url, one.scope) for name, one in settings.mcp.items()} == {
+        "c": (None, "user"),
+        "d": ("https://near.example", "project"),
+    }
+    assert read_servers(NO_SETTINGS) == (NO_SETTINGS, ())
 
 
 def test_what_files_say_of_a_host_is_joined_value_by_value():

@@ -340,10 +340,6 @@ class Connection:
         """Whether it speaks the current revision, in which a question is the answer of a call."""
         return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    @property
-    def instructions(self) -> str | None:
-        return self._session.instructions
-
     def offers(self, name: str) -> bool:
         """Return whether the server declared a capability: `tools`, `resources` or `prompts`."""
         return getattr(self._session.server_capabilities, name, None) is not None

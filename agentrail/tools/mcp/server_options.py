@@ -14,7 +14,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
 
 Hints = Literal["ignore", "trust"]
-Pin = Literal["off", "warn", "refuse"]
+Start = Literal["lazy", "eager"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
@@ -46,10 +46,8 @@ class McpServer:
         tools: Names or patterns of the tools to use, such as `read_*`.
         hints: `trust` takes the server's word that a tool only reads or may be repeated. `ignore` treats each tool as `once`.
         effects: Effect classes by the server's tool names, whatever `hints` is.
-        pin: Reaction to a tool whose description, schema or hints differ from those seen first: `warn` reports it, `refuse` hides the tool
-            until `agentrail mcp accept`, `off` ignores it.
+        start: `lazy` starts it when a session first uses it, `eager` with its supervisor.
         required: Whether sessions wait for its tools, and do not start without them.
-        instructions: Whether the server's instructions become a section of the system prompt.
         connect_timeout: Seconds for the start and the first list of tools.
         timeout_seconds: Seconds for a call.
         max_message_bytes: Size limit of one message of the server.
@@ -69,9 +67,8 @@ class McpServer:
     tools: tuple[str, ...] = field(default=("*",), converter=_texts)
     hints: Hints = "ignore"
     effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
-    pin: Pin = "warn"
+    start: Start = "lazy"
     required: bool = False
-    instructions: bool = False
     connect_timeout: float = 20.0
     timeout_seconds: float = 60.0
     max_message_bytes: int = MAX_MESSAGE_BYTES
@@ -125,14 +122,14 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     effects = given.get("effects", {})
     if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
         yield "effects: expected pure, idempotent or once, by the server's tool names"
-    for key, known in (("hints", get_args(Hints)), ("pin", get_args(Pin))):
+    for key, known in (("hints", get_args(Hints)), ("start", get_args(Start))):
         if given.get(key, known[0]) not in known:
             yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(known)}"
     for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):
         value = given.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             yield f"{key} is {value!r:.80}: expected a number above 0"
-    for key in ("required", "instructions", "allow_private"):
+    for key in ("required", "allow_private"):
         if not isinstance(given.get(key, False), bool):
             yield f"{key} is {given[key]!r:.80}: expected true or false"
 

@@ -90,6 +90,7 @@ class McpSource:
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
+        self.is_eager: bool = server.start == "eager"
         self._is_ready = trio.Event()
         self._open_process = open_process
         self._listeners: list[ToolListener] = []

@@ -187,6 +187,10 @@ def misbehave():
             lives = int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0
             Path(ARGUMENT).write_text(str(lives + 1))
             STATE["dies_at"] = lives
+        case "counting":
+            Path(ARGUMENT).write_text(
+                str(1 + (int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0))
+            )
         case "asking":
             STATE["tools"].append("ask")
 

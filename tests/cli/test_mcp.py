@@ -1,0 +1,118 @@
+"""`agentrail mcp list | check | call`, and servers of files in `run`, `chat`, `config check` and `doctor`."""
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.cli.rig import run_in, write
+
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra `mcp` is not installed")
+
+PLAIN = Path(__file__).parent.parent / "mcp" / "servers" / "plain.py"
+
+
+def table(name="plain", mode="obedient", argument="", more=""):
+    """Write the table of a server of ours."""
+    command = json.dumps([sys.executable, str(PLAIN), mode, str(argument)])
+    return f"[mcp.{name}]\ncommand = {command}\n{more}"
+
+
+async def test_servers_are_listed_checked_and_called(place):
+    """Each has its place, its tools and a result; a wrong name says which there are."""
+    write(place, table(more='env = { KEY = { env = "TRACKER_WORD" } }\n'))
+    given = ("--trust-project",)
+    listed = await run_in(place, "mcp", "list", *given)
+    assert (listed.code, listed.out.startswith("plain "), "agentrail.toml:1" in listed.out) == (0, True, True)
+    missing = await run_in(place, "mcp", "check", *given)
+    assert missing.code == 2
+    assert "agentrail.toml:1: mcp.plain: the variable TRACKER_WORD is not set" in missing.err
+    checked = await run_in(place, "mcp", "check", *given, TRACKER_WORD="t")
+    assert checked.code == 0
+    assert checked.out.splitlines()[0] == "plain: ready, 6 tools"
+    assert "mcp__plain__echo         once       Does echo." in checked.out
+    for name in ("echo", "mcp__plain__echo"):
+        called = await run_in(place, "mcp", "call", "plain", name, '{"a": 1}', *given, TRACKER_WORD="t")
+        assert (called.code, json.loads(called.out)["arguments"]) == (0, {"a": 1})
+    for arguments, said in (
+        (("plain", "nope"), "plain has no tool 'nope': there are echo, slow"),
+        (("other", "echo"), "there is no MCP server 'other': there are plain"),
+        (("plain", "echo", "{"), "Malformed arguments"),
+    ):
+        wrong = await run_in(place, "mcp", "call", *arguments, *given, TRACKER_WORD="t")
+        assert (wrong.code, said in wrong.err) == (2, True)
+
+
+@pytest.mark.protocol(6)
+async def test_a_check_names_the_exit_code_and_the_end_of_standard_error(place):
+    """P-006: without what looks like a key."""
+    write(place, table(mode="leaving"))
+    checked = await run_in(place, "mcp", "check", "--trust-project")
+    assert checked.code == 1
+    assert checked.out.splitlines() == [
+        "plain: it exited with code 7",
+        "  stderr: no configuration, key …",
+    ]
+    called = await run_in(place, "mcp", "call", "plain", "echo", "--trust-project")
+    assert (called.code, "it exited with code 7" in called.err) == (1, True)
+
+
+@pytest.mark.protocol(62)
+async def test_a_cloned_directory_starts_no_server_until_it_is_trusted(place):
+    """P-062: no process, whatever is run, before the user has trusted it; then it works."""
+    lives = place / "lives"
+    write(place, table(mode="counting", argument=lives))
+    for line in (
+        "config check",
+        "doctor --model demo:fast",
+        "mcp list",
+        "mcp check",
+        "run hi --model demo:fast",
+        "chat --model demo:fast --store memory:",
+    ):
+        ran = await run_in(place, *line.split(), stdin=b"hi\n")
+        assert "is not trusted" in ran.err + ran.out
+        assert not lives.exists()
+    assert "the MCP server plain (agentrail.toml:1)" in ran.err
+    trusted = await run_in(place, "trust")
+    assert "the MCP server plain (agentrail.toml:1)" in trusted.out
+    assert not lives.exists()
+    looked = await run_in(place, "doctor", "--model", "demo:fast")
+    assert "plain; agentrail mcp check connects to them" in looked.out
+    ran = await run_in(place, "run", "hi", "--model", "demo:fast")
+    assert (ran.code, lives.read_text()) == (0, "1")
+
+
+async def test_an_agent_has_the_servers_that_it_names(place):
+    """Others are not started for it."""
+    mine, others = place / "mine", place / "others"
+    write(
+        place,
+        table("mine", "counting", mine)
+        + table("others", "counting", others)
+        + '[agents.a]\nmodel = "demo:fast"\nmcp = ["mine"]\n',
+    )
+    ran = await run_in(place, "run", "hi", "--agent", "a", "--trust-project")
+    assert (ran.code, mine.exists(), others.exists()) == (0, True, False)
+
+
+async def test_what_is_wrong_with_a_server_has_its_line(place):
+    """11.13: an option, and a literal that looks like a key."""
+    write(
+        place,
+        '[mcp.Up]\ncommand = ["x"]\n[mcp.both]\ncommand = ["x"]\nurl = "https://a.example"\n'
+        '[mcp.far]\nurl = "http://a.example"\nauth = { bearer = "text" }\n',
+    )
+    checked = await run_in(place, "config", "check", "--trust-project")
+    assert checked.code == 1
+    for said in (
+        "agentrail.toml:1: mcp.Up: MCP server 'Up': its name is 1 to 32 of a-z 0-9 -",
+        "agentrail.toml:3: mcp.both: MCP server 'both': it needs either command",
+        'agentrail.toml:8: mcp.far.auth.bearer: expected { env = "NAME" }',
+    ):
+        assert said in checked.err
+    write(place, '[mcp.a]\nurl = "https://a.example"\nheaders = { X = "sk-proj-abcdefghijklmnop1234" }\n')
+    checked = await run_in(place, "config", "check", "--trust-project")
+    assert (checked.code, "agentrail.toml:3" in checked.err, "sk-proj" in checked.err) == (1, True, False)
