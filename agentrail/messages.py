@@ -34,6 +34,18 @@ StopReason: TypeAlias = Literal[
 ]
 
 
+class TraceContext(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """A position in a caller's trace, as in W3C Trace Context. `core.values.trace_carriers` reads it.
+
+    Attributes:
+        traceparent: Version, trace id, span id and flags, 55 characters.
+        tracestate: Vendors' data about the trace, at most 512 characters.
+    """
+
+    traceparent: str
+    tracestate: str = ""
+
+
 # --- content blocks
 
 

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import AbortReceipt, RecoveryDecision, WaitingFor
-from agentrail.messages import ApprovalId, Message, PromptRef, StopReason, TokenUsage, UserBlock
+from agentrail.messages import ApprovalId, Message, PromptRef, StopReason, TokenUsage, TraceContext, UserBlock
 
 
 class SessionStart(EventBase, frozen=True, kw_only=True):
@@ -75,12 +75,14 @@ class PromptReceived(EventBase, frozen=True, kw_only=True, omit_defaults=True):
         content: The user's message.
         via: Interface that the prompt came through: `http`, `acp`. None: the session's own process.
         request_id: The host's id of the request, or None without one.
+        trace: The trace of its sender, or None without a valid one.
     """
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
     via: str | None = None
     request_id: str | None = None
+    trace: TraceContext | None = None
 
 
 class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,6 +94,7 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
         position: Position in the queue, where 0 is next.
         via: Same as in `PromptReceived`.
         request_id: Same as in `PromptReceived`.
+        trace: Same as in `PromptReceived`.
     """
 
     ref: PromptRef
@@ -99,6 +102,7 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     position: int
     via: str | None = None
     request_id: str | None = None
+    trace: TraceContext | None = None
 
 
 class PromptDropped(EventBase, frozen=True, kw_only=True):

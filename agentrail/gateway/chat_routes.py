@@ -1,5 +1,6 @@
 """Routes that carry a user's message: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -47,7 +48,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
     """Submit a message to the host. A disconnect of the client is reported to its request."""
     body: ChatBody = call.body
     request = _request_of(call, body, session_id)
-    content, settings = _more_of(body)
+    content, settings, trace = _more_of(call, body)
     if content is not None:
         request = evolve(request, message=words_in_blocks(content))
     files = await _files_of(body, call.gateway)
@@ -64,6 +65,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         settings=settings,
         history=body.history,
         keep=body.keep,
+        trace=trace,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # a prompting client may leave
         call.on_left = submitted.caller_left
@@ -85,11 +87,13 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
     )
 
 
-def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
+def _more_of(
+    call: RouteCall, body: ChatBody
+) -> tuple[Blocks | None, PromptSettings | None, Mapping[str, Any] | None]:
     if not isinstance(body, PromptCommandBody):
-        return None, None
+        return None, None, call.trace
     content = None if body.content is None else decide_blocks(body.content)
-    return content, decide_settings(body.settings)
+    return content, decide_settings(body.settings), body.trace
 
 
 async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:

@@ -230,6 +230,14 @@ class RouteCall:
     def host(self) -> Host:
         return self.gateway.opened()[0]
 
+    @property
+    def trace(self) -> Mapping[str, str] | None:
+        """The caller's trace context as it was sent, or None without one."""
+        headers = self.head.headers
+        if "traceparent" not in headers:
+            return None
+        return {"traceparent": headers["traceparent"], "tracestate": headers.get("tracestate", "")}
+
     async def write(self, message: dict[str, Any]) -> None:
         """Pass a message to the server. Only `while_there` can cut a blocked write."""
         self.is_writing = True

@@ -13,10 +13,12 @@ class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
     Attributes:
         content: Content blocks. `message` is then omitted, so that plugins check exactly the content that the session receives.
         settings: Model settings for this cycle. Same as in `Session.prompt`.
+        trace: Trace of the sender: `traceparent` and `tracestate`. Same as in `Session.prompt`.
     """
 
     content: tuple[Text | Image | FileRef, ...] | None = None
     settings: dict[str, Any] | None = None
+    trace: dict[str, Any] | None = None
 
 
 class AbortCommandBody(AbortBody, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import trio
 from attrs import evolve, frozen
@@ -48,7 +49,7 @@ from agentrail.host.shutdown import ClosingPlan, decide_closing
 from agentrail.host.tenant_rows import TreeFeed, plugin_rows
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
-from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage, TraceContext
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.erasure_report import ForgottenUser
 from agentrail.runtime.event_history import PageAsked, PageOfEvents
@@ -205,6 +206,7 @@ class Host:
         settings: PromptSettings | None = None,
         history: Sequence[Message] = (),
         keep: bool = True,
+        trace: TraceContext | Mapping[str, Any] | None = None,
     ) -> HandledResponse | HostRequest:
         """Accept a message, call the plugins, open or create its session, and return when the session has accepted it.
 
@@ -224,6 +226,7 @@ class Host:
             history: Earlier conversation for a new session, as in `SessionOptions.messages`: at most 1,000 messages, of
                 4 MB as JSON. It is repaired, and `HostRequest.repairs` lists the repairs. It cannot approve a call.
             keep: Whether a session that this creates is kept. See `create`. An existing session stays as it is.
+            trace: Trace of the caller, as in `Session.prompt`. Not for a message that steers.
 
         Returns:
             An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
@@ -260,6 +263,7 @@ class Host:
             settings=settings,
             history=check_history(history) if history != () else (),
             keep=keep,
+            trace=trace,
         )
         return await self._intake.submit(request, principal, sending)
 

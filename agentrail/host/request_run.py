@@ -1,9 +1,9 @@
 """One request, from its first hook to its last. It belongs to the host, not to its caller."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from attrs import define, frozen
@@ -48,7 +48,7 @@ from agentrail.host.requests import (
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
-from agentrail.messages import Message, PromptRef, SessionId
+from agentrail.messages import Message, PromptRef, SessionId, TraceContext
 from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
@@ -83,6 +83,7 @@ class Sending:
     settings: PromptSettings | None = None
     history: tuple[Message, ...] = ()
     keep: bool = True
+    trace: TraceContext | Mapping[str, Any] | None = None
 
 
 @frozen(kw_only=True)
@@ -281,6 +282,7 @@ class RequestRun:
             request_id=incoming.request_id,
             digest=incoming.digest,
             settings=incoming.sending.settings,
+            trace=incoming.sending.trace,
         )
         if incoming.sending.when_busy == "refuse" and receipt.queued:  # another message was faster
             await session.abort("the session is busy", ref=receipt.ref, wait=False)

@@ -11,6 +11,7 @@ from agentrail.core.journal.turn_index import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.values.trace_carriers import read_trace
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -21,7 +22,7 @@ from agentrail.errors import (
     SessionUnknown,
 )
 from agentrail.events import Event
-from agentrail.messages import Content, Message, SessionId, Text
+from agentrail.messages import Content, Message, SessionId, Text, TraceContext
 from agentrail.remote.command_results import (
     ENDED_STATUSES,
     RemoteCommandAnswer,
@@ -269,6 +270,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         request_id: str | None = None,
         digest: str | None = None,
         settings: PromptSettings | Mapping[str, Any] | None = None,
+        trace: TraceContext | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
         """Queue a prompt. See `Session.prompt`.
 
@@ -278,6 +280,9 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
         told = {**said, "client_id": named, "settings": decide_settings(settings)}
+        carried, _ = read_trace(trace)
+        if carried is not None:  # otherwise left out, because a server may be older than traces
+            told["trace"] = carried
         return read_reply(read_prompt_receipt, await self._send("prompt", told))
 
     async def steer(

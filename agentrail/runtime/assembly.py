@@ -54,6 +54,7 @@ from agentrail.runtime.session_sandbox import MakeSandbox, Workspace, is_unconfi
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.trace_reader import TraceReader
 from agentrail.runtime.tree_secrets import Withheld, handles_in
 from agentrail.structs import picked_fields
 
@@ -317,6 +318,7 @@ class Dependencies:
     make_sandbox: MakeSandbox
     specs: ToolSpecs
     threads: ToolThreads
+    traces: TraceReader = field(factory=TraceReader)
     run_child: RunChild
     host: HostHooks
     run_agent: RunAgent
@@ -377,6 +379,7 @@ def assemble(
         group_id=options.group_id,
         scope=options.scope,
         threads=dependencies.threads,
+        traces=dependencies.traces,
         context_providers=tuple(options.context_providers),
         outside=dependencies.outside,
         agents=agents,

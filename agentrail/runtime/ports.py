@@ -37,6 +37,7 @@ from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.tool_specs import SpecOf
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.trace_reader import TraceReader
 from agentrail.runtime.tree_secrets import Withheld
 
 NOTHING_STOPPED: Final = AbortReceipt()
@@ -87,6 +88,7 @@ class Ports:
         provider_opts: By model string, newest last: options for providers that are not in `providers`.
         event_buffer_size: Number of committed events kept for returning subscribers.
         withheld: The secrets that it knows, shared with its children.
+        traces: Reads the trace contexts of its prompts, shared by all sessions of a supervisor.
         key: Unique name among the sessions of all scopes.
     """
 
@@ -116,6 +118,7 @@ class Ports:
     host: HostHooks = NO_HOST
     servers: tuple[ToolServer | str, ...] | None = ()
     withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
+    traces: TraceReader = field(factory=TraceReader, repr=False, eq=False)
 
     key: str = field(init=False)
 

@@ -24,7 +24,7 @@ from agentrail.events import (
     PromptRejected,
     PromptTaken,
 )
-from agentrail.messages import Content, PromptRef
+from agentrail.messages import Content, PromptRef, TraceContext
 from agentrail.runtime.arguments import (
     Blocks,
     decide_blocks,
@@ -130,6 +130,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         request_id: str | None = None,
         digest: str | None = None,
         settings: PromptSettings | Mapping[str, Any] | None = None,
+        trace: TraceContext | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
         """Append a prompt to the session's queue. An idle session starts it immediately.
 
@@ -148,6 +149,9 @@ class PromptingHandle(CycleCalls, AskingHandle):
                 and wait in the queue with the prompt. They do not apply to steers and children. `tools` adds client tools,
                 such as `[ClientTool(…)]`: at most 64, of 64 KiB in total, with names that the session does not have.
                 `instructions` is a last section of the system prompt.
+            trace: Trace of the sender: a carrier with `traceparent` and perhaps `tracestate`, such as the headers of a
+                request. It is kept in the journal, and included in `PromptReceived` and `PromptQueued`. A malformed one is
+                left out and counted in `SupervisorStatistics.malformed_traces`.
 
         Returns:
             `ref`, which `AgentStart` carries too. `queued`. `position` in the queue, where 0 is next. `seq`, the number
@@ -175,6 +179,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             request_id=request_id,
             digest=digest,
             settings=decide_settings(settings),
+            trace=None if trace is None else self._cell.ports.traces.read(trace),
         )
         return cast("PromptReceipt", await self._ask(signal))
 
@@ -333,6 +338,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         request_id: str | None = None,
         digest: str | None = None,
         settings: PromptSettings | None = None,
+        trace: TraceContext | None = None,
     ) -> Prompt:
         signal_id = self._cell.pending_calls.mint()
         # The same id names both: a prompt is identified by the call that sent it.
@@ -345,6 +351,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             reply=reply,
             digest=digest,
             settings=settings,
+            trace=trace,
             client_id=client_id,
             via=via,
             request_id=request_id,

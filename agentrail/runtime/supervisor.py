@@ -127,6 +127,7 @@ class SupervisorStatistics:
         left_behind: Tools whose threads keep running although their calls were stopped.
         deleted: Stored sessions deleted with their trees because of `keep_days` or `keep_bytes`.
         deleted_bytes: Bytes of the records, snapshots and large values of the deleted sessions.
+        malformed_traces: Prompts whose trace context was malformed, and left out.
     """
 
     live: int
@@ -139,6 +140,7 @@ class SupervisorStatistics:
     left_behind: tuple[str, ...] = ()
     deleted: int = 0
     deleted_bytes: int = 0
+    malformed_traces: int = 0
 
 
 DISMISS_WITHIN_SECONDS: Final = 5.0
@@ -629,6 +631,7 @@ class SessionSupervisor:
             left_behind=threads.left_behind,
             deleted=0 if retention is None else retention.deleted,
             deleted_bytes=0 if retention is None else retention.deleted_bytes,
+            malformed_traces=self._shared.dependencies.traces.malformed,
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:

@@ -43,6 +43,7 @@ from agentrail.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    TraceContext,
     UserMessage,
 )
 from agentrail.testing.scenario_signals import RECEIPT, SETTINGS_FORM, block_word
@@ -277,6 +278,8 @@ def _fields_of(event: EventBase) -> str:
                 words.append(quote(value))
             case bool() | int() | float():
                 words.append(f"{field.name}={value}")
+            case TraceContext():
+                words.append(f"trace={value.traceparent}")
             case TokenUsage():
                 words += unless(value == TokenUsage(), f"usage={value.input}/{value.output}")
             case _:

@@ -50,6 +50,7 @@ from agentrail.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    TraceContext,
     UserMessage,
 )
 from agentrail.structs import converter_of
@@ -111,7 +112,7 @@ def _encode(change: Change) -> dict[str, Any]:
 SCRIPTED_MODEL: Final = "scripted:model"
 
 _GRAMMAR: Final = """
-    Prompt             ref+signal_id @content reply= client_id= via= request=request_id digest= settings=
+    Prompt             ref+signal_id @content reply= client_id= via= request=request_id digest= settings= trace=
     GoOn               ref+signal_id client_id= via= request=request_id digest= settings=
     Steer              ref+signal_id "text" client_id= via= request=request_id
     Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children= ref=
@@ -246,6 +247,11 @@ def _usage_word(usage: TokenUsage) -> str:
     return f"{usage.input}/{usage.output}{f'/{usage.cost_usd:g}' if usage.cost_usd else ''}"
 
 
+def _trace_of(word: str) -> TraceContext:
+    parent, _, state = word.partition(";")
+    return TraceContext(traceparent=parent, tracestate=state)
+
+
 def _left_behind(word: str) -> LeftBehind:
     name, age, pid, *_ = (*word.split("@"), "", "")
     return LeftBehind(name=name, age_ms=int(age or 0), pid=int(pid) if pid else None)
@@ -301,6 +307,11 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         ),
         PromptSettings: WordForm(
             "a JSON object of settings", settings_of, lambda one: JSON.encode(msgspec.to_builtins(one))
+        ),
+        TraceContext: WordForm(
+            "traceparent, or traceparent;tracestate",
+            _trace_of,
+            lambda one: ";".join(filter(None, msgspec.structs.astuple(one))),
         ),
         PluginRecord | None: WordForm(
             "what stands for a plugin",

@@ -48,6 +48,7 @@ from agentrail.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    TraceContext,
     UserMessage,
 )
 from agentrail.testing.open_effects import (
@@ -119,6 +120,7 @@ _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
 _doors: Final = st.sampled_from((None, None, "http", "acp"))
 _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
 _digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
+_traces: Final = st.sampled_from((None, None, TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")))
 _BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client")
 _settings: Final = st.sampled_from(
     (
@@ -237,6 +239,7 @@ def prompts() -> SearchStrategy[s.Prompt]:
         reply=st.sampled_from(("receipt", "text")), client_id=_client_ids, via=_doors, request_id=_request_ids,
         digest=_digests,
         settings=_settings,
+        trace=_traces,
     )  # fmt: skip
 
 

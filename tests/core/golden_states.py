@@ -223,6 +223,7 @@ def everything() -> parts.SessionState:
             tools=(ToolSpec(name="show", description="Show it.", parameters={}, answered_by="client"),),
             instructions="Be brief.",
         ),
+        trace=m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01", tracestate="v=1"),
     )
     wanted = PluginRequest(
         effect=actions.CallModel(prompt="?", system="s", model="m", max_output_tokens=5),

@@ -356,6 +356,9 @@ def _request_finished(effect_id: str, result: Any) -> s.Signal:
     return s.PluginRequestFinished(at_ms=_AT, effect_id=wire.EffectId(effect_id), result=result)
 
 
+_TRACE = m.TraceContext(
+    traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", tracestate="rojo=00f067aa0ba902b7"
+)
 _VIA: Final[dict[str, Any]] = {"via": "http", "request_id": "req-1"}
 _SHOWN = msgspec.structs.replace(_RESULT, images=(m.Image(media_type="image/png", data="iVBORw0KGgo="),))
 _STEPS = (
@@ -391,6 +394,8 @@ _FIELDS: Final[Mapping[str, e.Event]] = {
     "user_responded_form": e.UserResponded(ref=_SIDE, response={"name": "Ada", "age": 36}),
     "prompt_received_via": e.PromptReceived(ref=_P, content=ASKED, **_VIA),
     "prompt_queued_via": e.PromptQueued(ref=_P, content=ASKED, position=3, **_VIA),
+    "prompt_received_trace": e.PromptReceived(ref=_P, content=ASKED, trace=_TRACE),
+    "prompt_queued_trace": e.PromptQueued(ref=_P, content=ASKED, position=0, trace=_TRACE),
     "agent_start_request": e.AgentStart(ref=_P, request_id="req-1"),
     "agent_start_goes_on": e.AgentStart(ref=_P, goes_on=True, **_VIA),
     "agent_end_ref": e.AgentEnd(messages=_CYCLE, usage=USAGE, stop_reason="max_turns", ref=_P),
@@ -453,6 +458,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
+    "prompt_trace": s.Prompt(**_BY, ref=_P, content=ASKED, trace=_TRACE),
     "prompt_settings_tools": s.Prompt(
         **_BY, ref=_P, content=ASKED, settings=PromptSettings(tools=(_SHOW_MAP,))
     ),

@@ -7,14 +7,18 @@ import pytest
 import trio
 from standardwebhooks.webhooks import Webhook
 
+import agentrail
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.errors import BadRequest, RequestRefused
+from agentrail.events import PromptQueued, PromptReceived
 from agentrail.gateway.authorization import ANYONE_HERE
 from agentrail.host import AttachmentText, HandledResponse, Limits, Webhooks
+from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from tests.commands.folders import commands_at, write_commands
+from tests.gateway.socket_client import socket_of
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import FullBox, Ledger, answering, profile
 from tests.host.receivers import Receiver
@@ -350,3 +354,33 @@ async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
         await web.post("/commands/other", {"session_id": "main"})
         assert heard == ["Hi", "/other", "/other "]
         assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]
+
+
+TRACE = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "tracestate": "vendor=x"}
+
+
+async def test_the_trace_of_a_caller_is_in_the_events_of_its_prompt():
+    """From its headers, or the fields of a command; a malformed one is left out and counted, and the message is answered (11.13)."""
+    state = {"tracestate": f"k={'v' * 598}"}
+    wrong = ("none", f"ff-{'a' * 32}-{'b' * 16}-01", f"00-{'0' * 32}-{'0' * 16}-01")
+    async with serving(answering(*("Hello.",) * 9)) as web, socket_of(web) as client:
+        await client.done("create", session_id="s")
+        await web.post("/chat", {"message": "Hi", "session_id": "s"}, headers=TRACE)
+        await web.post("/stream", {"message": "Hi", "session_id": "s"}, headers=TRACE | state)
+        for parent in wrong:
+            said = await web.post(
+                "/chat", {"message": "Hi", "session_id": "s"}, headers={"traceparent": parent}
+            )
+            assert said.status_code == 200
+        await client.done("prompt", session_id="s", message="Hi", trace=TRACE)
+        await client.done("prompt", session_id="s", message="Hi", trace={"traceparent": 7})
+        async with agentrail.connect(str(web.client.base_url), session_id="s") as session:
+            await session.prompt("Hi", trace=TRACE)
+            await session.prompt("Hi", trace={"traceparent": "none"})
+        await web.host.quiet()
+        kinds = [PromptReceived, PromptQueued]
+        page = await web.host.supervisor.events_page("s", after=0, kinds=kinds, scope=ANYONE_HERE.tenant_id)
+        whole, parent = TraceContext(**TRACE), TraceContext(traceparent=TRACE["traceparent"])
+        told = [getattr(event, "trace", None) for event in page.events]
+        assert told == [whole, parent, None, None, None, whole, None, whole, None]
+        assert web.host.supervisor.statistics().malformed_traces == 1 + len(wrong) + 1

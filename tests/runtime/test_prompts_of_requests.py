@@ -1,12 +1,25 @@
 """What a host says about a prompt: through which door it came, which request brought it, and what its sender's words were."""
 
+from typing import Any
+
 import pytest
 import trio
 
 from agentrail.errors import CannotGoOn
 from agentrail.events import AgentEnd, AgentStart, PromptReceived
-from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
-from tests.runtime.rig import saying
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    TraceContext,
+    UserMessage,
+)
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.memory import MemoryStore
+from tests.runtime.rig import open_over, saying
 
 
 async def test_results_from_elsewhere_are_answered(supervisor):
@@ -61,3 +74,38 @@ async def test_instructions_are_the_last_section_of_one_cycle(supervisor):
         await session.ask("And?")
         told = [prompt, "Be brief."] if prompt else ["Be brief."]
         assert [request.system for request in model.requests] == ["\n\n".join(told), prompt]
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+STATE: Any = {"traceparent": PARENT, "tracestate": "rojo=00f067aa0ba902b7"}
+MALFORMED: Any = (
+    {"traceparent": "none"},
+    {"traceparent": f"ff{PARENT[2:]}"},
+    {"traceparent": f"00-{'0' * 32}-{'0' * 16}-01"},
+    {"traceparent": PARENT, "tracestate": f"k={'v' * 598}"},
+    PARENT,
+)
+
+
+async def traces_in(supervisor: SessionSupervisor) -> list[TraceContext | None]:
+    """What the events say of each prompt's trace."""
+    page = await supervisor.events_page("s-1", after=0, kinds=[PromptReceived])
+    return [event.trace for event in page.events if isinstance(event, PromptReceived)]
+
+
+async def test_the_trace_of_a_sender_is_kept_and_a_malformed_one_is_counted():
+    """In the events that tell of its prompt, in the journal, and in the next process; every prompt is answered."""
+    store, known = MemoryStore(lease_ms=0), TraceContext(**STATE)
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(model=saying(*"abcdefghi"), session_id="s-1")
+        for trace in (None, {"authorization": "x"}, STATE, known, *MALFORMED):
+            await session.prompt("Hi", trace=trace)
+            await session.collect_reply()
+        parent = TraceContext(traceparent=PARENT)
+        told = [None, None, known, known, None, None, None, parent, None]
+        assert await traces_in(supervisor) == told
+        assert supervisor.statistics().malformed_traces == len(MALFORMED)
+    bodies = [bytes(record.body) for record in store.read("", "s-1") if record.kind == "prompt"]
+    assert [b"tracestate" in body for body in bodies] == [False, False, True, True] + [False] * 5
+    async with open_over(store) as supervisor:
+        assert await traces_in(supervisor) == told

@@ -39,6 +39,7 @@ from agentrail.messages import (
     SteerRef,
     StopReason,
     TokenUsage,
+    TraceContext,
     UserBlock,
 )
 from agentrail.structs import Value
@@ -212,6 +213,7 @@ class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
         digest: SHA-256 of the sender's own words, if other text was put before them. A repeated message is
             recognised by this, not by the content. None: the content is the sender's.
         settings: Model settings for its cycle alone.
+        trace: The trace of its sender.
     """
 
     ref: PromptRef
@@ -222,6 +224,7 @@ class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     digest: str | None = None
     settings: PromptSettings | None = None
+    trace: TraceContext | None = None
 
 
 class GoOn(Asked, frozen=True, kw_only=True, omit_defaults=True):

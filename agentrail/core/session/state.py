@@ -50,6 +50,7 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
     TokenUsage,
+    TraceContext,
     UserBlock,
 )
 
@@ -196,6 +197,7 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         via: The channel that it came through, or None.
         request_id: The request that sent it, or None.
         settings: Model settings for its cycle alone, or None.
+        trace: The trace of its sender, or None.
     """
 
     ref: PromptRef
@@ -204,6 +206,7 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     via: str | None = None
     request_id: str | None = None
     settings: PromptSettings | None = None
+    trace: TraceContext | None = None
 
 
 class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -536,6 +536,7 @@ LATER_FIELDS: Final = frozenset(
         ("Question", "url"),
         ("QueuedPrompt", "request_id"),
         ("QueuedPrompt", "settings"),
+        ("QueuedPrompt", "trace"),
         ("QueuedPrompt", "via"),
         ("QueuedSteer", "request_id"),
         ("QueuedSteer", "via"),

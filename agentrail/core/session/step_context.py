@@ -215,6 +215,7 @@ def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt
         via=signal.via,
         request_id=signal.request_id,
         settings=signal.settings,
+        trace=signal.trace,
     )
 
 
@@ -231,7 +232,13 @@ def prompt_of_steer(steer: Steer | QueuedSteer) -> QueuedPrompt:
 def say_received(step: StepContext, prompt: QueuedPrompt) -> None:
     """Publish that a prompt was accepted and starts at once."""
     step.publish(
-        PromptReceived(ref=prompt.ref, content=prompt.content, via=prompt.via, request_id=prompt.request_id)
+        PromptReceived(
+            ref=prompt.ref,
+            content=prompt.content,
+            via=prompt.via,
+            request_id=prompt.request_id,
+            trace=prompt.trace,
+        )
     )
 
 
@@ -243,6 +250,7 @@ def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
             position=position,
             via=prompt.via,
             request_id=prompt.request_id,
+            trace=prompt.trace,
         )
     )
 

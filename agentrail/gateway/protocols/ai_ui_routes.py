@@ -85,7 +85,12 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Fram
         client_id=plan.message_id,
     )
     submitted = await call.host.submit(
-        request, call.principal, kind="stream", on_disconnect=WIRE.on_disconnect, via=WIRE.name
+        request,
+        call.principal,
+        kind="stream",
+        on_disconnect=WIRE.on_disconnect,
+        via=WIRE.name,
+        trace=call.trace,
     )
     if isinstance(submitted, HandledResponse):
         return submitted
