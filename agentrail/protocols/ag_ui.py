@@ -194,6 +194,8 @@ def _close_text(run: AgUiRun) -> Shown:
 
 def _keep(run: AgUiRun, message_id: str, text: str, child: str = "") -> AgUiRun:
     """Keep a complete message for snapshots. Its calls are added when they are shown."""
+    if message_id in run.known:
+        return run
     message = {"id": message_id, "role": "assistant", "content": text}
     if child:
         message["subagentRunId"] = child

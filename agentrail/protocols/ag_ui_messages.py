@@ -30,6 +30,9 @@ from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, 
 from agentrail.structs import Value, decoder_of
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
+MAX_AG_UI_MESSAGES: Final = 5_000
+"""Limit on the messages of a request, which are read in the event loop."""
+
 _IMPORTED_MODEL: Final = "ag-ui:imported"
 _OURS: Final = re.compile(r"[mp]([0-9]{1,16})(\.[0-9]+)?")
 _JSON: Final = decoder_of(Any)
@@ -178,6 +181,9 @@ class AgUiPlan:
 
 def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | None:
     """Return the first fault that the types of messages do not exclude."""
+    if len(messages) > MAX_AG_UI_MESSAGES:
+        message = f"are {len(messages):,}: send the last {MAX_AG_UI_MESSAGES:,} at most"
+        return WireRefusal(code="too_large", message=message, place="messages")
     for place, one in enumerate(messages):
         parts = one.content if isinstance(one.content, tuple) else ()
         is_whole = all((one.text if one.type == "text" else one.source) is not None for one in parts)
@@ -209,6 +215,8 @@ def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     own = [at for at, number in enumerate(numbers) if plan.repeats is not None and number > plan.repeats]
     past = body.messages[: own[0]] if own else body.messages
     known = {one.id for one in past}
+    if all(one.role != "reasoning" for one in past):  # a client keeps its own then, whatever a snapshot says
+        known |= {one.id for one in body.messages if one.role == "reasoning"}
     for one in past:
         known |= {call.id for call in one.tool_calls or ()}
         known |= {result_message_id(one.tool_call_id or "")} if one.role == "tool" else set()
@@ -241,14 +249,13 @@ def decide_ag_ui_request(
     fault = _fault_of_media(new[known:])
     if fault is not None:
         return fault
-    if sent is not None:
-        reused = WireRefusal(
-            code="client_id_reused", place="runId", message="names a run with other messages"
-        )
-        return reused if words else AgUiPlan(repeats=sent[0], words=sent[1])
     answers = _answers_of(body, status)
     if isinstance(answers, WireRefusal):
         return answers
+    if sent is not None and not words and not answers:
+        return AgUiPlan(repeats=sent[0], words=sent[1])
+    if sent is not None:
+        return WireRefusal(code="client_id_reused", place="runId", message="names a run of another request")
     if not words and not answers:
         return _misfit("messages", "say nothing new, and nothing is resumed")
     return AgUiPlan(answers=order_decisions(answers, status, stand_alone=not words), words=words)

@@ -89,6 +89,8 @@ def test_what_says_nothing_new_is_refused():
     for messages, said in (([HI], ("Hi",)), ([HI, of("assistant")], ()), ([of("user", " ")], ()), ([], ())):
         assert refused(*messages, said=said).code == "field_invalid"
     assert refused(HI, AND, said=("Hi",), sent=(2, "Hi")).code == "client_id_reused"
+    answered = refused(of("assistant"), status=STATUS, sent=(2, "Hi"), resume=resume(("a1", YES)))
+    assert answered.code == "client_id_reused"
     assert planned(HI, said=("Hi",), sent=(2, "Hi")) == AgUiPlan(words="Hi", repeats=2)
     assert planned(HI, of("assistant"), said=(), sent=(2, "Hi")).words == "Hi"
 
@@ -233,6 +235,15 @@ def test_a_message_that_is_none_is_named(message):
     assert fault.place.startswith("messages[1]")
 
 
+def test_messages_are_bounded():
+    """They are read in the event loop."""
+    many = body(*[HI] * 5_000).messages
+    assert fault_of_ag_ui_messages(many) is None
+    fault = fault_of_ag_ui_messages((*many, many[0]))
+    assert fault is not None
+    assert (fault.code, fault.place) == ("too_large", "messages")
+
+
 def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message():
     """Ids of messages, calls and results, so that nothing is opened twice; a repeat replaces what came after."""
     call = {"id": "k", "type": "function", "function": {"name": "find", "arguments": "{}"}}
@@ -242,6 +253,8 @@ def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message(
     again = open_ag_ui_run(request, AgUiPlan(repeats=2))
     assert again.known == {"u1"}
     assert open_ag_ui_run(request, AgUiPlan(repeats=3)).known == run.known
+    thinking = body(HI, of("reasoning", name="p3"), of("assistant"))
+    assert open_ag_ui_run(thinking, AgUiPlan(repeats=2)).known == {"u1", "p3"}
     assert [one["type"] for one in again.first] == ["MESSAGES_SNAPSHOT"]
 
 
