@@ -1,0 +1,69 @@
+"""Calls on sessions that all wires make: decisions that a plugin of the host answers, and cycles that began long ago."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from agentrail.gateway.protocols import wire_calls
+from agentrail.gateway.protocols.wire_calls import apply_decisions
+from agentrail.host.hook_payloads import HandledResponse, Principal
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools import builtin
+from agentrail.wire.operations import DeclineBody
+from tests.gateway.protocols.ui_scenarios import assistant, call_of, parts_of, post, read, user
+from tests.gateway.web import error_of, serving
+from tests.host.rig import plugin
+from tests.runtime.rig import on_bounded_time
+
+pytestmark = on_bounded_time
+
+ASKS = calls(("ask_user", {"question": "Which?"}))
+
+
+def asking_a_question(*turns, plugins=()):
+    """A server whose model asks the user."""
+    return serving(ScriptedModel([ASKS, *turns]), *plugins, session_tools=builtin("ask_user"))
+
+
+async def test_a_plugin_that_answers_a_question_in_its_own_way_answers_the_call():
+    """Without other words there is no response to continue, so the call is refused; with them its answer is returned."""
+
+    async def judge(ctx):
+        return HandledResponse({"text": "No"}, status=409) if ctx.request.message == "b" else None
+
+    async with asking_a_question(
+        says("Ok."), plugins=[plugin("guard", critical=True, intercept_chat_request=judge)]
+    ) as web:
+        asked = await post(web, user("Hi"))
+        answer = assistant(asked, call_of(asked, "output-available", output="b"))
+        chat = {"id": "c1", "messages": [user("Hi"), answer]}
+        error_of(await web.post("/ai-ui/desk", chat), 403, "request_refused")
+        response = await web.post(
+            "/ai-ui/desk", {"id": "c1", "messages": [user("Hi"), answer, user("So?", "u2")]}
+        )
+        assert (response.status_code, response.json()) == (409, {"text": "No"})
+        assert (await web.host.supervisor.session("c1", scope="local").status()).suspended
+
+
+async def test_a_question_is_declined_for_the_user_who_calls():
+    """Its cycle goes on."""
+    async with asking_a_question(says("Fine.")) as web:
+        await post(web, user("Hi"))
+        session = web.host.supervisor.session("c1", scope="local")
+        (question,) = (await session.status()).questions
+        call = SimpleNamespace(principal=Principal(tenant_id="local", user_id="local"), host=web.host)
+        assert await apply_decisions(call, session, [DeclineBody(ref=question.ref, reason="later")]) is None
+        while (await session.status()).phase != "idle":  # noqa: ASYNC110 - a page asks for it too
+            await trio.sleep(0.01)
+        assert "later" in str(await session.messages())
+
+
+@pytest.mark.protocol(66)
+async def test_a_cycle_that_began_long_ago_is_found(monkeypatch):
+    """The search for its start goes back in growing steps."""
+    monkeypatch.setattr(wire_calls, "_WINDOW", 2)
+    async with asking_a_question(says("Fine.")) as web:
+        asked = await post(web, user("Hi"))
+        again = await read(web, "GET", "/ai-ui/desk/c1/stream")
+        assert parts_of(again) == parts_of(asked)
