@@ -92,12 +92,12 @@ def _find_project(
         named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
     if named is not None:
         named = cwd / named
-        if not named.is_file():
+        if not named.exists():
             raise OptionError([f"{why} is {str(named)!r}: there is no such file"])
         return named.resolve().parent, named.resolve(), why
     for place in (cwd, *cwd.parents):
         own = (place / AGENTS_FOLDER).is_dir() or (place / PERMISSIONS_FILE).is_file()
-        if (place / CONFIG_NAME).is_file() or (own and place != home):
+        if (place / CONFIG_NAME).exists() or (own and place != home):
             return place, None, "found above" if place != cwd else "found here"
         if place == home or (place / ".git").exists():
             break
@@ -118,7 +118,7 @@ def _read_permissions(
 def _read_all(  # noqa: PLR0913 - of this file alone
     toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    paths = [toml] if toml.is_file() else []
+    paths = [toml] if toml.exists() else []  # a directory too, which is then reported
     if agents is not None and agents.is_dir():
         found = sorted(one for one in agents.iterdir() if one.suffix == ".md")
         if len(found) > MAX_AGENT_FILES:

@@ -144,9 +144,9 @@ class Configuration:
         """Notice about an untrusted project, in one line, or None."""
         if self.files.directory is None or self.trusted:
             return None
-        said = f"{in_one_line(str(self.files.directory))} is not trusted: its files may only narrow"
+        said = f"{in_one_line(str(self.files.directory))} is not trusted: its files can only restrict permissions"
         if not self.not_granted:
-            return f"{said}, and do no more than that"
+            return f"{said}, and do only that"
         shown = ", ".join(str(one) for one in self.not_granted[:_SHOWN])
         more = len(self.not_granted) - _SHOWN
         rest = f" and {more} more" if more > 0 else ""

@@ -12,7 +12,7 @@ def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
     if not rules:
         is_exact = rule_of(approval.tool, approval.arguments).exact
         every = f"every call of {approval.tool}, whatever its arguments are"
-        return f"always, in this session: {'this very command and no other' if is_exact else every}"
+        return f"always, in this session: {'exactly this command' if is_exact else every}"
     return f"always: {with_others(rules)}"
 
 

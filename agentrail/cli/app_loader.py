@@ -25,7 +25,7 @@ def find_application(name: str) -> "AsgiApp":
     """Find an application by its name, in a module of the current directory or an installed one."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise OptionError(["name an application, as package.module:NAME, made by create_app"])
+        raise OptionError(["name an application as package.module:NAME; create_app makes one"])
     imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
     if not hasattr(imported, attribute):
         raise OptionError(
@@ -47,7 +47,7 @@ def _refuse_module(module: str, error: BaseException) -> NoReturn:
         and error.name is not None
         and f"{module}.".startswith(f"{error.name}.")
     ):
-        where = "looked for in this directory, and among what is installed"
+        where = "searched in this directory and among installed packages"
         raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
     raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
 
@@ -57,7 +57,7 @@ def _near(attribute: str, module: object) -> str:
         attribute, [name for name in vars(module) if not name.startswith("_")], n=1
     )
     return (
-        f": did you mean {near[0]!r}" if near else f": give what create_app made the name {attribute!r} there"
+        f": did you mean {near[0]!r}" if near else f": assign the result of create_app to {attribute!r} there"
     )
 
 
@@ -69,8 +69,8 @@ def fault_of_application(found: Any) -> str | None:
         inspect.signature(found).bind(object(), object(), object())
     except TypeError:
         if not inspect.isfunction(found):
-            return f"{type(found).__name__}, which is not called with scope, receive and send"
-        return "a function that takes other arguments: if it makes one, give what it returns a name, and say that name here"
+            return f"{type(found).__name__}, which does not accept scope, receive and send"
+        return "a function with other arguments: if it returns an application, assign the result to a name and pass that name"
     except ValueError:  # callables not written in Python have no signature
         return None
     return None

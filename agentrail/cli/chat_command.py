@@ -88,7 +88,7 @@ def faults_of_coding(choices: Choices, agent: str | None, *, coding: bool) -> tu
         *(["--agent"] if agent is not None else []),
         *_differing(choices, Choices(), ("tools",)),
     ]
-    return _leave_out(named, "not for --coding, which is an agent with tools of its own")
+    return _leave_out(named, "cannot be combined with --coding (it has its own tools)")
 
 
 def faults_of_far(  # noqa: PLR0913 - a group of options each
@@ -112,7 +112,7 @@ def faults_of_far(  # noqa: PLR0913 - a group of options each
         # With `memory:`, no input history is kept here.
         *(["--store"] if kept_in.store not in {None, "memory:"} else []),
     ]
-    return _leave_out(named, "for a session of this process: what one on a server has its profile says")
+    return _leave_out(named, "cannot be combined with --connect (the profile on the server decides)")
 
 
 def faults_of_resumed(
@@ -132,7 +132,7 @@ def faults_of_resumed(
         *_differing(choices, Choices(), _OF_A_NEW_SESSION),
         *(["--approve"] if approve is not None else []),
     ]
-    return _leave_out(named, "for a new session: one that comes back has what it had")
+    return _leave_out(named, "cannot be combined with --resume (a resumed session keeps its settings)")
 
 
 def _differing(given: object, usual: object, names: Iterable[str]) -> list[str]:
@@ -142,9 +142,7 @@ def _differing(given: object, usual: object, names: Iterable[str]) -> list[str]:
 def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
     if not named:
         return ()
-    return (
-        f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} {why}, leave {'it' if len(named) == 1 else 'them'} out",
-    )
+    return (f"{', '.join(named)} {why}: leave {'it' if len(named) == 1 else 'them'} out",)
 
 
 async def serve_chat(order: ChatOrder) -> Exit:

@@ -22,10 +22,10 @@ from agentrail.messages import JsonObject, JsonValue
 
 _SOURCES: Final[Mapping[events.ToolSourceState, str]] = MappingProxyType(
     {
-        "restarting": "went away and is started again",
-        "parked": "went away too often, and its tools are gone",
-        "needs_login": "wants a login",
-        "changed": "has other tools than before",
+        "restarting": "stopped and is being restarted",
+        "parked": "stopped too often; its tools are unavailable",
+        "needs_login": "requires a login",
+        "changed": "has changed its tools",
     }
 )
 """State changes of tool sources that the user must know."""
@@ -41,12 +41,12 @@ _DECISIONS: Final[Mapping[str, str]] = {
     "sent_again": "is sent again",
     "run_again": "runs again, under the same operation id",
     "begun": "had not begun: it runs now",
-    "asked": "is asked what became of it",
+    "asked": "is asked for its outcome",
     "done": "had been done",
     "not_done": "had not been done: it runs now",
     "unknown": "is not run again: whether it took effect is not known",
-    "kept": "is as it was",
-    "expired": "is over its time",
+    "kept": "is unchanged",
+    "expired": "has expired",
     "resumed": "is resumed",
     "given_up": "is given up",
 }
@@ -59,13 +59,13 @@ _OPEN: Final[Mapping[str, str]] = {
     "approval": "an approval",  # its question, which is shown again, names the call
     "question": "a question",
     "client_call": "a call of the client",
-    "prompt": "a prompt that waits",
-    "steer": "a steer that waits",
+    "prompt": "a queued prompt",
+    "steer": "a pending steer",
     "child": "the sub-agent",
-    "plugin_request": "what a plugin asked for",
-    "host": "what the host was asked",
+    "plugin_request": "a plugin's request",
+    "host": "a request to the host",
     "context": "the context of a request",
-    "teardown": "what was being stopped",
+    "teardown": "a call that was being stopped",
 }
 
 
@@ -153,9 +153,9 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a m
         case events.SignalQuarantined(error=error):
             return f"a bug in agentrail, please report it: {error.message}"
         case events.EventsLost(from_seq=first, to_seq=last):
-            return f"what happened from event {first} to {last} is kept no longer"
+            return f"events {first} to {last} are no longer stored"
         case events.PromptDropped():
-            return "a prompt that waited was dropped"
+            return "a queued prompt was dropped"
         case events.PromptRejected(reason=reason):
             return f"the prompt was refused: {reason}"
         case events.Retry(delay_ms=delay_ms, error=error):
@@ -166,9 +166,9 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a m
         case events.ModelSwitched(to_model=model, by=by):
             return f"the model is {model} from now on ({by})"
         case events.AgentChanged(to_agent=agent):
-            return f"{agent} goes on from here"
+            return f"{agent} takes over from here"
         case events.LoopDetected(name=name, count=count):
-            return f"{name} goes round in circles, {count} times now"
+            return f"{name} repeats itself, {count} times so far"
         case events.ToolSourceChanged(source=source, state=state, reason=reason):
             said = _SOURCES.get(state)
             return None if said is None else f"{source} {said}{f': {reason}' if reason else ''}"
@@ -180,18 +180,18 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a m
             hint = f" ({approval.hint})" if approval.hint else ""
             return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} {show_offered(approval)}"
         case events.ToolBlocked(name=name, reason=reason, by=by, approved=True):
-            return f"{name} does not run although you allowed it: {reason} ({by})"
+            return f"{name} was not run although you approved it: {reason} ({by})"
         case events.AskUser(question=question, options=options, schema=schema, url=url):
             listed = "".join(f" {place}) {option}" for place, option in enumerate(options, start=1))
             return f"{question}{listed}{show_form(schema, url)} /answer or /decline"
         case events.ClientCall(name=name):
             return f"{name} is for the client to run, and this one runs no tools"
         case events.CompactEnd(removed=removed):
-            return f"a summary stands for the first {removed} messages now"
+            return f"a summary replaces the first {removed} messages"
         case events.ContentPolicyViolated(summary=summary):
             return f"against the content policy: {summary}"
         case events.CitationUnknown(citations=citations):
-            return f"cited, and not among what was found: {', '.join(citations)}"
+            return f"cited without a matching source: {', '.join(citations)}"
         case events.BudgetWarning(spent=spent, limit=limit):
             return f"{show_amount(spent)} of {show_amount(limit)} are spent"
         case events.PluginFailed(plugin=plugin, error=error):
@@ -204,7 +204,7 @@ def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
     """Return the outcome of work interrupted by a crash, or None if there was none."""
     if not decisions:
         return None
-    return f"the session was cut off, and is back: {'; '.join(map(show_decision, decisions))}"
+    return f"the session was interrupted and resumed: {'; '.join(map(show_decision, decisions))}"
 
 
 def show_decision(decision: RecoveryDecision) -> str:
@@ -221,7 +221,7 @@ def show_receipt(receipt: AbortReceipt) -> str:
     if receipt.stuck:
         parts.append(f"would not stop: {_show_left_behind(receipt.stuck)}")
     if receipt.abandoned:
-        parts.append(f"left behind, still at work: {_show_left_behind(receipt.abandoned)}")
+        parts.append(f"left behind, still running: {_show_left_behind(receipt.abandoned)}")
     if receipt.committed:
         parts.append(_counted(len(receipt.committed), "call was done already", "calls were done already"))
     if receipt.unknown:

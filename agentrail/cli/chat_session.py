@@ -366,7 +366,7 @@ class Chat:
                 nursery.cancel_scope.cancel(reason="it was taken")
         if stays is None:
             await self._say(
-                "the server did not answer in time: look whether it took this before you say it again"
+                "the server did not answer in time: check whether it received this before you send it again"
             )
         return stays is not False
 

@@ -70,7 +70,7 @@ def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
         if len(found) > _MAX_LISTED
         else []
     )
-    return (*show_rows(words), *more, "/resume ID goes on with one")
+    return (*show_rows(words), *more, "/resume ID continues one")
 
 
 async def others_in(store: Store | None, current: SessionId) -> Words:

@@ -1,10 +1,12 @@
 """The tree of commands. Only the requested command's module is imported."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import metadata
 from typing import Final
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
+from cyclopts.argument import Argument
 
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import OPTION, tell_crash
@@ -99,7 +101,7 @@ app.command(
     help="""Replay a session from its journal, without a network, and compare it with the record.
 
     JOURNAL is the id of a stored session, or a file written by `sessions export` or `sessions trace --json`. It is the same command
-    as `sessions replay`. Exit codes: 0 all is as it was, 1 it differs or is damaged, 2 there is no such journal.""",
+    as `sessions replay`. Exit codes: 0 identical, 1 it differs or is damaged, 2 there is no such journal.""",
 )
 app.command(
     "agentrail.cli.store_command:app",
@@ -204,7 +206,7 @@ app.command(
     name="memory",
     help="""List, search and forget memories of a user.
 
-    Works while another process adds memories. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
+    Works while another process adds memories. Exit codes: 0 done, 1 something was not erased, 2 wrong usage, or there is no such memory.""",
 )
 app.command(
     "agentrail.cli.sandbox_command:app",
@@ -216,7 +218,7 @@ app.command(
 app.command(
     "agentrail.cli.token_command:app",
     name="token",
-    help="""Make tokens that let callers into a server.
+    help="""Create access tokens for a server.
 
     Exit codes: 0 done, 2 wrong usage.""",
 )
@@ -226,6 +228,24 @@ def _import_and_run(arguments: Sequence[str]) -> object:
     with no_looks():
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     return command(*bound.args, **bound.kwargs)
+
+
+def describe_usage_error(error: CycloptsError) -> str:
+    """Return the fault of a command line and where to look, with arguments named as in the help."""
+    said = f"{error}"
+    words = error.unused_tokens or []
+    match error:
+        case UnusedCliTokensError():
+            said = f"Unexpected argument: {' '.join(words)}."
+        case UnknownCommandError() if words and words[0].startswith("-"):
+            near = get_close_matches(words[0], (*app.help_flags, *app.version_flags), n=1)
+            said = f"Unknown option: {words[0]}.{f' Did you mean {near[0]}?' if near else ''}"
+        case MissingArgumentError(keyword=None, argument=Argument(index=int(), tokens=[]) as missing):
+            said = f"The argument {missing.name.lstrip('-').upper()} is missing."
+    chain = error.command_chain or ()
+    if isinstance(error, UnusedCliTokensError) and [*chain] == ["run"]:
+        return f"{said} The prompt is one argument: put it in quotes."
+    return f"{said} See {' '.join(('agentrail', *chain, '--help'))}."
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
@@ -239,16 +259,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
     try:
         code = call_guarded(crashed, _import_and_run, fill_in_latest(arguments))
-    except UnusedCliTokensError as error:
-        asked = "".join(arguments[:1])
-        more = (
-            "The prompt is one argument: put it in quotes."
-            if asked == "run"
-            else f"See agentrail {asked} --help."
-        )
-        write_error(f"{error} {more}")
-        return Exit.USAGE
     except CycloptsError as error:
-        write_error(f"{error} See agentrail --help.")
+        write_error(describe_usage_error(error))
         return Exit.USAGE
     return code if isinstance(code, int) else Exit.DONE

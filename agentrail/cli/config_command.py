@@ -39,16 +39,16 @@ _NAME_WIDTH: Final = 26
 _VALUE_WIDTH: Final = 48
 _MAX_SHOWN: Final = 600
 
-TEMPLATE: Final = """# What agentrail does in this directory. `agentrail config check` says what results, and where each value comes from.
-# Files count in full once you trust them: `agentrail trust`. Until then they may only narrow.
+TEMPLATE: Final = """# Configuration of agentrail in this directory. `agentrail config check` shows the result and the source of each value.
+# Files apply in full once you trust them: `agentrail trust`. Until then they can only restrict permissions.
 version = 1
 
-# Which agent `agentrail run` and `agentrail chat` use when none is named with --agent.
+# The agent of `agentrail run` and `agentrail chat` without --agent.
 default_agent = "helper"
 
-# What holds for all agents that do not say it themselves.
+# Defaults for all agents.
 [defaults]
-# model = "anthropic:claude-sonnet-4-5"      # without one, the environment says; demo: needs no key
+# model = "anthropic:claude-sonnet-4-5"      # default: from the environment; demo: needs no key
 max_turns = 50
 
 [agents.helper]
@@ -57,16 +57,16 @@ description = "Answers questions about the files here."
 prompt = "You help with the files in this directory. Say where you found what you say."
 # Built-in tools, or yours: "package.module:name".
 tools = ["list_dir", "read_file", "glob", "grep"]
-# agents = ["reviewer"]                      # who may work for it
+# agents = ["reviewer"]                      # its sub-agents
 # budget = { max_cost_usd = 2.0 }
 
 # [agents.reviewer]
 # description = "Reads a change and says what is wrong with it."
-# base = "coding"                            # files, a shell that asks, a list of what is to do, sub-agents
+# base = "coding"                            # files, a shell with approvals, a task list, sub-agents
 
 # An agent may also be a file: .agentrail/agents/NAME.md, front matter and then the prompt.
 
-# What runs, what asks and what does not: deny, then ask, then allow, then the mode. agentrail permissions explain says why.
+# Permissions: deny, then ask, then allow, then the mode. agentrail permissions explain shows the reason.
 # [permissions]
 # allow = ["shell(git status)", "shell(pytest *)"]
 # deny = ["shell(git push *)", "read_file(.env)"]
@@ -143,19 +143,19 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except FileExistsError:
-        write_error(f"{path} is there already: agentrail config check says what it does")
+        write_error(f"{path} already exists: agentrail config check shows its effect")
         return Exit.USAGE
     except OSError as error:
         write_error(f"{path} cannot be written: {error.strerror}")
         return Exit.FAILED
-    return print_text(f"{path} is written: look at it, then agentrail trust, and agentrail config check")
+    return print_text(f"{path} is written: review it, then run agentrail trust and agentrail config check")
 
 
 def trust(
     *,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     forget: Annotated[
-        bool, Parameter(help="Trust the directory no more.", negative="", show_default=False)
+        bool, Parameter(help="Stop trusting the directory.", negative="", show_default=False)
     ] = False,
     debug: Debug = False,
 ) -> Exit:
@@ -182,12 +182,12 @@ def trust(
         write_faults(error)
         return Exit.FAILED
     if forget:
-        return print_text(f"{where} is not trusted any more ({path})")
+        return print_text(f"{where} is no longer trusted ({path})")
     granted = [f"  {one}" for one in read.not_granted]
     names = ", ".join(
         dict.fromkeys([*(one.name for one in read.files.project), *digests_of(read.files), *skills])
     )
-    lines = [f"{where} is trusted, as these files are now: {names} ({path})"]
+    lines = [f"{where} is trusted with these files as they are now: {names} ({path})"]
     return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 
 
@@ -198,13 +198,13 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     """Yield the resulting configuration, one line per value, without secrets."""
     names = [one.name for one in (*read.files.project, *read.files.user)]
     if not names:
-        yield f"there is no {CONFIG_NAME} here or above, and none of yours: agentrail init writes one"
+        yield f"no {CONFIG_NAME} here, above or in your configuration directory: agentrail init writes one"
         return
     yield f"files: {', '.join(names)}"
     if read.files.directory is not None:
         yield f"project: {read.files.directory}, {'trusted' if read.trusted else 'not trusted'} ({read.files.why})"
     if environ.get(MODEL_VARIABLE):
-        yield f"model: {MODEL_VARIABLE} is set, and stands in front of these files"
+        yield f"model: {MODEL_VARIABLE} is set and overrides these files"
     settings = read.settings
     if settings.default_agent is not None:
         yield _row("default_agent", settings.default_agent)
@@ -222,7 +222,7 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
         yield from _server(name, said, environ)
     for name, key in SERVE_KEYS.items():
         if environ.get(SERVE_VARIABLES[name]):
-            yield f"  {SERVE_VARIABLES[name]} is set, and stands in front of {key}"
+            yield f"  {SERVE_VARIABLES[name]} is set and overrides {key}"
     for policy in settings.policies:
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:

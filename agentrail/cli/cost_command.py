@@ -117,7 +117,7 @@ def table_lines(table: CostTable, query: CostQuery) -> Iterator[str]:
         yield "  ".join((first, *others, line[-1])).rstrip()
     if table.total.tokens_in:
         share = table.total.cached / table.total.tokens_in
-        yield f"{share:.0%} of what was read came from a cache"
+        yield f"{share:.0%} of the input came from a cache"
 
 
 def _cells(key: str, one: SpentAmount) -> tuple[str, ...]:
@@ -133,4 +133,4 @@ def _cells(key: str, one: SpentAmount) -> tuple[str, ...]:
 def say_unread(unread: Sequence[str]) -> str:
     some = ", ".join(unread[:_UNREAD_NAMED])
     more = f" and {len(unread) - _UNREAD_NAMED} more" if len(unread) > _UNREAD_NAMED else ""
-    return f"what these sessions used is not all in it, since their journals cannot be read: {some}{more}"
+    return f"the table is incomplete: the journals of these sessions cannot be read: {some}{more}"

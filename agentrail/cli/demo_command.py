@@ -282,7 +282,7 @@ async def _crash(stage: TourStage, session: Session) -> None:
         async for event in events:
             await stage.show(event)
             if isinstance(event, ToolExecutionStart) and event.name == "watch_platforms":
-                await stage.typed("(its actor is crashed, in the middle of the call)")
+                await stage.typed("(its actor crashes in the middle of the call)")
                 crash(session, "a cosmic ray")
             elif isinstance(event, AgentEnd):  # of the queued prompt: the other cycle ended with an error
                 break
@@ -304,7 +304,7 @@ async def _find_a_bug(stage: TourStage, _session: Session) -> None:
     await stage.tell(f"Broken in session {runs + 1}: {found.rule}")
     await stage.quote(found.why)
     lines = found.scenario.splitlines()
-    await stage.tell(f"The shortest way there, of a scenario of {len(lines)} lines that a test can play:")
+    await stage.tell(f"The shortest example, from a scenario of {len(lines)} lines that a test can replay:")
     await stage.quote("\n".join(line for line in lines if line.startswith("@")))
 
 
@@ -357,25 +357,25 @@ TOUR: Final[tuple[TourScene, ...]] = (
     ),
     TourScene(
         title="A steer",
-        about="A tool is at work that never ends. You say something meanwhile: the tool is stopped, and the model reads your words at once.",
+        about="A tool runs without end. You steer: the tool is stopped, and the model reads your message at once.",
         play=_steer,
         page="docs/how-to/steer-and-decide.md",
     ),
     TourScene(
         title="An abort, and its receipt",
-        about="The same tool, stopped for good. The abort returns when all of it is gone, and says what became of it; the history stays valid.",
+        about="The same tool, stopped for good. The abort returns when nothing of it is left, with a receipt of the outcome. The history stays valid.",
         play=_abort,
         page="docs/explanation/promises.md",
     ),
     TourScene(
         title="An approval",
-        about="Booking needs a person. The call waits with its exact arguments, and what was shown is what runs. The tour says yes for you.",
+        about="Booking needs your approval. The call waits with its exact arguments, and exactly that call runs. The tour approves it for you.",
         play=_approve,
         page="docs/how-to/steer-and-decide.md",
     ),
     TourScene(
         title="A crash, and the recovery",
-        about="A bug kills the session's actor while a tool runs and another prompt waits. Its supervisor starts it again: what became of the call is unknown, and says so, and the prompt that waited is answered. The log says it too, on stderr.",
+        about="A bug kills the session's actor while a tool runs and another prompt waits. Its supervisor restarts it: the outcome of the call is reported as unknown, and the prompt that waited is answered. The log says it too, on stderr.",
         play=_crash,
         page="docs/explanation/durability.md",
     ),
@@ -409,7 +409,7 @@ async def give_tour(stage: TourStage) -> None:
             await stage.pause(WATCH_SECONDS)
     await stage.heading("That was all")
     await stage.tell(
-        "Talk with it: agentrail chat. See it in a browser: agentrail serve --demo. Build on it: docs/README.md"
+        "Chat with it: agentrail chat. See it in a browser: agentrail serve --demo. Build on it: docs/README.md"
     )
 
 

@@ -119,7 +119,7 @@ def _look_at_file(path: Path) -> Finding:
         return _look_into(path)
     place = _nearest(path.parent)
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
-        message = f"{place} {'cannot be written' if place.is_dir() else 'is no directory'}"
+        message = f"{place} {'cannot be written' if place.is_dir() else 'is not a directory'}"
         raise StoreUnavailable(message)
     return Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
 
@@ -329,7 +329,7 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup |
     try:
         setup = read_setup(files, agent)
     except AgentrailError as error:
-        remedy = "agentrail config check says all that is wrong"
+        remedy = "agentrail config check lists all faults"
         return None, (
             Finding(name="configuration", verdict="bad", text=describe_error(error), remedy=remedy),
         )
@@ -359,7 +359,7 @@ def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> t
     wrong = () if setup is None else faults_of_host(setup.configuration.settings)
     if wrong:
         text = " ".join(str(fault) for fault in wrong)
-        return (Finding(name="serve", verdict="bad", text=text, remedy="put that right in the file"),)
+        return (Finding(name="serve", verdict="bad", text=text, remedy="correct it in the file"),)
     return (Finding(name="serve", verdict="good", text=show_serving(options)),)
 
 
@@ -418,7 +418,7 @@ async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
 
 async def _look_at_address(url: str, http: HttpClients) -> Finding:
     vendor = Vendor(name=url, key_help="")
-    text = f"{url} answers; whether the key is right shows with the first request"
+    text = f"{url} answers; the first request shows whether the key is valid"
     try:
         with trio.fail_after(ASK_WITHIN_SECONDS):
             await http.get_text(url, headers={}, vendor=vendor)

@@ -149,7 +149,7 @@ def missing_documents(
 def _doubt(path: Path) -> tuple[Path, str] | None:
     """Return the folder that makes a missing file doubtful, and why, or None if the file does not exist."""
     if path.is_symlink():
-        return path.parent, "a link that leads nowhere"
+        return path.parent, "a broken link"
     for place in (path, *path.parents):
         try:
             with os.scandir(place) as entries:
@@ -207,7 +207,7 @@ def summarize_documents(  # noqa: PLR0913 - where, what, and by whom
     failures = 0
     for place, document in enumerate(documents):
         text = store.beginning(tenant, base, document.path, most=READ_CHARACTERS)
-        line, fault = "", "the model said nothing"
+        line, fault = "", "the model returned nothing"
         try:
             line = trio.run(_ask, model, options, document.path, text)
         except AgentrailError as error:
@@ -217,7 +217,7 @@ def summarize_documents(  # noqa: PLR0913 - where, what, and by whom
             write_error(f"{printable(document.path)} is added, and has no line: {fault.rstrip('.')}.")
             if failures == MAX_FAILURES and place + 1 < len(documents):
                 left = counted(len(documents) - place - 1, "document")
-                write_error(f"{MAX_FAILURES} failed in a row: {left} more are not asked about.")
+                write_error(f"{MAX_FAILURES} failed in a row: {left} more are skipped.")
                 return
             continue
         failures = 0
@@ -399,9 +399,9 @@ def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -
     try:
         made = make_vectors(embedder, store, tenant)
     except NoMeaning as error:
-        write_error(f"not all can be found by meaning yet: {error}. Adding the same again goes on.")
+        write_error(f"not all can be found by meaning yet: {error}. Add the same again to continue.")
         return False
-    say(f"{counted(made, 'passage')} can be found by meaning besides.")
+    say(f"{counted(made, 'passage')} can also be found by meaning.")
     return True
 
 
@@ -642,13 +642,15 @@ def search_documents(  # noqa: PLR0913 - one for each flag
                 f"{one.id}  {printable(one.source)}{trail}\n    {printable(' '.join(one.text.split())[:200])}"
             )
         if not found:
-            write_error(f"nothing is written about that in what user {user!r} may read.")
+            write_error(
+                f"no document readable by {f'user {user!r}' if user else 'a user without a name'} matches."
+            )
         return Exit.DONE
 
 
 @app.command(
     name="remove",
-    help="Remove documents of a knowledge base for good. PATH is a document, or a folder, of which all documents are meant.",
+    help="Permanently remove documents of a knowledge base. PATH is a document, or a folder for all documents in it.",
 )
 @store_command
 def remove_documents(

@@ -101,10 +101,10 @@ def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) ->
         route = f"DELETE /users/{owner.user}/memory"
         write_error(f"journals were not erased: {describe_error(in_use)} Or ask that process: {route}")
     elif not owner.user:
-        write_error("journals were not erased: they are for a user that is named (say --user)")
+        write_error("journals were not erased: that needs a user (--user)")
     if not told.is_overwritten:
-        write_error("a process reads beside it, so a log could not be emptied: run the same command again.")
-    write_error(f"not reached: {', '.join(NOT_REACHED)}.")
+        write_error("another process is reading, so a log could not be emptied: run the same command again.")
+    write_error(f"not erased: {', '.join(NOT_REACHED)}.")
 
 
 # The commands.
@@ -243,8 +243,7 @@ def forget_memories(
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
     missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
     if missing:  # then forget nothing: a wrong id usually means a wrong user
-        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
-        raise OptionError([f"there is no memory {printable(one)!r:.140} of {of}" for one in missing])
+        raise OptionError([f"{_whose(place)} no memory {printable(one)!r:.140}" for one in missing])
     for one in dict.fromkeys(ids):
         store.delete(place.owner, one)
     say(f"{len(dict.fromkeys(ids)):,} forgotten.")
@@ -255,9 +254,12 @@ def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) ->
     for line in json_lines(found) if as_json else text_lines(found):
         say(line)
     if not found:
-        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
-        write_error(f"nothing is remembered of {of} that fits.")
+        write_error(f"{_whose(place)} no matching memories.")
     return Exit.DONE
+
+
+def _whose(place: MemoryPlace) -> str:
+    return f"user {place.user!r} has" if place.user else "without --user, there are"
 
 
 def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:

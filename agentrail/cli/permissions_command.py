@@ -114,7 +114,7 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
     plugins = () if setup is None else setup.blueprint.override(may_bypass=True).options().get("plugins", ())
     options = next((one[1] for one in plugins if isinstance(one, tuple) and one[0] is Permissions), None)
     if setup is None or options is None:
-        write_error("no file says what may run here: this is what no rule and the mode default say")
+        write_error("no file has permissions: this is the mode default without rules")
         return join({})
     state = Permissions().init(**thawed(options))
     lists: dict[str, dict[str, Any]] = {}
@@ -218,7 +218,7 @@ def _tell(call: PermissionCall, verdict: PermissionVerdict) -> Iterator[str]:
     yield f"{verdict.decision}: {verdict.why}"
     proposed = proposed_rules(call, verdict)
     if proposed:
-        yield f"always would be: {', '.join(proposed)}"
+        yield f"always would allow: {', '.join(proposed)}"
 
 
 def _row(asked: AskedRule) -> str:

@@ -48,9 +48,9 @@ def _fault_of_name(
         which = f"{name} has" if name in READERS else f"number {number} has"
         return f"--opt {which} no '=': {_EXAMPLE}"
     if not name:
-        return f"--opt number {number} has no name in front of the '=': {_EXAMPLE}"
+        return f"--opt number {number} has no name before the '=': {_EXAMPLE}"
     if name not in READERS:
-        return f"--opt {name!r} is no option of a provider: {nearest_option(name)}"
+        return f"--opt {name!r} is not a provider option: {nearest_option(name)}"
     if name in given:
         return f"--opt {name} is given twice, here and by --{name.replace('_', '-')}: leave one out"
     if name in values:

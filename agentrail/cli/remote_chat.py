@@ -59,7 +59,7 @@ async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[No
             except AgentrailError:  # such as an ended session: the reader of its events reports it
                 return
         if waited.cancelled_caught and not is_gone:
-            await say("the server does not answer; connecting again, and what was said is kept there")
+            await say("the server does not answer; reconnecting. The conversation is stored there")
         elif is_gone and not waited.cancelled_caught:
             await say("the server is back")
         is_gone = waited.cancelled_caught

@@ -82,7 +82,7 @@ async def others_on_server(far: RemoteSession) -> Words:
 def _latest_of_others(found: Iterable[SessionSummary], current: SessionId) -> str:
     latest = next((one.session_id for one in found if one.session_id != current), None)
     if latest is None:
-        message = "there is no other session of yours on the server: /clear begins one"
+        message = "you have no other session on the server: /clear starts one"
         raise CommandError(message)
     return latest
 
@@ -90,7 +90,7 @@ def _latest_of_others(found: Iterable[SessionSummary], current: SessionId) -> st
 def show_listed(found: Iterable[SessionSummary], current: SessionId) -> tuple[str, ...]:
     rows = tuple(found)
     width = max((len(one.session_id) for one in rows), default=0)
-    return (*(_row_of(one, current, width) for one in rows), "/resume ID goes on with one")
+    return (*(_row_of(one, current, width) for one in rows), "/resume ID continues one")
 
 
 def _row_of(one: SessionSummary, current: SessionId, width: int) -> str:

@@ -111,7 +111,9 @@ async def come_back(
     except OptionError as error:
         if await outside.offload(resumable.working_dir.is_dir):
             raise
-        message = f"session {shown_id(found)} works in {resumable.working_dir}, which is not there: make that directory again"
+        message = (
+            f"session {shown_id(found)} works in {resumable.working_dir}, which no longer exists: recreate it"
+        )
         raise OptionError([message]) from error
     data = before.state.data
     snapshot = snapshot_of(before.state.phase, data, found.written_at_ms)

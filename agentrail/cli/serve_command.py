@@ -332,11 +332,13 @@ def say_stopping(number: int, app: object) -> str:
     if host is None or drain_timeout is None:
         return f"{name}: stopping"
     delay = (
-        f"all goes on for {host.drain_delay:g} s, so that balancers notice; then " if host.drain_delay else ""
+        f"requests are served for another {host.drain_delay:g} s, so that balancers notice; then "
+        if host.drain_delay
+        else ""
     )
     return (
-        f"{name}: stopping; {delay}no new request is taken, and what runs has {drain_timeout:g} s to end. "
-        "A second one does not wait"
+        f"{name}: stopping; {delay}new requests are refused, and running ones have {drain_timeout:g} s to finish. "
+        "A second signal exits at once"
     )
 
 
@@ -379,7 +381,7 @@ def _tell(shown: list[str], options: ServeOptions, console: str | None = None) -
     if not is_local(options.host) and options.certfile is None:
         write_error("calls and tokens are not encrypted: give --certfile and --keyfile, or put TLS in front.")
     if options.host in _ANY_ADDRESS and not options.allowed_host:
-        write_error("no other name than this machine's own is answered: give --allowed-host NAME.")
+        write_error("only this machine's own name is accepted: give --allowed-host NAME.")
     if console is not None:
         write_error(f"console {console}")
     write_all(1, "".join(f"{address}\n" for address in shown).encode())

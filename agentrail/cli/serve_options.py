@@ -170,14 +170,14 @@ def fault_of_port(port: int) -> str | None:
     """Return the fault of a port. The system would silently use its remainder."""
     if 0 <= port <= _MAX_PORT:
         return None
-    return f"{port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"
+    return f"{port} is not a port: expected 0 to {_MAX_PORT}, 0 for one that is free"
 
 
 def fault_of_host(host: str) -> str | None:
     """Return the fault of an address, as far as known without a system call."""
     if host not in {"*", ""}:
         return None
-    return f"{host!r} is no address: 0.0.0.0 stands for all of this machine"
+    return f"{host!r} is not an address: 0.0.0.0 means every address of this machine"
 
 
 def show_serving(options: ServeOptions) -> str:

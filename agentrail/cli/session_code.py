@@ -95,20 +95,20 @@ def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
     """Raise an error with advice for the command line, in place of the one for callers of the API."""
     setup = resumable.setup
     if setup is None:
-        where = (
-            f"no configuration file holds in {resumable.working_dir}, so there are the built-in ones alone"
-        )
-        advice = "name the file it began with as --config"
+        where = f"no configuration file applies in {resumable.working_dir}, so only built-in ones exist"
+        advice = "name its original file with --config"
     elif setup.configuration.notice is not None:
-        where = f"{resumable.working_dir} is not trusted, so nothing counts that its files add"
-        advice = "look at them, then agentrail trust there, or --trust-project"
+        where = f"{resumable.working_dir} is not trusted, so its files add nothing"
+        advice = "review them, then run agentrail trust there or pass --trust-project"
     else:
         began = resumable.opening.config.user_data.get(AGENT_KEY)
         who = "[defaults]" if setup.agent is None else f"agent {setup.agent!r}"
-        where = f"{who} of the files that hold in {resumable.working_dir} has them no more"
+        where = f"{who} in the files of {resumable.working_dir} no longer has them"
         back = "put them back"
         if isinstance(began, str) and began not in setup.configuration.settings.agents:
-            where = f"the files that hold in {resumable.working_dir} have the agent {began!r} no more, which it began as"
+            where = (
+                f"the files of {resumable.working_dir} no longer define the agent {began!r}, which started it"
+            )
             back = "put it back"
         again = f"agentrail chat --resume {shown_id(resumable.stored)} --agent NAME"
         advice = f"{back}, or name an agent that has them: {again}"

@@ -129,7 +129,7 @@ def live_again(loaded: LoadedJournal) -> Exit:
     if found.difference is not None:
         say(str(found.difference))
         return Exit.FAILED
-    say(f"{loaded.name}: {found.records} records, all as it was")
+    say(f"{loaded.name}: {found.records} records, identical")
     return Exit.DONE
 
 
@@ -146,7 +146,7 @@ def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
 
     parting = where_they_part(one.records, other.records, Sources(blob=blob))
     if parting is None:
-        say(f"{one.name} and {other.name} do not part")
+        say(f"{one.name} and {other.name} do not diverge")
         return Exit.DONE
     say(str(parting))
     return Exit.FAILED
@@ -205,7 +205,7 @@ def damage_of(store: Store, stored: StoredSession) -> str | None:
     hashes = {record.seq: record.hash for record in records} | {behind.seq: behind.hash}
     for snapshot in store.snapshots(stored.scope, stored.session):
         if not is_sound(snapshot) or hashes.get(snapshot.seq, snapshot.hash) != snapshot.hash:
-            return f"the snapshot behind record {snapshot.seq} is damaged: it is ignored, and nothing is lost"
+            return f"the snapshot after record {snapshot.seq} is damaged: it is ignored, and nothing is lost"
     return None
 
 
@@ -222,7 +222,7 @@ app: Final = App(name="sessions", result_action="return_value")
 app.command(
     "agentrail.cli.branch_commands:fork",
     name="fork",
-    help="Start a session that continues from a record of another one, in its own journal. It begins to work when it is resumed.",
+    help="Start a session that continues from a record of another one, in its own journal. It starts when it is resumed.",
 )
 app.command(
     "agentrail.cli.branch_commands:export",
@@ -241,9 +241,7 @@ JsonLines = Annotated[
 ]
 
 
-@app.command(
-    name="list", help="List the stored sessions: which run, which wait for you, which were interrupted."
-)
+@app.command(name="list", help="List the stored sessions: running, waiting for you, or interrupted.")
 @store_command
 def list_sessions(
     *,
@@ -429,7 +427,7 @@ def recover(
             for line in _would_decide(opened, one):
                 say(line)
         if not found:
-            say("nothing was cut off: no session had work when its process ended")
+            say("nothing was interrupted: no session had work when its process ended")
     return Exit.DONE
 
 
@@ -505,7 +503,7 @@ def check(
     say(
         f"{count} sessions were looked at, {damaged} are damaged"
         if damaged
-        else f"{count} sessions are as they were written"
+        else f"{count} sessions are intact"
     )
     return Exit.FAILED if damaged else Exit.DONE
 

@@ -130,10 +130,10 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
         if one.scope != scope
     ]
     if elsewhere:
-        message = f"session {session!r} is in a scope of its own, as those of a server are: name it {' or '.join(elsewhere)}"
+        message = f"session {session!r} belongs to a scope, such as a server's tenant: call it {' or '.join(elsewhere)}"
         raise SessionNotFound(message, nearest=tuple(elsewhere))
-    like = f"; like it are {', '.join(map(repr, nearest))}" if nearest else ""
-    message = f"there is no session {session!r}{like}: agentrail sessions list shows those there are"
+    like = f"; similar ids: {', '.join(map(repr, nearest))}" if nearest else ""
+    message = f"there is no session {session!r}{like}: agentrail sessions list shows the stored ones"
     raise SessionNotFound(message, nearest=nearest)
 
 
@@ -141,7 +141,7 @@ def latest_of(store: Store) -> StoredSession:
     filters = Filters(scope="", only_roots=True, has_ended=False)
     latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
     if latest is None:
-        message = "there is no session that could be resumed: agentrail chat without --resume begins one"
+        message = "there is no session to resume: agentrail chat without --resume starts one"
         raise SessionNotFound(message)
     return latest
 

@@ -84,7 +84,7 @@ def add_to_file(path: Path, made: NewToken) -> None:
     except OSError as error:
         why = f"{error.strerror}"
         if isinstance(error, FileNotFoundError):
-            why = f"there is no directory {f'{path.parent}'!r}, make it first"
+            why = f"there is no directory {f'{path.parent}'!r}; create it first"
         message = f"the token file {f'{path}'!r} cannot be written: {why}"
         raise OptionError([message]) from None
 
@@ -95,7 +95,7 @@ def show_new(made: NewToken, token_file: Path | None) -> str:
         return f"{made.token}\n"
     return (
         f"{made.token}\n\n"
-        "# This is the only time that it is shown. Add these lines to a file that you alone may read (chmod 600),\n"
+        "# It is shown only once. Add these lines to a file that only you can read (chmod 600),\n"
         "# and start the server with agentrail serve --token-file FILE:\n"
         f"{made.lines}"
     )
@@ -107,5 +107,5 @@ def _tell(made: NewToken, token_file: Path | None) -> Exit:
     except (OutputFailed, OutputClosed) as error:
         return end_without_output(error)
     if token_file is not None:
-        write_error(f"added to {token_file}; this is the only time that the token is shown.")
+        write_error(f"added to {token_file}; the token is shown only once.")
     return Exit.DONE

@@ -67,7 +67,7 @@ def show_top(
     url: Annotated[
         str,
         Parameter(
-            help="The address of the server, such as https://agents.example, with the path that it is below."
+            help="The address of the server, such as https://agents.example, with the path that it is served under."
         ),
     ] = DEFAULT_URL,
     /,
@@ -144,7 +144,7 @@ def read_token(path: Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(
             [
-                f"the token cannot be read from {f'{path}'!r}: {getattr(error, 'strerror', None) or 'it is no text'}"
+                f"the token cannot be read from {f'{path}'!r}: {getattr(error, 'strerror', None) or 'it is not text'}"
             ]
         ) from None
     if not token or not token.isascii() or not token.isprintable() or " " in token:

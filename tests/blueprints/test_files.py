@@ -95,9 +95,14 @@ def test_a_file_that_is_named_comes_first(home):
     environ = {"HOME": str(home), "AGENTRAIL_CONFIG": "~/y/v.toml"}
     assert find_files(flag, environ, home).project[0].path == flag.resolve()
     assert find_files(None, {**environ, "AGENTRAIL_CONFIG": str(variable)}, home).why == "AGENTRAIL_CONFIG"
-    for wrong, variables in ((home / "no.toml", environ), (None, {"AGENTRAIL_CONFIG": str(home)})):
-        with pytest.raises(OptionError, match="there is no such file"):
-            find_files(wrong, variables, home)
+    (home / "proj" / "deep" / "agentrail.toml").mkdir()
+    for wrong, variables, place, said in (
+        (home / "no.toml", environ, home, "there is no such file"),
+        (None, {"AGENTRAIL_CONFIG": str(home)}, home, "Is a directory"),
+        (None, {"HOME": str(home)}, home / "proj" / "deep", "agentrail.toml cannot be read: Is a directory"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            find_files(wrong, variables, place)
 
 
 def test_what_is_no_ordinary_file_is_not_read(home):
@@ -190,7 +195,7 @@ def test_a_notice_is_one_line_however_much_is_asked_for(home):
     assert notice is not None
     assert (notice.count("allow x"), notice.endswith(" and 42 more"), "\n" in notice) == (8, True, False)
     write(home / "proj" / "agentrail.toml", "")
-    assert (read(home).notice or "").endswith("do no more than that")
+    assert (read(home).notice or "").endswith("and do only that")
     (home / "proj" / "agentrail.toml").unlink()
     assert read(home).notice is None
 

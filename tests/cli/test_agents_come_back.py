@@ -22,6 +22,7 @@ from agentrail.cli.run_setup import decide_session, with_origin
 from agentrail.cli.session_code import code_of, find_resumable, setup_of
 from agentrail.cli.shared_stores import open_equipped, shared_stores
 from agentrail.cli.storage_options import KeepingOptions
+from agentrail.events import ApprovalRequired
 from agentrail.runtime.session_rows import names_for_commands
 from agentrail.stores.store_names import open_store
 from agentrail.tools import builtin_names
@@ -132,7 +133,7 @@ async def started_and_resumed(options, setup, counting, place):
             session = await supervisor.start_session(options)
             began = await session.status()
             tools = names_for_commands(session)[0]
-            await session.ask("hello")
+            await ask_and_approve(session, "hello")
         found = await find_resumable(store, LATEST, counting)
         assert found.setup is not None
         assert found.setup.agent == "lead"
@@ -142,9 +143,17 @@ async def started_and_resumed(options, setup, counting, place):
             assert names_for_commands(back)[0] == tools
             was, now = ([(one.name, one.options) for one in each.plugins] for each in (began, status))
             assert now == was
-            await back.ask("hello again")
+            await ask_and_approve(back, "hello again")
     finally:
         store.close()
+
+
+async def ask_and_approve(session, prompt):
+    """Ask, and approve each call for which the drawn permissions ask."""
+    async with session.stream(prompt) as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequired):
+                await session.approve(event.approval.id)
 
 
 # --- as a person meets it
@@ -204,16 +213,16 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
         assert "may work for it: dev" in back.err
     refused = await chat(project, "--resume", LATEST)
     assert (refused.code, "cannot be resumed without tool 'find_ticket'" in refused.err) == (2, True)
-    assert f"{directory} is not trusted, so nothing counts that its files add" in refused.err
+    assert f"{directory} is not trusted, so its files add nothing" in refused.err
     (directory / "agentrail.toml").unlink()
     gone = await chat(project, "--resume", LATEST, "--trust-project")
-    assert (gone.code, f"no configuration file holds in {directory}" in gone.err) == (2, True)
+    assert (gone.code, f"no configuration file applies in {directory}" in gone.err) == (2, True)
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     less = await chat(project, "--resume", LATEST, "--trust-project")
-    assert "agent 'desk' of the files that hold in" in less.err
+    assert "agent 'desk' in the files of" in less.err
     (directory / "agentrail.toml").write_text('version = 1\n[agents.dev]\nbase = "coding"\n')
     other = await chat(project, "--resume", LATEST, "--trust-project")
-    assert "have the agent 'desk' no more, which it began as; put it back, or name" in other.err
+    assert "no longer define the agent 'desk', which started it; put it back, or name" in other.err
     advised = less.err.split("name an agent that has them: agentrail chat ")[1].split(" --agent NAME")[0]
     (directory / "agentrail.toml").write_text(DESK.replace("[agents.desk]", "[agents.counter]"))
     renamed = await chat(project, *advised.split(), "--agent", "counter", "--trust-project", lines=lines)
@@ -242,7 +251,7 @@ async def test_a_session_of_the_coding_agent_is_resumed_with_what_defaults_say_o
     began = await chat(project, lines=("hello",), place=directory.parent / "elsewhere")
     (directory.parent / "elsewhere").rmdir()
     gone = await chat(project, "--resume", LATEST)
-    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which is not there: make that directory again"
+    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which no longer exists: recreate it"
     assert (gone.code, words in gone.err) == (2, True)
 
 

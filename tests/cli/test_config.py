@@ -33,7 +33,7 @@ async def test_what_init_writes_passes_the_check(place):
     ran = await run_in(place, "init")
     assert (ran.code, (place / "project" / "agentrail.toml").read_text()) == (0, TEMPLATE)
     again = await run_in(place, "init")
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "already exists" in again.err) == (2, True)
     checked = await run_in(place, "config", "check")
     assert checked.code == 0
     assert "is not trusted" in checked.err.splitlines()[0]
@@ -181,25 +181,29 @@ FAR = "http://127.0.0.1:1"
 WRONG = (
     ("run hi --agent x", "there is no agent 'x': no configuration file was found, agentrail init writes one"),
     ("run hi --config no.toml", "there is no such file"),
+    ("run hi --config .", "Is a directory"),
     ("config check --config no.toml", "there is no such file"),
-    (f"chat --agent x --resume y --connect {FAR}", "--agent is for a new session"),
+    (f"chat --agent x --resume y --connect {FAR}", "--agent cannot be combined with --resume"),
     (
         "chat --resume y --approve shell --tools shell",
-        "--tools, --approve are for a new session: one that comes back has what it had, leave them out",
+        "--tools, --approve cannot be combined with --resume (a resumed session keeps its settings): leave them out",
     ),
     (
         "chat --coding --agent x --tools shell",
-        "--agent, --tools are not for --coding, which is an agent with tools of its own, leave them out",
+        "--agent, --tools cannot be combined with --coding (it has its own tools): leave them out",
     ),
-    ("chat --coding --resume y", "--coding is for a new session: one that comes back has what it had"),
-    (f"chat --coding --connect {FAR}", "--coding is for a session of this process"),
+    (
+        "chat --coding --resume y",
+        "--coding cannot be combined with --resume (a resumed session keeps its settings)",
+    ),
+    (f"chat --coding --connect {FAR}", "--coding cannot be combined with --connect"),
     (
         f"chat --connect {FAR} --approve shell",
-        "--approve is for a session of this process: what one on a server has its profile says, leave it out",
+        "--approve cannot be combined with --connect (the profile on the server decides): leave it out",
     ),
     (
         f"chat --connect {FAR} --model demo: --store sqlite:x --config y",
-        "--model, --config, --store are for a session of this process",
+        "--model, --config, --store cannot be combined with --connect",
     ),
     ("config chek", "chek"),
 )

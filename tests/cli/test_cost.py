@@ -65,7 +65,7 @@ def test_a_table_for_people_says_what_is_estimated_and_what_has_no_price():
         "desk            2  1,200     300   30  $1.0000  25% estimated",
         "-               1    800       0    0  $0.0000  1 without a price",
         "all             3  2,000     300   30  $1.0000  25% estimated, 1 without a price",
-        "15% of what was read came from a cache",
+        "15% of the input came from a cache",
     ]
     nothing = SpentAmount()
     for key in ("=1+1", "+x", "-x", "@x", "\tx"):

@@ -47,7 +47,7 @@ async def test_a_server_that_answers_is_reachable():
             reply("nothing here", status="404 Not Found", **text), named, {},
             "answers, but cannot list its models", "does the address end in /v1?",
         ),
-        (reply("go away", status="404 Not Found", **text), base, key, "whether the key is right shows with the first request"),
+        (reply("go away", status="404 Not Found", **text), base, key, "the first request shows whether the key is valid"),
     ):  # fmt: skip
         async with open_server(answer) as served:
             ran = await run_line(f"{line} --base-url {served.url}", variables=variables)
@@ -122,7 +122,7 @@ def test_a_store_that_cannot_be_kept_is_no_failure(tmp_path):
     (tmp_path / "sessions.db").write_text("a letter to Ada, which is no database\n" * 50)
     (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path / "sessions.db" / "below")})
     assert found.verdict == "absent"
-    assert f"{tmp_path / 'sessions.db'} is no directory" in found.text
+    assert f"{tmp_path / 'sessions.db'} is not a directory" in found.text
     (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path)})
     assert found.verdict == "absent"
     assert "is not a store of agentrail" in found.text

@@ -113,7 +113,7 @@ def test_the_check_and_the_doctor_say_who_won(place):
     shown = "\n".join(show_configuration(read(place), {"AGENTRAIL_PORT": "1"}))
     assert "9000" in shown
     assert "agentrail.toml:2" in shown
-    assert "AGENTRAIL_PORT is set, and stands in front of port" in shown
+    assert "AGENTRAIL_PORT is set and overrides port" in shown
     (found,) = look_at_serving(setup_of(place), {"AGENTRAIL_PORT": "8701"})
     assert (found.verdict, found.text) == (
         "good",
@@ -123,7 +123,7 @@ def test_the_check_and_the_doctor_say_who_won(place):
     assert look_at_serving(None, {"AGENTRAIL_PORT": "x"})[0].verdict == "bad"
     write(place, "[host]\nport = 99999\n")
     (found,) = look_at_serving(setup_of(place), {})
-    assert (found.verdict, "agentrail.toml:2: host.port: 99999 is no port" in found.text) == ("bad", True)
+    assert (found.verdict, "agentrail.toml:2: host.port: 99999 is not a port" in found.text) == ("bad", True)
     assert show_serving(ServeOptions()) == "host 127.0.0.1 (the default); port 8700 (the default)"
 
 
@@ -162,7 +162,7 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_line(place):
     assert faults[-2] == "--certfile and --keyfile belong together: give both, or none"
     assert faults[-1].startswith("others reach --host *, so calls need a token: ")
     assert "did you mean 'scout'?" in faults[2]
-    assert faults[1].endswith("70000 is no port: expected 0 to 65535, 0 for one that is free")
+    assert faults[1].endswith("70000 is not a port: expected 0 to 65535, 0 for one that is free")
 
 
 def test_keys_and_types_that_are_none_are_faults(place):

@@ -265,7 +265,7 @@ def test_a_model_that_fails_leaves_documents_as_they_are(tmp_path, capfd):
         assert not read_line(nothing)
     model, asked = one_by_one(*[ProviderError("away")] * 9)
     assert summarized(store, model) == []
-    assert "3 failed in a row: 1 document more are not asked about." in capfd.readouterr().err
+    assert "3 failed in a row: 1 document more are skipped." in capfd.readouterr().err
     assert len({one.messages[0].content[0].text for one in asked}) == 3
     store.close()
 
@@ -327,7 +327,7 @@ def dangling(folder):
         (replaced, "docs", "nothing in the folder was added from there"),
         (emptied, "docs/more", "the folder is empty"),
         (looped, "docs/more", "Too many levels of symbolic links"),
-        (dangling, "docs/more", "a link that leads nowhere"),
+        (dangling, "docs/more", "a broken link"),
     ],
 )
 def test_documents_of_a_folder_that_may_not_be_mounted_are_kept(kb, added, change, folder, why):

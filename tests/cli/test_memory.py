@@ -53,8 +53,8 @@ def test_wrong_input_is_told_and_changes_nothing(place, capfd):
     for call, said in (
         (lambda: forget_memories(place=place), one_of_two),
         (lambda: forget_memories("m1", every=True, place=place), one_of_two),
-        (lambda: forget_memories("m1", "m9", place=place), "there is no memory 'm9' of user 'ada'."),
-        (lambda: forget_memories("\ud800", place=place), "there is no memory"),
+        (lambda: forget_memories("m1", "m9", place=place), "user 'ada' has no memory 'm9'."),
+        (lambda: forget_memories("\ud800", place=place), "user 'ada' has no memory"),
         (lambda: list_memories(limit=0, place=place), "limit is 0: expected a whole number from 1 to 1,000."),
         (
             lambda: search_memories("tea", limit=101, place=place),
@@ -86,12 +86,9 @@ def test_what_is_remembered_is_listed_and_searched(place, capfd):
     assert search_memories('"tea" OR', limit=5, place=place) is Exit.DONE
     assert capfd.readouterr().out.startswith("m1  ")
     assert search_memories("nobody", place=place) is Exit.DONE
-    assert capfd.readouterr() == ("", "agentrail: nothing is remembered of user 'ada' that fits.\n")
+    assert capfd.readouterr() == ("", "agentrail: user 'ada' has no matching memories.\n")
     assert search_memories("cat", place=MemoryPlace(memories=place.memories)) is Exit.DONE
-    assert (
-        capfd.readouterr().err
-        == "agentrail: nothing is remembered of no user in particular (say --user) that fits.\n"
-    )
+    assert capfd.readouterr().err == "agentrail: without --user, there are no matching memories.\n"
 
 
 def test_one_is_forgotten_or_all(place, capfd):
@@ -110,7 +107,7 @@ def test_one_is_forgotten_or_all(place, capfd):
     assert out == (
         "1 memories forgotten.\nWorking notes of 1 sessions removed.\n0 sessions erased: 0 records, 0 snapshots, 0 large values.\n"
     )
-    assert err.startswith("agentrail: not reached: exports, backups")
+    assert err.startswith("agentrail: not erased: exports, backups")
     assert left(place) == []
     assert left(MemoryPlace(memories=place.memories)) == ["m1"]
     assert not place.data_dir.exists(), "a store was made to find that there is none"
@@ -149,7 +146,7 @@ def test_a_user_is_forgotten_with_what_was_said(place, journals, capfd):
     assert check(place=where) is Exit.DONE
     assert trace("a1", place=where) is Exit.DONE
     shown = capfd.readouterr().out
-    assert "2 sessions are as they were written" in shown
+    assert "2 sessions are intact" in shown
     assert re.search(r"erased  events 0\n +was opened, [\d,]+ bytes: user forgotten", shown)
     assert list_sessions(every=True, place=where) is Exit.DONE
     for look in (show_session, replay_journal):
@@ -167,7 +164,7 @@ def test_journals_of_others_are_not_erased(place, journals, capfd):
     assert forget_memories(every=True, place=nobody) is Exit.DONE
     out, err = capfd.readouterr()
     assert out == "1 memories forgotten.\n"
-    assert "journals were not erased: they are for a user that is named (say --user)" in err
+    assert "journals were not erased: that needs a user (--user)" in err
     assert journals.read_bytes() == before
 
     server = SqliteStore(journals)

@@ -22,8 +22,8 @@ APPROVAL = Approval(**_CALL, **_AT, arguments_hash="00")
 ASKED = QuestionRef("q")
 
 CUT_OFF = (
-    "the session was cut off, and is back: the tool shell is not run again: whether it took effect is not known; "
-    "a prompt that waits is as it was"
+    "the session was interrupted and resumed: the tool shell is not run again: whether it took effect is not known; "
+    "a queued prompt is unchanged"
 )
 
 AT_80 = events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd"))
@@ -35,7 +35,7 @@ LOGIN = "agentrail mcp login tracker"
 
 TOLD = [
     (events.SessionRecovered(decisions=CUT), CUT_OFF),
-    (events.EventsLost(from_seq=3, to_seq=9), "what happened from event 3 to 9 is kept no longer"),
+    (events.EventsLost(from_seq=3, to_seq=9), "events 3 to 9 are no longer stored"),
     (events.PromptRejected(ref=PromptRef("p"), reason="no names"), "the prompt was refused: no names"),
     (events.Retry(attempt=2, delay_ms=1_250, error=BUSY), "busy; trying again in 1.2 s"),
     (events.ContextOverflow(error=BUSY), "the conversation is longer than the model's window"),
@@ -45,7 +45,7 @@ TOLD = [
     ),
     (
         events.LoopDetected(type="repeat_pattern", name="grep", count=3),
-        "grep goes round in circles, 3 times now",
+        "grep repeats itself, 3 times so far",
     ),
     (
         events.ApprovalRequired(approval=APPROVAL),
@@ -58,7 +58,7 @@ TOLD = [
     ),
     (
         events.CompactEnd(removed=40, tokens_before=9, tokens_after=1, saved_to=None),
-        "a summary stands for the first 40 messages now",
+        "a summary replaces the first 40 messages",
     ),
     (
         events.ContentPolicyViolated(summary="names a rival", triggered_policies=()),
@@ -66,16 +66,16 @@ TOLD = [
     ),
     (
         events.CitationUnknown(citations=("a.md#L1-L2", "b.pdf#p3")),
-        "cited, and not among what was found: a.md#L1-L2, b.pdf#p3",
+        "cited without a matching source: a.md#L1-L2, b.pdf#p3",
     ),
     (AT_80, "$0.80 of $1.00 are spent"),
     (
         events.ToolSourceChanged(source="mcp:tracker", state="needs_login", reason=LOGIN),
-        f"mcp:tracker wants a login: {LOGIN}",
+        f"mcp:tracker requires a login: {LOGIN}",
     ),
     (
         events.ToolSourceChanged(source="mcp:files", state="parked"),
-        "mcp:files went away too often, and its tools are gone",
+        "mcp:files stopped too often; its tools are unavailable",
     ),
     (
         events.PluginFailed(plugin="Audit", hook="BeforeTool", error=BUSY, policy="open"),

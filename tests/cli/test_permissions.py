@@ -70,7 +70,7 @@ async def test_a_file_is_checked_and_a_verdict_is_explained(policy, tmp_path):
         "read as: git log  then  wc x",
         f"  allow {policy}:5  shell(git *)  yes: git log",
         "ask: no rule allows 'wc x'",
-        "always would be: shell(wc x)",
+        "always would allow: shell(wc x)",
     ]
     ran = await explained("shell", "--args", '{"command": "ls $(rm x)"}', "--policy", str(policy))
     assert (
@@ -110,7 +110,7 @@ async def test_what_holds_here_is_explained_without_a_file_of_rules(tmp_path):
 
     nothing = await explain()
     assert (nothing.code, nothing.out.splitlines()[1]) == (0, "ask: no rule allows 'git log'")
-    assert "no file says what may run here" in nothing.err
+    assert "no file has permissions" in nothing.err
     text = 'version = 1\n[permissions]\nallow = ["shell(git *)"]\n[agents.desk]\npermissions = { mode = "plan" }\n'
     (tmp_path / "agentrail.toml").write_text(text)
     assert (await explain("--trust-project")).out.splitlines()[1:] == [

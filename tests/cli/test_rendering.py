@@ -121,7 +121,7 @@ def test_what_the_user_must_know_is_a_line_on_stderr():
         (SessionRestarted(reason="boom", incarnation=2), "the session crashed and was restarted: boom"),
         (SessionParked(reason="boom"), "the session crashed too often and was given up: boom"),
         (SignalQuarantined(signal_kind="Prompt", error=INFO), "a bug in agentrail, please report it: busy"),
-        (PromptDropped(ref=PromptRef("r"), content=()), "a prompt that waited was dropped"),
+        (PromptDropped(ref=PromptRef("r"), content=()), "a queued prompt was dropped"),
     ):
         assert written(event) == ("", f"{line}\n")
 

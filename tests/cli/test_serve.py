@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_all_at_once(monkeypatch):
     with pytest.raises(OptionError) as caught:
         check_options(ServeOptions(certfile="c.pem", host=""), None)
     assert len(caught.value.faults) == 3
-    with pytest.raises(OptionError, match="--port 65536 is no port"):
+    with pytest.raises(OptionError, match="--port 65536 is not a port"):
         check_options(ServeOptions(port=65_536), None)
     assert "--certfile and --keyfile belong together" in str(caught.value)
     check_options(ServeOptions(certfile="c.pem", keyfile="k.pem", data_dir="d"), None)
@@ -139,19 +139,19 @@ def test_what_is_no_application_is_said(monkeypatch):
     module.make, module.thing = (lambda: print), SimpleNamespace()
     monkeypatch.setitem(sys.modules, "application_of_mine", module)
     for name, said in (
-        ("", "name an application, as package.module:NAME"),
+        ("", "name an application as package.module:NAME"),
         ("module", "name an application"),
         (":app", "name an application"),
         ("no.such.module:app", "there is no module 'no.such.module'"),
         (
             "no_such_module:app",
-            "there is no module 'no_such_module', looked for in this directory, and among",
+            "there is no module 'no_such_module', searched in this directory and among",
         ),
         ("application_of_mine:none", "there is no application 'none'"),
         ("application_of_mine:ap", "did you mean 'app'"),
         ("application_of_mine:number", "expected an ASGI application, .*application_of_mine:number is int"),
         ("application_of_mine:Kind", "expected an ASGI application, .*application_of_mine:Kind is type"),
-        ("application_of_mine:make", "is a function that takes other arguments: if it makes one"),
+        ("application_of_mine:make", "is a function with other arguments: if it returns an application"),
         ("application_of_mine:thing", "is SimpleNamespace"),
     ):
         with pytest.raises(OptionError, match=said):
@@ -191,10 +191,12 @@ def test_connections_have_a_part_of_the_time_that_all_of_it_may_take():
     options = SimpleNamespace(drain_timeout=10.0)
     app = SimpleNamespace(state=SimpleNamespace(host=SimpleNamespace(options=options, drain_delay=0.0)))
     assert say_stopping(signal.SIGINT, app) == (
-        "SIGINT: stopping; no new request is taken, and what runs has 10 s to end. A second one does not wait"
+        "SIGINT: stopping; new requests are refused, and running ones have 10 s to finish. A second signal exits at once"
     )
     app.state.host.drain_delay = 5.0
-    assert "all goes on for 5 s, so that balancers notice; then no" in say_stopping(signal.SIGTERM, app)
+    assert "requests are served for another 5 s, so that balancers notice; then new" in say_stopping(
+        signal.SIGTERM, app
+    )
     assert say_stopping(signal.SIGTERM, print) == "SIGTERM: stopping"
 
 
@@ -296,7 +298,7 @@ async def test_ctrl_c_in_the_middle_of_a_call_ends_the_server_in_its_time_and_sa
             assert await process.wait() == 0
             told = await read_all(process.stderr)
     assert b'event: done\ndata: {"reason":"shutdown"' in seen
-    assert "SIGINT: stopping; no new request is taken, and what runs has 0.3 s to end." in told
+    assert "SIGINT: stopping; new requests are refused, and running ones have 0.3 s to finish." in told
     assert told.endswith("agentrail: stopped.\n")
 
 

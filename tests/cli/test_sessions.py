@@ -122,7 +122,7 @@ async def test_replay_lives_a_session_again_and_diff_shows_where_two_part(ask, s
     """All is as it was; --explain tells causes, --step each record; a file of lines is a journal too. A journal parts from one of another prompt at the prompt."""
     plain = await ask("replay", session)
     assert plain.code == 0
-    assert plain.out.endswith("records, all as it was\n")
+    assert plain.out.endswith("records, identical\n")
     explained = await ask("replay", session, "--explain")
     assert ", begun by " in explained.out
     walked = await ask("replay", session, "--step")
@@ -150,7 +150,7 @@ async def test_check_finds_one_changed_byte_and_a_store_of_a_newer_version_is_no
     """A record that is not as it was written is named, and the code is 1; both versions are named."""
     good = await ask("check")
     assert good.code == 0
-    assert good.out == "1 sessions are as they were written\n"
+    assert good.out == "1 sessions are intact\n"
     path = tmp_path / "data" / "sessions.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
@@ -365,7 +365,7 @@ async def test_a_fork_has_an_id_that_other_commands_take(ask, session):
     assert len((await ask("list", "--all")).out.splitlines()) == 1
 
     ran = await ask("recover", "--dry-run")
-    assert (ran.code, ran.out) == (0, "nothing was cut off: no session had work when its process ended\n")
+    assert (ran.code, ran.out) == (0, "nothing was interrupted: no session had work when its process ended\n")
 
 
 # --- plain functions

@@ -129,10 +129,10 @@ def test_an_export_is_lived_again_with_all_of_its_sessions_unless_it_was_changed
     assert sessions_command.replay_journal("e.json", place=place) is Exit.DONE
     lines = said()[0].splitlines()
     assert len(lines) == 2
-    assert all(line.endswith("records, all as it was") for line in lines)
+    assert all(line.endswith("records, identical") for line in lines)
     assert "session s-1" in lines[0]
     assert sessions_command.replay_journal("e.json", "s-1", diff=True, place=place) is Exit.DONE
-    assert "do not part" in said()[0]
+    assert "do not diverge" in said()[0]
     assert sessions_command.replay_journal("e.json", explained=True, place=place) is Exit.DONE
     assert ", begun by " in said()[0]
     assert sessions_command.replay_journal("e.json", step=True, place=place) is Exit.DONE

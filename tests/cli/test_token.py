@@ -49,7 +49,7 @@ def test_to_a_file_that_would_let_no_caller_in_nothing_is_added(tmp_path):
     for place in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "tokens.toml"):
         with pytest.raises(OptionError, match="cannot be written"):
             add_to_file(place, made())
-    with pytest.raises(OptionError, match=r"there is no directory '.*none', make it first"):
+    with pytest.raises(OptionError, match=r"there is no directory '.*none'; create it first"):
         add_to_file(tmp_path / "none" / "tokens.toml", made())
 
 
@@ -65,5 +65,5 @@ def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line_and_is_sho
     token = made()
     assert show_new(token, tmp_path) == f"{token.token}\n"
     shown = show_new(token, None)
-    assert shown.startswith(f"{token.token}\n\n# This is the only time")
+    assert shown.startswith(f"{token.token}\n\n# It is shown only once")
     assert shown.endswith(token.lines)

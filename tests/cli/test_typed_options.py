@@ -68,9 +68,9 @@ def test_some_options_are_several_things():
 WRONG = (
     ("stall_seconds", "--opt stall_seconds has no '=': expected key=value, such as stall_seconds=60"),
     ("", "--opt number 1 has no '='"),
-    ("=60", "--opt number 1 has no name in front of the '='"),
-    ("stall_second=60", "--opt 'stall_second' is no option of a provider: did you mean 'stall_seconds'?"),
-    ("zzz=1", "--opt 'zzz' is no option of a provider: known are api_key, base_url"),
+    ("=60", "--opt number 1 has no name before the '='"),
+    ("stall_second=60", "--opt 'stall_second' is not a provider option: did you mean 'stall_seconds'?"),
+    ("zzz=1", "--opt 'zzz' is not a provider option: known are api_key, base_url"),
     ("timeout=soon", "--opt timeout: expected a number, got 'soon'"),
     ("timeout=", "--opt timeout: expected a number, got ''"),
     ("timeout=+-3", "--opt timeout: expected a number, got '+-3'"),

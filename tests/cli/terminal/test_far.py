@@ -114,9 +114,9 @@ async def test_a_server_that_goes_away_is_said_and_the_chat_can_be_left(kept):
         await seen.wait_for(">")
         await seen.press("hi\r", lambda text: "Hi." in text and rests(text))
         stop.set()
-        await seen.wait_for("the server does not answer; connecting again")
+        await seen.wait_for("the server does not answer; reconnecting")
         await seen.press("are you there?\r", "> are you there?")
         seen.type("\x03")  # it is waited for no longer
-        await seen.wait_for("look whether it took this")
+        await seen.wait_for("check whether it received this")
         await seen.press("half a line", "> half a line")
         await seen.leave("\x03\x04")

@@ -292,7 +292,7 @@ async def test_a_closed_terminal_parks_the_session(kept):
         assert alive(below) == []
     async with open_screen("chat", "--resume", *WORK[5:], **kept) as seen:
         await seen.wait_for("is back, with model demo:fast")
-        await seen.wait_for("was cut off")
+        await seen.wait_for("was interrupted and resumed")
         await seen.wait_for(rests)
         seen.type(f"{SLEEPER}\r")
         below = await sleeping_below(seen.process)
