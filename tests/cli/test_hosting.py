@@ -139,7 +139,7 @@ store = "mysql:"
 memories = "x"
 heartbeat = 0.0
 base_path = "agents"
-protocols = ["ag-ui"]
+protocols = ["grpc"]
 idle_after = -1.0
 [host.limits]
 max_streams = 0
