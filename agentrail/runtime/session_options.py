@@ -412,8 +412,9 @@ def _format(name: str, value: object) -> list[str]:
 
 
 def _mcp(name: str, value: object) -> list[str]:
-    known = _is_sequence(value) and not isinstance(value, str)
-    if known and all(isinstance(one, str) or isinstance(getattr(one, "name", None), str) for one in value):
+    if isinstance(value, list | tuple) and all(
+        isinstance(one, str) or isinstance(getattr(one, "name", None), str) for one in value
+    ):
         given = [one if isinstance(one, str) else one.name for one in value]
         doubled = sorted({one for one in given if given.count(one) > 1})
         return [f"{name} has {doubled[0]!r} twice"] if doubled else []

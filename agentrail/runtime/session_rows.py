@@ -109,7 +109,7 @@ def faults_of_edit(session: Session, approval_id: str, arguments: JsonObject) ->
     asked = next((one.asked for one in data.interactions if one.id == approval_id), None)
     state = None if asked is None else data.batch.find(asked.call_id)
     spec = None if state is None else state.spec
-    return [] if spec is None else spec.faults(spec.with_defaults(arguments))
+    return [] if spec is None else [*spec.faults(spec.with_defaults(arguments))]
 
 
 _NO_TOOLS: Final = Toolbox()

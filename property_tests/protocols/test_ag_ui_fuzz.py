@@ -30,7 +30,7 @@ from tests.protocols.ag_ui_client import LAST, AgUiClient
 ROUNDS = int(os.environ.get("AG_UI_ROUNDS", "200"))
 PARTS = 8
 
-JUNK = (
+JUNK: tuple[object, ...] = (
     None,
     0,
     -1,

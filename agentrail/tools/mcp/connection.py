@@ -408,7 +408,9 @@ class Connection:
                 name=name, arguments=dict(arguments), input_responses=answers, request_state=state
             )
             request = types.CallToolRequest(params=params)
-            raw = await self._session.send_request(request, _RAW, progress_callback=progressed)
+            raw: Mapping[str, Any] = await self._session.send_request(
+                request, _RAW, progress_callback=progressed
+            )
             if raw.get("resultType") != "input_required":
                 return raw
             wanted = types.InputRequiredResult.model_validate(raw, by_name=False)
