@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
 import attrs
 import msgspec
@@ -61,6 +61,10 @@ OptionsFor: TypeAlias = Callable[[ProfileContext], Awaitable[ProfileOptions]]
 """Configures each session individually: an async function."""
 
 
+ClientSystem: TypeAlias = Literal["append", "ignore", "refuse"]
+"""Handling of a system prompt that a client sends."""
+
+
 @frozen(kw_only=True)
 class AgentProfile:
     """A named session configuration.
@@ -74,6 +78,10 @@ class AgentProfile:
         context_window: Context window reported to clients, in tokens. None: the known value of the model.
         description: Description for display.
         shared_workspace: Whether all users of this profile may see each other's files if its directory is fixed.
+        client_system: Handling of the system prompt that clients of other protocols send: `append` it to the profile's as
+            a last section, `ignore` it, or `refuse` the message.
+        client_settings: Whether these clients may set the model settings of their cycle, such as `temperature`.
+        show_tools: Whether these clients see the calls that run on the server: `reasoning` for lines of reasoning.
         approvers: Ids of users who decide the pending approvals and questions of other users' sessions of this profile,
             in their tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token
             with that scope.
@@ -86,6 +94,9 @@ class AgentProfile:
     context_window: int | None = None
     description: str = ""
     shared_workspace: bool = False
+    client_system: ClientSystem = "append"
+    client_settings: bool = True
+    show_tools: Literal["reasoning"] | None = None
     approvers: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -216,6 +227,11 @@ def models_in(profile: AgentProfile) -> tuple[str, ...]:
     return (string_of(options.model), *options.fallback_models)
 
 
+def takes_images(profile: AgentProfile) -> bool:
+    """Return whether the model of a profile accepts images. True if a function decides."""
+    return profile.is_function or _read(profile.options).provider_opts.get("images") is not False
+
+
 def fault_of_profile(
     profile: AgentProfile, fault_of_model: Callable[[SessionOptions], str | None]
 ) -> str | None:
@@ -338,6 +354,12 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         yield f"context_window is {window!r:.80}: expected tokens, a whole number from 1, or None"
     if type(given.shared_workspace) is not bool:
         yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
+    if given.client_system not in ("append", "ignore", "refuse"):
+        yield f"client_system is {given.client_system!r:.80}: expected append, ignore or refuse"
+    if type(given.client_settings) is not bool:
+        yield f"client_settings is {given.client_settings!r:.80}: expected True or False"
+    if given.show_tools not in (None, "reasoning"):
+        yield f"show_tools is {given.show_tools!r:.80}: expected reasoning, or None"
     if not isinstance(given.approvers, list | tuple) or any(
         fault_of_name("", one) for one in given.approvers
     ):

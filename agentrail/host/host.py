@@ -18,7 +18,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.admission import CommandsOfHost, Intake, mint_session
-from agentrail.host.agent_profiles import ProfileContext, check_history, check_metadata
+from agentrail.host.agent_profiles import AgentProfile, ProfileContext, check_history, check_metadata
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import (
     ChatRequest,
@@ -207,6 +207,7 @@ class Host:
         history: Sequence[Message] = (),
         keep: bool = True,
         trace: TraceContext | Mapping[str, Any] | None = None,
+        goes_on: bool = False,
     ) -> HandledResponse | HostRequest:
         """Accept a message, call the plugins, open or create its session, and return when the session has accepted it.
 
@@ -227,6 +228,8 @@ class Host:
                 4 MB as JSON. It is repaired, and `HostRequest.repairs` lists the repairs. It cannot approve a call.
             keep: Whether a session that this creates is kept. See `create`. An existing session stays as it is.
             trace: Trace of the caller, as in `Session.prompt`. Not for a message that steers.
+            goes_on: Whether the model answers the end of the conversation, as in `Session.go_on`. Plugins judge the
+                message, and the session does not get it.
 
         Returns:
             An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
@@ -264,6 +267,7 @@ class Host:
             history=check_history(history) if history != () else (),
             keep=keep,
             trace=trace,
+            goes_on=goes_on,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -335,6 +339,19 @@ class Host:
         return handled
 
     # --- sessions
+
+    async def profile_for(self, principal: Principal, agent_id: str) -> AgentProfile:
+        """Return a profile for a new session of a caller.
+
+        Raises:
+            ProfileUnknown: The caller's move: there is no such profile.
+            Exception: See `submit`.
+        """
+        owner = self._intake.owner_of(principal)
+        context = ProfileContext(
+            tenant_id=owner.tenant_id, user_id=owner.user_id, session_id=mint_session(), agent_id=agent_id
+        )
+        return await self._parts.sessions.profile(context)
 
     async def session(
         self,

@@ -84,6 +84,7 @@ class Sending:
     history: tuple[Message, ...] = ()
     keep: bool = True
     trace: TraceContext | Mapping[str, Any] | None = None
+    goes_on: bool = False
 
 
 @frozen(kw_only=True)
@@ -275,6 +276,14 @@ class RequestRun:
             return steered
         if incoming.sending.when_busy == "refuse" and (await session.status()).phase != "idle":
             raise busy(incoming.session_id)
+        if incoming.sending.goes_on:
+            return await session.go_on(
+                client_id=incoming.request.client_id,
+                via=incoming.sending.via,
+                request_id=incoming.request_id,
+                digest=incoming.digest,
+                settings=incoming.sending.settings,
+            )
         receipt = await session.prompt(
             text if incoming.sending.content is None else incoming.sending.content,
             client_id=incoming.request.client_id,

@@ -109,7 +109,7 @@ async def asked(host: Host, message: str = "Hi", by: Principal = ANN, **given: A
     """Submit a message, which is to become a request."""
     sending = {
         name: given.pop(name)
-        for name in ("kind", "when_busy", "on_disconnect", "attachments", "via", "webhook", "history", "keep")
+        for name in ("kind", "when_busy", "on_disconnect", "attachments", "via", "webhook", "history", "keep", "goes_on")
         if name in given
     }
     request = await host.submit(say(message, by, **given), by, **sending)

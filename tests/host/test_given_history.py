@@ -168,6 +168,27 @@ async def test_the_same_message_twice_begins_one_session():
 
 
 @on_virtual_time
+async def test_the_end_of_a_history_is_answered_as_a_request():
+    """The model has the history alone. Plugins judge the message, and refuse without a session."""
+
+    async def no_cats(ctx: ChatRequestContext) -> None:
+        if "cats" in ctx.request.message:
+            raise RequestRefused(message="no cats")
+
+    reader = Reader(says("A cat."))
+    guard = plugin("guard", critical=True, intercept_chat_request=no_cats)
+    async with hosting(FunctionModel(reader.answer), guard) as host:
+        request = await asked(host, "Look.", history=PAST, goes_on=True, client_id="c-1")
+        assert (await request.outcome(), request.record.text, reader.sent) == ("completed", "A cat.", [PAST])
+        again = await asked(host, "Look.", history=PAST, goes_on=True, client_id="c-1")
+        assert (again.request_id, again.is_repeat) == (request.request_id, True)
+        with pytest.raises(RequestRefused):
+            await asked(host, "Look for cats.", history=PAST, goes_on=True, session_id="cats")
+        with pytest.raises(SessionUnknown):
+            await host.session("cats", ANN)
+
+
+@on_virtual_time
 async def test_no_history_approves_a_call():
     """It says that the call was approved, and holds a result of it: the call of today waits for a person all the same."""
     claimed = (
