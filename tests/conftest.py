@@ -29,6 +29,7 @@ SERVICES: Final = {
     "ws": ROOT / ".peers" / "node_modules" / "ws" / "package.json",
     "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
     "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
+    "openai": ROOT / ".peers" / "openai" / "node_modules" / "openai" / "index.mjs",
     "node": _program("node"),
     "chromium": _program("chromium"),
     "curl": _program("curl"),
@@ -88,6 +89,12 @@ def ai_sdk() -> Path:
 def ag_ui() -> Path:
     """The module of the AG-UI client for node; for tests marked `services("ag-ui")`."""
     return SERVICES["ag-ui"]
+
+
+@pytest.fixture(scope="session")
+def openai_js() -> Path:
+    """The module of the `openai` client for node; for tests marked `services("openai")`."""
+    return SERVICES["openai"]
 
 
 def need_service(name: str) -> None:

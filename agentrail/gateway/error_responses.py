@@ -82,6 +82,9 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             "token_in_url",
             hint="send it as `Authorization: Bearer …`, and make a new one: this one is known to logs",
         ),
+        **_rows(
+            400, "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
+        ),
         **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
         **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
         **_rows(404, "route_unknown", hint="GET /openapi.json lists all paths"),

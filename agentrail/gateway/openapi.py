@@ -17,7 +17,7 @@ from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.session_calls import CURSOR
 from agentrail.gateway.history_routes import MAX_RECORDS_OF_A_PAGE
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
-from agentrail.gateway.request_bodies import BODIES
+from agentrail.gateway.request_bodies import BODIES, OpenBody
 from agentrail.gateway.request_parser import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.response_bodies import ErrorReply
 from agentrail.gateway.route_errors import (
@@ -320,6 +320,20 @@ _AG_UI_EVENT: Final[dict[str, Any]] = {
 }
 
 
+_CHUNK: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "A chunk of a completion, or an error, as of the OpenAI API. The last frame is `[DONE]`.",
+    "additionalProperties": True,
+}
+
+_OPEN_BODY: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["model"],
+    "properties": {"model": {"type": "string", "minLength": 1, "description": "Id of the profile."}},
+    "additionalProperties": True,
+}
+
+
 def describe_interface(
     routes: Iterable[CallRoute],
     *,
@@ -372,6 +386,8 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
     schemas = {**definitions, **schemas, "Event": events}
     schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART, "AgUiEvent": _AG_UI_EVENT}
+    schemas["ChatCompletionChunk"] = _CHUNK
+    schemas |= {kind.__name__: _OPEN_BODY for kind in bodies if issubclass(kind, OpenBody)}
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))

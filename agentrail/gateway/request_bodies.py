@@ -76,6 +76,22 @@ class UiChatBody(Value, frozen=True, kw_only=True):
     messageId: str | None = None  # noqa: N815 - as it stands on the wire
 
 
+class OpenBody(Value, frozen=True, kw_only=True):
+    """A request of a third-party protocol, whose own documentation has its fields. Its wire reads them.
+
+    Attributes:
+        plain: The whole object.
+        size: Its length as text.
+    """
+
+    plain: dict[str, Any]
+    size: int
+
+
+class ChatCompletionBody(OpenBody, frozen=True, kw_only=True):
+    """A request for a completion, as in the OpenAI API: `model` is a profile. Parameters without effect are ignored."""
+
+
 class CreateSessionBody(Value, frozen=True, kw_only=True):
     """Options of a new session.
 
@@ -223,6 +239,7 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     ChatBody,
     UiChatBody,
     AgUiBody,
+    ChatCompletionBody,
     CreateSessionBody,
     SteerBody,
     AbortBody,

@@ -30,6 +30,7 @@ from agentrail.gateway.request_bodies import (
     ChatBody,
     CreateSessionBody,
     ForkBody,
+    OpenBody,
     RewindBody,
     SteerBody,
 )
@@ -326,6 +327,8 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
 
 
 def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
+    if issubclass(kind, OpenBody):
+        return kind(plain=plain, size=size)
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if issubclass(kind, ChatBody) and isinstance(files, list):
@@ -515,7 +518,8 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
 
 
 def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
-    return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
+    has_files = kind is ChatBody or issubclass(kind, OpenBody)
+    return limits.max_body_with_attachments_bytes if has_files else limits.max_body_bytes
 
 
 # Limits of a connection: number of headers, size and speed of a body, and detection of a disconnect.

@@ -88,6 +88,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         text: Model output up to that point.
         reason: Reason for aborting the cycle.
         session_id: Session id.
+        type: Kind of the error in the OpenAI API.
+        param: Place in a request of the OpenAI API.
         request_id: Id of the request. For a server error, operators find it in the log by this id.
         body: Reply of a host plugin in place of the session's. Only in a socket.
         retry_after: Value of the `Retry-After` header. Only in a socket.
@@ -116,6 +118,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
     text: _Text = UNSET
     reason: str | UnsetType | None = UNSET
     session_id: _Text = UNSET
+    type: _Text = UNSET
+    param: str | UnsetType | None = UNSET
     request_id: _Text = UNSET
     body: dict[str, Any] | UnsetType = UNSET
     retry_after: _Text = UNSET
@@ -221,6 +225,27 @@ class ReadyReply(CallReply, frozen=True, kw_only=True):
 
     status: Literal["ready", "not_ready", "not_started"]
     checks: tuple[CheckReply, ...]
+
+
+class ModelEntry(CallReply, frozen=True, kw_only=True):
+    """A profile as a model of the OpenAI API.
+
+    Attributes:
+        id: Id of the profile.
+        created: Always 0.
+    """
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "agentrail"
+
+
+class ModelList(CallReply, frozen=True, kw_only=True):
+    """The profiles as models of the OpenAI API."""
+
+    data: tuple[ModelEntry, ...]
+    object: Literal["list"] = "list"
 
 
 class SessionCreated(SessionReply, frozen=True, kw_only=True):

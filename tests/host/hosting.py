@@ -109,7 +109,17 @@ async def asked(host: Host, message: str = "Hi", by: Principal = ANN, **given: A
     """Submit a message, which is to become a request."""
     sending = {
         name: given.pop(name)
-        for name in ("kind", "when_busy", "on_disconnect", "attachments", "via", "webhook", "history", "keep", "goes_on")
+        for name in (
+            "kind",
+            "when_busy",
+            "on_disconnect",
+            "attachments",
+            "via",
+            "webhook",
+            "history",
+            "keep",
+            "goes_on",
+        )
         if name in given
     }
     request = await host.submit(say(message, by, **given), by, **sending)

@@ -66,7 +66,7 @@ async def _answer_run(call: RouteCall) -> Result:
         check_decisions(session, plan.answers)
         if not plan.words:
             decided = partial(stream_decided, decisions=plan.answers, status=status, response_id=body.runId)
-            return await decided(call, wire, session, run)
+            return (await decided(call, wire, session, run)).answer()
         handled = await apply_decisions(call, session, plan.answers)
         if handled is not None:
             return handled
@@ -99,7 +99,7 @@ async def _say(call: RouteCall, wire: SseWire[AgUiRun], run: AgUiRun, plan: AgUi
         run = with_first_frame(
             run, custom_frame("history_repaired", {"codes": [one.code for one in submitted.repairs]})
         )
-    return stream_request(wire, submitted, run)
+    return stream_request(wire, submitted, run).answer()
 
 
 async def _find(call: RouteCall, thread_id: str) -> Session | None:

@@ -58,7 +58,7 @@ async def _answer_message(call: RouteCall) -> Result:
     first = (_DIFFERS,) if plan.differs else ()
     if not plan.text:
         assert session is not None and status is not None  # noqa: S101, PT018 - there is something to answer
-        return await stream_decided(
+        decided = await stream_decided(
             call,
             WIRE,
             session,
@@ -68,6 +68,7 @@ async def _answer_message(call: RouteCall) -> Result:
             response_id=plan.message_id,
             first=first,
         )
+        return decided.answer()
     if session is not None and plan.answers:
         handled = await apply_decisions(call, session, plan.answers)
         if handled is not None:
@@ -94,14 +95,14 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Fram
     )
     if isinstance(submitted, HandledResponse):
         return submitted
-    return stream_request(WIRE, submitted, NO_QUESTIONS, first=first)
+    return stream_request(WIRE, submitted, NO_QUESTIONS, first=first).answer()
 
 
 async def _answer_running(call: RouteCall) -> Result:
     """Stream the running or waiting response from its beginning. 204 without one."""
     session = await find_session(call, call.params["session_id"], call.params["agent_id"])
     stream = None if session is None else await stream_running(WIRE, session, NO_QUESTIONS)
-    return WholeAnswer(status=204) if stream is None else stream
+    return WholeAnswer(status=204) if stream is None else stream.answer()
 
 
 async def _cancel(call: RouteCall) -> Result:

@@ -5,17 +5,17 @@ shutdown and a client that disconnects are handled here. Each response has its o
 because the frames of an event depend on all earlier events.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Generic
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
-from agentrail.errors import SubscriberTooSlow
-from agentrail.events import Event, EventsLost
+from agentrail.errors import AgentrailError, SubscriberTooSlow
+from agentrail.events import Approval, Event, EventsLost
 from agentrail.gateway.path_endpoint import OwnStream, RouteCall, start_of
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.sse_frames import CONTENT_TYPE, HEARTBEAT, STREAM_HEADERS, DoneReason, text_frame
@@ -25,7 +25,7 @@ from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.requests import HostRequest, OnDisconnect
 from agentrail.messages import SteerRef
 from agentrail.otp.exits import keep
-from agentrail.protocols.response_changes import Begun, Frame
+from agentrail.protocols.response_changes import Begun, Frame, ResponseEnd
 from agentrail.protocols.response_state import (
     Bridge,
     Bridged,
@@ -64,6 +64,7 @@ _BREAKS: Final[Mapping[DoneReason, tuple[str, str]]] = MappingProxyType(
 )
 """Error code and explanation of a stream that ends before its response."""
 
+_NO_ONE: Final = "no user can be asked in this request"
 _LOST: Final = ("trimmed", "events of this session are kept no longer, and this response may be among them")
 
 
@@ -95,7 +96,7 @@ class SseWire(Generic[Own]):
 class ResponseReader(WatchedStream, Generic[Own]):
     """Async iterator over the bytes to write, which ends after the terminal frame."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, only from this module
         self,
         subscription: Subscription,
         wire: SseWire[Own],
@@ -103,6 +104,7 @@ class ResponseReader(WatchedStream, Generic[Own]):
         *,
         first: Sequence[Frame] = (),
         is_muted: bool = False,
+        reject: Callable[[Sequence[str]], Awaitable[bool]] | None = None,
     ) -> None:
         """Read the published events without a checkpoint, so that no delta is missed or shown twice.
 
@@ -112,10 +114,13 @@ class ResponseReader(WatchedStream, Generic[Own]):
             state: The state before these events.
             first: Frames of the wire before those of the response.
             is_muted: Whether the client has everything so far. `go_on` then continues.
+            reject: Rejects approvals that would end the response, and returns whether the cycle still waits. None: its
+                client decides them.
         """
         super().__init__()
         self._events = subscription
         self._wire = wire
+        self._reject = reject
         self.state = state
         self._pending: list[bytes] = []
         self._wait_scope: trio.CancelScope | None = None
@@ -172,6 +177,9 @@ class ResponseReader(WatchedStream, Generic[Own]):
             self.state.own, resume_response(self.state.response, response_id)
         )
         self._put((*first, *frames))
+        await self._apply(apply)
+
+    async def _apply(self, apply: Callable[[], Awaitable[bool]]) -> None:
         waits = await apply()
         self._take_waiting()
         if waits:
@@ -213,7 +221,18 @@ class ResponseReader(WatchedStream, Generic[Own]):
         self.state, frames = self._wire.bridge.fold(self.state, event)
         return self._put(frames)
 
+    def _rejected(self) -> list[str]:
+        response = self.state.response
+        if self._reject is None or not response.is_paused:
+            return []
+        return [name for name, (_, asked) in response.asked.items() if isinstance(asked, Approval)]
+
     async def _wait(self) -> None:
+        if self._reject is not None and (approvals := self._rejected()):
+            response = self.state.response
+            self.state = Bridged(resume_response(response, response.response_id)[0], self.state.own)
+            await self._apply(partial(self._reject, approvals))
+            return
         # One scope per wait: each response has only one task, so there are never a thousand to wake at once.
         scope = self._wait_scope = trio.CancelScope()
         try:
@@ -226,6 +245,7 @@ class ResponseReader(WatchedStream, Generic[Own]):
         self._fail(*_BREAKS.get(reason, _BREAKS["failed"]))
 
     def _fail(self, code: str, reason: str) -> None:
+        self._reject = None
         self.state = Bridged(fail_response(self.state.response, code, reason), self.state.own)
 
     # --- for the watcher of all streams
@@ -236,7 +256,7 @@ class ResponseReader(WatchedStream, Generic[Own]):
 
     @property
     def is_due_to_end(self) -> bool:
-        return self.state.response.end is not None
+        return self.state.response.end is not None and not self._rejected()
 
     def finish(self, reason: DoneReason) -> None:
         self._break_off(reason)
@@ -268,6 +288,7 @@ class ResponseStream(Generic[Own]):
         resumed_id: The response that continues after answers; empty for a new one.
         apply: Applies these answers, and returns whether the cycle still waits. May refuse the call.
         headers: Headers in addition to those of the wire.
+        is_unattended: Whether approvals are rejected, because no one can decide them after the response.
     """
 
     session: Session
@@ -279,33 +300,65 @@ class ResponseStream(Generic[Own]):
     resumed_id: str = ""
     apply: Callable[[], Awaitable[bool]] | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    is_unattended: bool = False
 
     def answer(self) -> OwnStream:
         """Return it as the result of a handler."""
-        return OwnStream(write=self._write)
+        return OwnStream(write=self.write)
 
-    async def _write(self, call: RouteCall) -> None:
+    async def write(self, call: RouteCall) -> None:
         """Write the response to its end. Cancellation cuts a blocked connection."""
-        hubs = call.gateway.opened()[1]
-        async with self.session.subscribe(after=self.after, buffer=RESPONSE_BUFFER) as subscription:
-            is_muted = self.apply is not None
-            reader = ResponseReader(subscription, self.wire, self.state, first=self.first, is_muted=is_muted)
+        async with self._open(call, self.wire) as reader:
             reader.on_cut = call.cut
+            one = OpenStream(call.head, call.principal, reader)
+            with call.gateway.open_calls.watched(one):
+                await call.while_there(partial(self._write_pieces, call, reader))
+        if reader.reason is None:  # it was cut
+            raise CallerLeft
+
+    async def collect(self, call: RouteCall) -> tuple[tuple[Frame, ...], ResponseEnd]:
+        """Return all frames of the response, for a client that wants no stream, and its end."""
+        frames: list[Frame] = []
+
+        def keep_frame(frame: Frame) -> bytes:
+            frames.append(frame)
+            return self.wire.encode(frame)
+
+        async with self._open(call, evolve(self.wire, encode=keep_frame)) as reader:
+            async for _ in reader:
+                pass
+        end = reader.state.response.end
+        if end is None:  # it was cut
+            raise CallerLeft
+        return tuple(frames), end
+
+    @asynccontextmanager
+    async def _open(self, call: RouteCall, wire: SseWire[Own]) -> AsyncIterator[ResponseReader[Own]]:
+        async with self.session.subscribe(after=self.after, buffer=RESPONSE_BUFFER) as subscription:
+            reader = ResponseReader(
+                subscription,
+                wire,
+                self.state,
+                first=self.first,
+                is_muted=self.apply is not None,
+                reject=self._reject if self.is_unattended else None,
+            )
             if self.apply is not None:
                 await reader.go_on(self.resumed_id, self.apply, first=self.first)
             if self.wire.on_disconnect == "abort":
                 call.on_left = partial(self._stop, reader)
-            one = OpenStream(call.head, call.principal, reader)
             is_away = partial(reader.finish, "store_unavailable")
-            with (
-                told_of_outages(self.session, is_away),
-                hubs.watch_stream(reader),
-                reader.scope,
-                call.gateway.open_calls.watched(one),
-            ):
-                await call.while_there(partial(self._write_pieces, call, reader))
-        if reader.reason is None:  # it was cut
-            raise CallerLeft
+            watched = call.gateway.opened()[1].watch_stream(reader)
+            with told_of_outages(self.session, is_away), watched, reader.scope:
+                yield reader
+
+    async def _reject(self, approvals: Sequence[str]) -> bool:
+        for one in approvals:
+            with suppress(AgentrailError):  # it was decided meanwhile, or its session has ended
+                await self.session.reject(one, _NO_ONE, auto_resume=True)
+        with suppress(AgentrailError):
+            return (await self.session.status()).suspended
+        return False
 
     async def _stop(self, reader: ResponseReader[Own]) -> None:
         """Abort the cycle of a client that left, unless it has ended or waits for users."""

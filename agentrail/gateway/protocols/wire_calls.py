@@ -12,15 +12,22 @@ from agentrail.errors import ProfileMismatch, SessionUnknown
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
 from agentrail.gateway.calls.decision_calls import answer_client_call
 from agentrail.gateway.chat_routes import headers_of
-from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import OwnStream, RouteCall
+from agentrail.gateway.error_responses import (
+    ERROR_ANSWERS,
+    CallRefused,
+    answer_to_abort,
+    answer_to_failure,
+    error_answer,
+    refuse_call,
+)
+from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.host.requests import HostRequest
 from agentrail.messages import AssistantMessage, PromptRef
 from agentrail.protocols.decisions import ClientDecision, WireRefusal
-from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_changes import Frame, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response
 from agentrail.runtime.arguments import fault_of_response
 from agentrail.runtime.event_subscription import Subscription
@@ -110,7 +117,7 @@ async def apply_decisions(
 
 def stream_request(
     wire: SseWire[Own], request: HostRequest, own: Own, *, first: tuple[Frame, ...] = ()
-) -> OwnStream:
+) -> ResponseStream[Own]:
     """Stream the response to a request that the host has accepted."""
     response = Response(ref=PromptRef(request.receipt.ref), read_text=reads(request.session))
     return ResponseStream(
@@ -121,7 +128,7 @@ def stream_request(
         first=first,
         request=request,
         headers=headers_of(request),
-    ).answer()
+    )
 
 
 async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the call's
@@ -134,7 +141,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     status: Status,
     response_id: str,
     first: tuple[Frame, ...] = (),
-) -> OwnStream:
+) -> ResponseStream[Own]:
     """Apply decisions, and stream the rest of the response that waited for them."""
     began = await _find_cycle(session, status.last_seq)
     # If its beginning is no longer stored, it must still have been shown, because it waits for these answers.
@@ -156,10 +163,10 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
         resumed_id=response_id,
         apply=apply,
         headers=_named(session),
-    ).answer()
+    )
 
 
-async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> OwnStream | None:
+async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> ResponseStream[Own] | None:
     """Stream the running or waiting response from its beginning. None without one."""
     status = await session.status()
     has_ended = status.phase == "idle" and not status.suspended
@@ -167,9 +174,20 @@ async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> OwnS
     if began is None:
         return None
     state = Bridged(Response(read_text=reads(session)), own)
-    return ResponseStream(
-        session=session, after=began - 1, wire=wire, state=state, headers=_named(session)
-    ).answer()
+    return ResponseStream(session=session, after=began - 1, wire=wire, state=state, headers=_named(session))
+
+
+def refuse_end(end: ResponseEnd) -> NoReturn:
+    """Refuse a call whose response failed or was aborted."""
+    match end.event:
+        case AgentError(error=error):
+            answer = answer_to_failure(error)
+        case AgentAbort(reason=reason):
+            answer = answer_to_abort(reason)
+        case _:
+            code = end.code if end.code in ERROR_ANSWERS else "cycle_failed"
+            answer = error_answer(code or "cycle_failed", end.reason or "the response failed")
+    raise CallRefused(answer)
 
 
 def reads(session: Session) -> ReadText:

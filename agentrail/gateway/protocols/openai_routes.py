@@ -1,0 +1,268 @@
+"""`/v1` for OpenAI clients: a profile is a model, and a token of this server is the API key."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
+from typing import Final
+
+import trio
+from attrs import evolve
+
+from agentrail.errors import AgentrailError, ProfileUnknown
+from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.path_endpoint import (
+    LEFT_SECONDS,
+    CallRoute,
+    OwnStream,
+    Result,
+    RouteCall,
+    WholeAnswer,
+    answer_json,
+)
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.protocols.wire_calls import (
+    apply_decisions,
+    find_session,
+    refuse_end,
+    refuse_wire_call,
+    stream_decided,
+    stream_request,
+)
+from agentrail.gateway.request_bodies import ChatCompletionBody
+from agentrail.gateway.request_parser import check_id, named_by_client
+from agentrail.gateway.response_bodies import ModelEntry, ModelList
+from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.host.agent_profiles import AgentProfile, takes_images
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.messages import Image, SessionId, UserMessage
+from agentrail.protocols.error_shapes import openai_error
+from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, whole_completion
+from agentrail.protocols.openai_requests import OpenAiParameters, OpenAiPlan, OpenAiRefused, refuse
+from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_state import Own
+from agentrail.runtime.arguments import words_in_blocks
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_handle import Session
+from agentrail.wire.plain import encode_plain
+
+NAME: Final = "openai"
+"""Name of the protocol, and channel of its messages."""
+
+_CHAT: Final = SseWire(name=NAME, bridge=CHAT, on_disconnect="abort", last="[DONE]")
+
+
+# --- any request
+
+
+def _encode_error(answer: ErrorAnswer) -> bytes:
+    message = answer.message if answer.hint is None else f"{answer.message}: {answer.hint}"
+    place = answer.more.get("field")
+    shaped = openai_error(
+        answer.code, message, answer.status, param=place if isinstance(place, str) else None
+    )
+    # The fields of all our errors stay, so that a program reads them alike.
+    return encode_plain({"error": {**answer.more, "hint": answer.hint, **shaped["error"]}})
+
+
+async def _profile_of(call: RouteCall, model: object) -> AgentProfile:
+    try:
+        return await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
+    except ProfileUnknown as error:
+        answer = error_answer("model_not_found", str(error), more={"field": "model"})
+        raise CallRefused(evolve(answer, status=404)) from None
+
+
+async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call's
+    call: RouteCall,
+    wire: SseWire[Own],
+    own_of: Callable[[Session, str], Own],
+    *,
+    profile: AgentProfile,
+    parameters: OpenAiParameters,
+    plan: OpenAiPlan,
+    session: Session | None,
+    session_id: str | None,
+) -> ResponseStream[Own] | HandledResponse:
+    """Carry out a plan, and return the response to it. Without a `session_id`, its new session is nameless."""
+    has_images = any(isinstance(block, Image) for block in plan.words)
+    if has_images and not takes_images(profile):
+        refuse("messages", "have an image, which this model does not take", "images_unsupported")
+    if parameters.ignored:
+        call.more_headers["x-agentrail-ignored"] = ", ".join(parameters.ignored)
+    if plan.differs:
+        call.more_headers["x-agentrail-history-differs"] = "true"
+    if session is not None and plan.decisions and not plan.words:
+        status = await session.status()
+        own = own_of(session, f"{session.session_id}-{status.last_seq}")
+        decisions = plan.decisions
+        return await stream_decided(
+            call, wire, session, own, decisions=decisions, status=status, response_id=""
+        )
+    if session is not None and plan.decisions:
+        handled = await apply_decisions(call, session, plan.decisions)
+        if handled is not None:
+            return handled
+    said = plan.words or next(one.content for one in reversed(plan.history) if isinstance(one, UserMessage))
+    request = ChatRequest(
+        message=words_in_blocks(said),
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=profile.id,
+        session_id=None if session_id is None else SessionId(session_id),
+        client_id=named_by_client(None, call.head.headers.get("idempotency-key")),
+        metadata=dict(parameters.metadata),
+    )
+    submitted = await call.host.submit(
+        request,
+        call.principal,
+        kind="stream" if parameters.is_stream else "chat",
+        on_disconnect=wire.on_disconnect,
+        via=NAME,
+        content=plan.words if has_images else None,
+        settings=parameters.settings,
+        history=plan.history,
+        goes_on=plan.goes_on,
+        trace=call.trace,
+        keep=session_id is not None,
+    )
+    if isinstance(submitted, HandledResponse):
+        return submitted
+    return stream_request(wire, submitted, own_of(submitted.session, submitted.request_id))
+
+
+@asynccontextmanager
+async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[None]:
+    """End a nameless session after its response, unless the client owes results of its calls."""
+    try:
+        yield
+    finally:
+        with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError):
+            status = await session.status()  # noqa: ASYNC102 - shielded and bounded
+            if status.phase != "idle":
+                await session.abort("the caller left")  # noqa: ASYNC102 - same
+                call.on_left = None
+            if call.has_left or not status.client_calls:
+                await call.host.delete_session(session.session_id, call.principal, purge=True)  # noqa: ASYNC102 - same
+
+
+async def _answer(
+    call: RouteCall,
+    stream: ResponseStream[Own],
+    parameters: OpenAiParameters,
+    whole: Callable[[tuple[Frame, ...]], Frame],
+    *,
+    is_nameless: bool,
+) -> Result:
+    stream = evolve(stream, is_unattended=is_nameless)
+
+    def lifetime() -> AbstractAsyncContextManager[None]:
+        return _for_one_response(call, stream.session) if is_nameless else nullcontext()
+
+    async def write(call: RouteCall) -> None:
+        async with lifetime():
+            await stream.write(call)
+
+    if parameters.is_stream:
+        return OwnStream(write=write)
+    async with lifetime():
+        frames, end = await stream.collect(call)
+    if end.kind in ("aborted", "failed"):
+        call.more_headers["x-should-retry"] = (
+            "false"  # these clients repeat failed requests, and tools have run
+        )
+        refuse_end(end)
+    return answer_json(whole(frames), headers=stream.headers)
+
+
+# --- models and Chat Completions
+
+
+async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+    profiles = call.host.options.checked_profiles.by_id
+    return answer_json(ModelList(data=tuple([ModelEntry(id=one) for one in profiles])))
+
+
+async def _complete(call: RouteCall) -> Result:
+    try:
+        return await _complete_chat(call, call.body)
+    except OpenAiRefused as refused:
+        refuse_wire_call(refused.refusal)
+
+
+async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
+    profile = await _profile_of(call, body.plain.get("model"))
+    read = partial(
+        read_chat,
+        body.plain,
+        call.head.headers.get("x-session-id"),
+        client_system=profile.client_system,
+        allows_settings=profile.client_settings,
+    )
+    asked = await call.gateway.read_aside(read, body.size)
+    session = None
+    if asked.session_id is not None:
+        check_id("session_id", asked.session_id, of_session=True)
+        session = await find_session(call, asked.session_id, profile.id)
+    if session is None:
+        plan = decide_chat(asked, None)
+    else:
+        plan = decide_chat(asked, await session.status(), await session.messages())
+    parameters = asked.parameters
+
+    def own_of(session: Session, name: str) -> Completion:
+        return Completion(
+            id=f"chatcmpl-{name}",
+            model=profile.id,
+            created=now_ms() // 1_000,
+            session_id="" if asked.is_named else session.session_id,
+            includes_usage=parameters.includes_usage or not parameters.is_stream,
+            shows_reasoning=parameters.wants_reasoning,
+            shows_tools=profile.show_tools == "reasoning",
+        )
+
+    session_id = asked.session_id if asked.is_named or session is not None else None
+    stream = await _carry_out(
+        call,
+        _CHAT,
+        own_of,
+        profile=profile,
+        parameters=parameters,
+        plan=plan,
+        session=session,
+        session_id=session_id,
+    )
+    if isinstance(stream, HandledResponse):
+        return stream
+    return await _answer(call, stream, parameters, whole_completion, is_nameless=not asked.is_named)
+
+
+_REFUSALS: Final = (
+    "approval_expired invalid_response invalid_arguments approval_mismatch too_large unsupported_parameter unsupported_tool"
+    " images_unsupported messages_missing result_missing aborted cycle_failed provider_error timeout"
+)
+
+OPENAI_ROUTES: Final = (
+    CallRoute(
+        "GET",
+        "/v1/models",
+        _list_models,
+        does="lists the profiles as models",
+        replies={200: ModelList},
+        needs_user=False,
+        encode_error=_encode_error,
+    ),
+    CallRoute(
+        "POST",
+        "/v1/chat/completions",
+        _complete,
+        does="answers a conversation, as the OpenAI API does",
+        operation="stream",
+        body=ChatCompletionBody,
+        is_stream=True,
+        frames="ChatCompletionChunk",
+        replies={},
+        refusals=f"{MESSAGE} {DECIDING} {_REFUSALS}",
+        asks_plugins=True,
+        encode_error=_encode_error,
+    ),
+)
