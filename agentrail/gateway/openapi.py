@@ -394,7 +394,9 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
     for kind in bodies:
         _bind_fields(schemas[kind.__name__])
     add_frames(schemas, commands, _parameter_of_command)
-    for schema in schemas.values():
+    for name, schema in schemas.items():
+        if name.startswith("AgUi"):
+            schema.setdefault("additionalProperties", True)  # a later version of the protocol may have more
         if "Attributes:" in schema.get("description", ""):
             schema["description"] = _first(schema["description"])
     return schemas

@@ -58,6 +58,7 @@ _APPROVAL: Final[dict[str, Any]] = {
     },
     "required": ["approved"],
 }
+_REASONS: Final = {"approval": "tool_approval", "question": "input_required", "client_call": "client_tool"}
 _NO_USAGE: Final[Mapping[str, TokenUsage]] = MappingProxyType({})
 _NO_CHILDREN: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -75,6 +76,7 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
         children: Children that produced something in this run, with the ids of their last messages.
         open_children: Children that have not ended.
         usage: Usage of this run by model.
+        waiting: Pending interactions at the end of the run.
     """
 
     thread_id: str
@@ -90,6 +92,7 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
     open_children: tuple[str, ...] = ()
     usage: Mapping[str, TokenUsage] = _NO_USAGE
     plan: events.Plan | None = None
+    waiting: tuple[events.WaitingFor, ...] = ()
 
 
 Shown: TypeAlias = tuple[AgUiRun, tuple[Frame, ...]]
@@ -272,6 +275,8 @@ def _show_event(run: AgUiRun, event: events.Event, response: Response) -> Shown:
             ref=ref
         ):  # a tool that asks keeps running, so that the run has no interrupt to end with
             return run, (custom_frame("question", _interrupt(run, ref, *response.asked[ref])),)
+        case events.AgentSuspended(waiting=waiting):
+            return replace(run, waiting=waiting), ()
         case events.ToolProgress(call_id=call_id, text=text):
             return run, (custom_frame("tool_progress", {"toolCallId": call_id, "text": text}),)
         case events.ToolTookEffect(call_id=call_id, result=result):
@@ -369,12 +374,16 @@ def _ensure_child(run: AgUiRun, child_id: str, *, name: str = "agent", **told: s
 
 def _end(run: AgUiRun, end: ResponseEnd, response: Response) -> Shown:
     after, frames = _close_text(run)
-    asked = response.asked if end.kind == "paused" else {}
-    interrupts = [
-        _interrupt(run, name, call_id, what)
-        for name, (call_id, what) in asked.items()
-        if not isinstance(what, events.ClientCall)
-    ]
+    interrupts: list[Frame] = []
+    pending: list[str] = []
+    for name, (call_id, what) in response.asked.items() if end.kind == "paused" else ():
+        if isinstance(what, events.ClientCall):
+            pending.append(call_id)
+        else:
+            interrupts.append(_interrupt(run, name, call_id, what))
+    left = [one for one in run.waiting if end.kind == "paused" and one.id not in response.asked]
+    # Asked before this run, which began with a decision in words.
+    interrupts += [{"id": one.id, "toolCallId": one.call_id, "reason": _REASONS[one.kind]} for one in left]
     for child_id in run.open_children:
         ids = [one["id"] for one in interrupts if one.get("subagentRunId") == child_id]
         outcome = {"type": "suspended", "interruptIds": ids}
@@ -389,8 +398,8 @@ def _end(run: AgUiRun, end: ResponseEnd, response: Response) -> Shown:
     outcome = {"type": "cancelled" if end.kind == "aborted" else "success"}
     if interrupts:
         outcome = {"type": "interrupt", "interrupts": interrupts}
-    elif asked:
-        outcome["pendingToolCallIds"] = [call_id for call_id, _ in asked.values()]
+    elif pending:
+        outcome["pendingToolCallIds"] = pending
     named = {"threadId": run.thread_id, "runId": run.run_id}
     return after, (*frames, {"type": "RUN_FINISHED", **named, "outcome": outcome, **used})
 
@@ -401,14 +410,14 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
     if asker in run.children:
         told["subagentRunId"] = asker
     if isinstance(what, events.Approval):
-        told |= {"reason": "tool_approval", "responseSchema": _APPROVAL}
+        told |= {"reason": _REASONS["approval"], "responseSchema": _APPROVAL}
         told["message"] = what.hint or f"Run {what.tool}?"
         if what.expires_at_ms is not None:
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()
         return told
     assert isinstance(what, events.AskUser)  # noqa: S101 - client calls are not interrupts
     choice = {"type": "string", **({"enum": [*what.options]} if what.options else {})}
-    told |= {"reason": "input_required", "message": what.question}
+    told |= {"reason": _REASONS["question"], "message": what.question}
     told["responseSchema"] = choice if what.schema is None else what.schema
     if what.url is not None:
         told["metadata"] = {"agentrail": {"url": what.url}}

@@ -368,6 +368,24 @@ async def superseded() -> Streams:
 
 
 @scenario
+async def answered_in_words() -> Streams:
+    """A decision in the chat: it is no message of the history, and the call that the page has is opened no second time."""
+    asks = (HumanApproval, {"confirm_prefix": "confirm"})
+    shell = RecordingTool(name="shell")
+    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
+    profiles = [profile(ScriptedModel([both, says("Done.")]), tools=[shell], plugins=[asks])]
+    async with serving(None, profiles=profiles) as web:
+        page = Page(web)
+        await page.run("Hi")
+        first, second = page.client.interrupts
+        last = await page.run(f"confirm {first['id']}")
+        assert [one["id"] for one in last["outcome"]["interrupts"]] == [second["id"]]
+        await page.run(f"confirm {second['id']}")
+        assert [len(page.client.results(one["id"])) for one in page.client.messages[1]["toolCalls"]] == [1, 1]
+        return page.streams
+
+
+@scenario
 async def question() -> Streams:
     """A question of the model, answered by one of its options."""
     asks = calls(("ask_user", {"question": "Which?", "options": ["a", "b"]}))
