@@ -30,6 +30,8 @@ SERVICES: Final = {
     "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
     "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
     "openai": ROOT / ".peers" / "openai" / "node_modules" / "openai" / "index.mjs",
+    "server-everything": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-everything",
+    "server-filesystem": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-filesystem",
     "node": _program("node"),
     "chromium": _program("chromium"),
     "curl": _program("curl"),

@@ -36,7 +36,7 @@ class ToolSource(Protocol):
 
     Attributes:
         state: As last reported, with its `reason`.
-        settled: Set once it was ready, or lost, for the first time.
+        settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
     """

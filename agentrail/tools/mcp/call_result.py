@@ -3,7 +3,7 @@
 import base64
 import binascii
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ FILES: Final = ".agentrail/mcp"
 """Directory of audio and binary resources, below the working directory."""
 
 MAX_ERROR_CHARACTERS: Final = 1_000
+MAX_LISTED: Final = 1_000
 _NAME_BYTES: Final = 200
 _MAY_HAVE_RUN: Final = "It may have taken effect; check before repeating."
 
@@ -139,6 +140,21 @@ def _details(structured: JsonValue, tool: ListedTool, parts: _Parts) -> JsonValu
 def _type_of(block: Mapping[str, Any]) -> str:
     said = block.get("mimeType")
     return cleaned(said, _NAME_BYTES) if isinstance(said, str) and said else "application/octet-stream"
+
+
+def listed_resources(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return a list of resources and templates as a result with one text."""
+    lines = [
+        " · ".join(
+            cleaned(str(one[key]), MAX_ERROR_CHARACTERS)
+            for key in ("uri", "uriTemplate", "name", "mimeType", "description")
+            if one.get(key)
+        )
+        for one in resources[:MAX_LISTED]
+    ]
+    more = len(resources) - len(lines)
+    lines += [f"[{more:,} more are left out]"] if more else []
+    return {"content": [{"type": "text", "text": "\n".join(lines) or "There are no resources."}]}
 
 
 # --- calls without a result

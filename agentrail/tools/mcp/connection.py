@@ -3,6 +3,7 @@
 Imports `mcp`, which takes half a second and 60 MiB, so only `source.py` loads it, when a server is connected.
 """
 
+import functools
 import hashlib
 import ipaddress
 import ssl
@@ -138,6 +139,9 @@ NOT_SENT_CODE: Final = -32_099
 """Our code of a request that never reached its server."""
 
 _CONNECT_SECONDS: Final = 5.0
+_shared_tls: Final = functools.cache(context_of_system)
+"""One context for all servers: a context takes 0.8 MiB."""
+
 _READ_SECONDS: Final = 300.0
 
 
@@ -158,9 +162,12 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         try:
-            found = list(dict.fromkeys(await self._resolve(host, port)))
-        except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from None
+            found = [str(ipaddress.ip_address(host))]
+        except ValueError:
+            try:
+                found = list(dict.fromkeys(await self._resolve(host, port)))
+            except OSError as error:
+                raise httpcore2.ConnectError(str(error)) from None
         places = [
             one for one in found if self._takes_all or is_public(ipaddress.ip_address(one.partition("%")[0]))
         ]
@@ -181,9 +188,10 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 class _Body(httpx2.AsyncByteStream):
     """A body that ends where its connection breaks, and has a size limit."""
 
-    def __init__(self, body: Any, max_bytes: int) -> None:
+    def __init__(self, body: Any, max_bytes: int, on_broken: Callable[[], None]) -> None:
         self._body = body
         self._left = max_bytes
+        self._on_broken = on_broken
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -192,8 +200,10 @@ class _Body(httpx2.AsyncByteStream):
                 if self._left < 0:
                     return
                 yield piece
-        except httpx2.TransportError:
+        except httpx2.TimeoutException:
             return
+        except httpx2.TransportError:
+            self._on_broken()
 
     async def aclose(self) -> None:
         await self._body.aclose()
@@ -202,7 +212,8 @@ class _Body(httpx2.AsyncByteStream):
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
 
-    def __init__(self, server: McpServer, tls: ssl.SSLContext) -> None:
+    def __init__(self, server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None]) -> None:
+        self._on_broken = on_broken
         self._max_bytes = server.max_message_bytes
         self._origin = _origin_of(httpx2.URL(server.url or ""))
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
@@ -215,10 +226,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            self._on_broken()
             return _failed(request, NOT_SENT_CODE, str(error) or type(error).__name__)
         except httpx2.TransportError as error:
+            self._on_broken()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
-        body = _Body(response.stream, self._max_bytes)
+        body = _Body(response.stream, self._max_bytes, self._on_broken)
         return httpx2.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
         )
@@ -227,9 +240,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def http_client(
-    server: McpServer, tls: ssl.SSLContext, auth: httpx2.Auth | None = None
-) -> httpx2.AsyncClient:
+def http_client(server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None]) -> httpx2.AsyncClient:
     """Create the HTTP client of a server. It follows no redirect by itself and reads no environment variable."""
     given = {
         name: value if isinstance(value, str) else value.reveal() for name, value in server.headers.items()
@@ -237,9 +248,8 @@ def http_client(
     if server.auth is not None:
         given["Authorization"] = f"Bearer {server.auth.reveal()}"
     return httpx2.AsyncClient(
-        transport=GuardedTransport(server, tls),
+        transport=GuardedTransport(server, tls, on_broken),
         headers=given,
-        auth=auth,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
         trust_env=False,
     )
@@ -315,7 +325,7 @@ class Connection:
         changed: Set when the tools of the server may have changed. Replaced before they are listed.
     """
 
-    def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None) -> None:
+    def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event) -> None:
         self._dispatcher = dispatcher
         self._asking: list[AskUser] = []
         self._session = ClientSession(
@@ -325,7 +335,7 @@ class Connection:
             message_handler=self._hear,
         )
         self.changed: trio.Event = trio.Event()
-        self.gone: trio.Event = trio.Event()
+        self._gone = gone
         self.errors: Final = errors
 
     async def connect(self) -> None:
@@ -357,6 +367,49 @@ class Connection:
             if cursor is None:
                 break
         return found
+
+    async def wait_gone(self) -> None:
+        """Wait until the session is gone: with a broken connection in the older revision, never in the current one."""
+        if self.is_current:
+            await trio.sleep_forever()
+        await self._gone.wait()
+
+    async def list_resources(self) -> list[Mapping[str, Any]]:
+        """Return all resources, then all templates, of at most a hundred pages each."""
+        return [
+            *await self._listed(types.ListResourcesRequest, "resources"),
+            *await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates"),
+        ]
+
+    async def _listed(self, request: Any, key: str) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            try:
+                page: Any = await self._session.send_request(request(params=params), _RAW)
+            except MCPError as error:
+                if error.code == types.METHOD_NOT_FOUND:  # a server may have resources and no templates
+                    break
+                raise self._failure(error.code, error.message) from None
+            found += page.get(key) or []
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                break
+        return found
+
+    async def read_resource(self, uri: str) -> Mapping[str, Any]:
+        """Read a resource, and return its contents as blocks of a call's result.
+
+        Raises:
+            CallLost, CallNotSent, CallRefused: There is no result.
+        """
+        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
+        try:
+            read: Any = await self._session.send_request(request, _RAW)
+        except MCPError as error:
+            raise self._failure(error.code, error.message) from None
+        return {"content": [{"type": "resource", "resource": one} for one in read.get("contents") or []]}
 
     async def follow_changes(self) -> bool:
         """Follow the stream of changes until it ends. Return whether it can be opened again: the older revision has none."""
@@ -426,7 +479,7 @@ class Connection:
             return CallNotSent(message)
         is_gone = code == types.INVALID_REQUEST and message == _SESSION_GONE
         if is_gone:
-            self.gone.set()
+            self._gone.set()
         return (
             CallLost(message)
             if is_gone or code in {LOST_CODE, types.PARSE_ERROR}
@@ -495,6 +548,7 @@ async def open_connection(server: McpServer, open_process: OpenServerProcess) ->
         stack.enter_context(in_trace(outside.ids(16), outside.ids(8)))
         nursery = None
         errors = None
+        gone = trio.Event()
         if server.command:
             given = {name: one if isinstance(one, str) else one.reveal() for name, one in server.env.items()}
             opening = open_process(server.command, directory=str(server.cwd), env=given)
@@ -505,13 +559,13 @@ async def open_connection(server: McpServer, open_process: OpenServerProcess) ->
             streams: Any = stdio.streams
             errors = stdio.errors
         else:
-            tls = await outside.offload(context_of_system)
-            client = await stack.enter_async_context(http_client(server, tls))
+            tls = await outside.offload(_shared_tls)
+            client = await stack.enter_async_context(http_client(server, tls, gone.set))
             carrying = streamable_http_client(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
             streams = await stack.enter_async_context(carrying)
-        connection = Connection(_Dispatcher(*streams), errors)
+        connection = Connection(_Dispatcher(*streams), errors, gone)
         try:
             async with connection.opened():
                 yield connection

@@ -33,12 +33,20 @@ from agentrail.tools.mcp.call_result import (
     FoldedResult,
     absent_server,
     fold_result,
+    listed_resources,
     lost_call,
     refused_call,
 )
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.server_options import McpServer
-from agentrail.tools.mcp.tool_listing import ListedTool, Listing, decide_change, in_one_sentence, read_listing
+from agentrail.tools.mcp.tool_listing import (
+    ListedTool,
+    Listing,
+    decide_change,
+    in_one_sentence,
+    read_listing,
+    resource_tool,
+)
 
 LOGGER: Final = Logger("agentrail.tools.mcp")
 
@@ -132,8 +140,11 @@ class McpSource:
         finally:
             self.connection = None
             self._is_ready = trio.Event()
+            if self.state == "ready" and state == "restarting":
+                self.settled = trio.Event()  # sessions that need it wait for the outcome of the next life
+            else:
+                self.settled.set()
             self._change_state(state, reason)
-            self.settled.set()
 
     def park(self) -> None:
         """Detach all tools: it was lost too often."""
@@ -173,7 +184,7 @@ class McpSource:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, connection)
                     nursery.start_soon(self._list_changes, connection)
-                    await connection.gone.wait()
+                    await connection.wait_gone()
                     message = "its session is gone"
                     raise ServerLost(message)
         if connecting.cancelled_caught:
@@ -199,10 +210,11 @@ class McpSource:
     async def _list(self, connection: Any) -> None:
         self._listed_at.append(trio.current_time())
         raw = await connection.list_tools() if connection.offers("tools") else []
-        listing = await outside.offload(read_listing, self.server, raw)
+        has_resources = connection.offers("resources")
+        listing = await outside.offload(partial(read_listing, self.server, raw, has_resources=has_resources))
         change = decide_change(self.listing, listing)
         self.listing = listing
-        attach = tuple([McpTool(source=self, listed=one) for one in change.attach])
+        attach = tuple([self._tool_of(one) for one in change.attach])
         self._tools |= {one.name: one for one in attach}
         for name in change.detach:
             del self._tools[name]
@@ -211,6 +223,11 @@ class McpSource:
                 listener.tools_changed(attach, change.detach)
         if change.faults:
             self._report("changed", self._hidden(in_one_sentence(change.faults)))
+
+    def _tool_of(self, listed: ListedTool) -> "McpTool":
+        kinds = {"list_resources": ListResources, "read_resource": ReadResource}
+        kind = kinds.get(listed.remote_name, McpTool) if listed.is_ours else McpTool
+        return kind(source=self, listed=listed)
 
     def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
         if state == self.state and state != "restarting":
@@ -301,13 +318,7 @@ class McpTool:
             return absent_server(source.name, source.state)
         library = load_library()
         try:
-            raw = await connection.call(
-                listed.remote_name,
-                arguments,
-                report=ctx.report_progress,
-                ask=partial(ask_user, ctx, source.name),
-                trace=library.trace_of(ctx.session_id, ctx.operation_id),
-            )
+            raw = await self._ask(library, connection, arguments, ctx)
         except library.CallNotSent:
             return absent_server(source.name, "restarting")
         except library.CallRefused as refused:
@@ -317,10 +328,22 @@ class McpTool:
                 raise ServerLost(lost_call(source.name)) from None
             return Error(text=lost_call(source.name))
         fold = partial(
-            fold_result, raw, listed, call_id=ctx.call_id, read_with=f"mcp__{source.name}__read_resource"
+            fold_result, raw, listed, call_id=ctx.call_id, read_with=resource_tool(source.name, "read")
         )
         is_large = too_large(raw, max_characters=_LARGE_CHARACTERS) is not None
         return await self._kept(await outside.offload(fold) if is_large else fold(), ctx)
+
+    async def _ask(
+        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
+    ) -> Mapping[str, Any]:
+        called: Mapping[str, Any] = await connection.call(
+            self.listed.remote_name,
+            arguments,
+            report=ctx.report_progress,
+            ask=partial(ask_user, ctx, self.source.name),
+            trace=library.trace_of(ctx.session_id, ctx.operation_id),
+        )
+        return called
 
     async def _kept(self, folded: FoldedResult, ctx: ToolContext) -> ToolOutcome:
         if not folded.files:
@@ -334,6 +357,27 @@ class McpTool:
         if not fault:
             return folded.outcome
         return evolve(folded.outcome, text=f"{folded.outcome.text}\n\n[the files could not be kept: {fault}]")
+
+
+@frozen(kw_only=True, eq=False)
+class ListResources(McpTool):
+    """The tool that lists a server's resources."""
+
+    async def _ask(
+        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
+    ) -> Mapping[str, Any]:
+        return listed_resources(await connection.list_resources())
+
+
+@frozen(kw_only=True, eq=False)
+class ReadResource(McpTool):
+    """The tool that reads a resource of a server."""
+
+    async def _ask(
+        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
+    ) -> Mapping[str, Any]:
+        read: Mapping[str, Any] = await connection.read_resource(str(arguments["uri"]))
+        return read
 
 
 async def ask_user(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
@@ -37,6 +37,7 @@ class ListedTool:
         label: Short text for users.
         digest: SHA-256 of its name, description, schema and hints.
         output: Schema of its structured results, or None.
+        is_ours: Whether it is one of the two tools for resources, which no server lists.
         judge: Validator of that schema. None without one that can be judged: results are then taken as they are.
     """
 
@@ -48,6 +49,7 @@ class ListedTool:
     effect_class: EffectClass
     digest: str
     output: JsonObject | None = None
+    is_ours: bool = False
     judge: CompiledSchema | None = field(default=None, eq=False)
 
 
@@ -91,9 +93,9 @@ def cleaned(text: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
     return shown.encode()[:max_bytes].decode(errors="ignore").strip()
 
 
-def read_listing(server: McpServer, raw: Iterable[Any]) -> Listing:
+def read_listing(server: McpServer, raw: Iterable[Any], *, has_resources: bool = False) -> Listing:
     """Read the tools of a server. A tool that cannot be used is left out, and no other."""
-    tools: dict[str, ListedTool] = {}
+    tools = _resource_tools(server) if has_resources else {}
     faults: list[str] = []
     surplus = 0
     for one in raw:
@@ -115,6 +117,41 @@ def read_listing(server: McpServer, raw: Iterable[Any]) -> Listing:
     if surplus:
         faults.append(f"{surplus:,} tools beyond the first {MAX_TOOLS:,} are left out")
     return Listing(tools=tools, faults=tuple(faults))
+
+
+def resource_tool(server: str, verb: Literal["list", "read"]) -> str:
+    return f"mcp__{server}__{verb}_resource{'s' if verb == 'list' else ''}"
+
+
+def _resource_tools(server: McpServer) -> dict[str, ListedTool]:
+    uri = {"type": "string", "description": "Address of the resource, as listed or linked."}
+    described: tuple[tuple[Literal["list", "read"], str, dict[str, Any]], ...] = (
+        ("list", f"Resources of the server {server.name}, and templates of their addresses.", {}),
+        ("read", f"Contents of a resource of the server {server.name}.", {"uri": uri}),
+    )
+    tools: dict[str, ListedTool] = {}
+    for verb, text, properties in described:
+        name = resource_tool(server.name, verb)
+        remote = name.removeprefix(f"mcp__{server.name}__")
+        if server.wants(remote):
+            tools[name] = ListedTool(
+                name=name,
+                remote_name=remote,
+                label=remote,
+                description=text,
+                parameters=frozen_json(
+                    {
+                        "type": "object",
+                        "properties": properties,
+                        "required": list(properties),
+                        "additionalProperties": False,
+                    }
+                ),
+                effect_class="pure" if server.hints == "trust" else server.effect_of(remote, {}),
+                digest="",
+                is_ours=True,
+            )
+    return tools
 
 
 def _read_tool(server: McpServer, name: str, raw: Mapping[str, Any]) -> ListedTool | str:

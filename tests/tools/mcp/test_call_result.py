@@ -7,7 +7,13 @@ import pytest
 from agentrail.abc import Error, Ok
 from agentrail.messages import Image
 from agentrail.tools.mcp import McpServer
-from agentrail.tools.mcp.call_result import absent_server, fold_result, lost_call, refused_call
+from agentrail.tools.mcp.call_result import (
+    absent_server,
+    fold_result,
+    listed_resources,
+    lost_call,
+    refused_call,
+)
 from agentrail.tools.mcp.tool_listing import read_listing
 
 DATA = base64.b64encode(b"hello").decode()
@@ -138,3 +144,27 @@ def test_answers_without_a_result_say_what_to_do():
     assert absent_server("s", "restarting").text == 'The server "s" is restarting; try again later.'
     assert absent_server("s", "parked").text == 'The server "s" was switched off after 6 crashes.'
     assert absent_server("s", "needs_login").text == 'The server "s" needs a login: agentrail mcp login s'
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        ([], "There are no resources."),
+        (
+            [
+                {"uri": "a:b", "name": "A\u202e", "mimeType": "text/plain"},
+                {"uriTemplate": "a:{b}", "name": "B"},
+            ],
+            "a:b · A · text/plain\na:{b} · B",
+        ),
+    ],
+)
+def test_resources_are_lines(resources, text):
+    """Addresses, names and types, without what is invisible."""
+    assert listed_resources(resources) == {"content": [{"type": "text", "text": text}]}
+
+
+def test_of_many_resources_the_first_are_listed():
+    """A list without end fills no context."""
+    (block,) = listed_resources([{"uri": f"a:{n}"} for n in range(3_000)])["content"]
+    assert block["text"].endswith("a:999\n[2,000 more are left out]")

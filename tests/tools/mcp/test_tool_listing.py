@@ -213,3 +213,17 @@ def test_wrong_options_are_refused(given, fault):
 def test_https_and_loopback_are_accepted(url):
     """11.3."""
     assert McpServer("web", url=url).url == url
+
+
+def test_a_server_with_resources_has_two_more_tools():
+    """11.4: they are ours, with our schema; a tool of the server of one name is the second."""
+    listing = read_listing(SERVER, [raw(), raw("read_resource")], has_resources=True)
+    assert {name: one.is_ours for name, one in listing.tools.items()} == {
+        "mcp__files__list_resources": True,
+        "mcp__files__read_resource": True,
+        "mcp__files__read": False,
+    }
+    assert listing.faults == ("'read_resource' is listed twice, the first one counts",)
+    assert listing.tools["mcp__files__read_resource"].parameters["required"] == ["uri"]
+    narrow = McpServer("files", command=["files"], tools=["read"])
+    assert list(read_listing(narrow, [raw()], has_resources=True).tools) == ["mcp__files__read"]
