@@ -121,7 +121,8 @@ _doors: Final = st.sampled_from((None, None, "http", "acp"))
 _request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
 _digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
 _traces: Final = st.sampled_from((None, None, TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")))
-_BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client")
+# With a time limit, like all that waits for the user here: every run comes to an end.
+_BROUGHT: Final = msgspec.structs.replace(plain_tool("raed"), answered_by="client", timeout_seconds=1.0)
 _settings: Final = st.sampled_from(
     (
         None,
