@@ -1,6 +1,6 @@
 """The workloads of the actors room: children, restarts, messages, and an idle machine's memory.
 
-Agents do not occur here. What only computes is taken in CPU time; a restart is what somebody waits for, so that is taken
+Agents do not occur here. What only computes is taken in CPU time; users wait for a restart, so that is taken
 on the clock. `python -m benchmarks.actors machine 2000` is one measurement of memory, in a process of its own.
 """
 

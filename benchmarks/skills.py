@@ -69,7 +69,7 @@ def _put_all(folder: str, *, number: int) -> None:
 def _put(directory: Path, at: int) -> None:
     directory.mkdir()
     head = f"name: skill-{at}\ndescription: >\n  What number {at} is for,\n  in two lines.\nallowed-tools: Bash(git:*) Read\n"
-    more = "license: MIT\nmetadata:\n  author: somebody\n  version: '1.0'\n"
+    more = "license: MIT\nmetadata:\n  author: ada\n  version: '1.0'\n"
     (directory / "SKILL.md").write_text(
         f"---\n{head}{more}---\n\n# Steps\n\n" + "Do this, then that.\n" * 100
     )

@@ -65,7 +65,7 @@ class Foreign(BaseException):
 
 
 class Unprintable(Exception):
-    """Whoever prints it gets another one."""
+    """Printing it raises another exception."""
 
     def __str__(self) -> str:
         """Raise it."""
@@ -204,7 +204,7 @@ async def _ask(session: Session, text: str = "go") -> None:
 
 
 async def chat(supervisor: SessionSupervisor, rng: random.Random) -> None:
-    """Several prompts, followed by somebody who leaves in the middle."""
+    """Several prompts, with a subscriber that leaves halfway."""
     session = await supervisor.start_session(model=_talking())
     async with session.subscribe(buffer=rng.choice([1, 4, 1_024])) as events:
         for number in range(rng.randint(1, 4)):
@@ -288,7 +288,7 @@ async def crashing(supervisor: SessionSupervisor, rng: random.Random) -> None:
 
 
 async def aborted(supervisor: SessionSupervisor, rng: random.Random) -> None:
-    """Tools that hang, and somebody who will not wait."""
+    """Hanging tools, and a caller that aborts."""
     hang = HangingTool()
     session = await supervisor.start_session(model=_calling(hang.name), tools=[hang])
     await session.prompt("go")

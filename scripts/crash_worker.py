@@ -1,6 +1,6 @@
 """The process that `scripts.crash` kills: it says what it finds in a store, then writes journals of many sessions for ever.
 
-Before each write it says what it tries, and afterwards that it is durable, so whoever reads knows both whenever the end comes.
+Before each write it says what it tries, and afterwards that it is durable, so its reader knows both at any end.
 """
 
 import hashlib

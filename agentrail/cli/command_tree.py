@@ -242,6 +242,8 @@ def describe_usage_error(error: CycloptsError) -> str:
             said = f"Unknown option: {words[0]}.{f' Did you mean {near[0]}?' if near else ''}"
         case MissingArgumentError(keyword=None, argument=Argument(index=int(), tokens=[]) as missing):
             said = f"The argument {missing.name.lstrip('-').upper()} is missing."
+        case _:
+            pass
     chain = error.command_chain or ()
     if isinstance(error, UnusedCliTokensError) and [*chain] == ["run"]:
         return f"{said} The prompt is one argument: put it in quotes."

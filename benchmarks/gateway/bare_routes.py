@@ -1,4 +1,4 @@
-"""The bare side: routes of plain Starlette that write prepared bytes to whoever reads, on the server that ours are on.
+"""The bare side: routes of plain Starlette that write prepared bytes to each reader, on the server that ours are on.
 
 One list of frames and one event that wakes all who wait, at once: what is written for a day's use. No numbers to come back with, no bound
 for one who does not read, no end of streams.

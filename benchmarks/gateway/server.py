@@ -1,7 +1,7 @@
 """The server of the gateway's rows: an application, beside it what is bare, and the sessions that publish. A process of its own.
 
-It is told what to do by its standard input, a JSON object a line, answers each with one, and ends when the input does: so it goes with
-whoever started it, whatever happens there.
+It is told what to do by its standard input, a JSON object a line, answers each with one, and ends when the input does, and
+therefore with the process that started it.
 
     python -m benchmarks.gateway.server        # prints its port
 """
@@ -214,7 +214,7 @@ async def _obey(server: BenchServer) -> None:
                     command = json.loads(line)
                     do: Callable[..., Awaitable[dict[str, Any]]] = getattr(server, f"do_{command.pop('do')}")
                     nursery.start_soon(_answer, do, command)
-        nursery.cancel_scope.cancel(reason="whoever started it is gone")
+        nursery.cancel_scope.cancel(reason="the parent process ended")
 
 
 async def _answer(do: Callable[..., Awaitable[dict[str, Any]]], command: dict[str, Any]) -> None:
@@ -224,7 +224,7 @@ async def _answer(do: Callable[..., Awaitable[dict[str, Any]]], command: dict[st
 
 
 async def serve(send_buffer: int | None) -> None:
-    """Serve on a free port until it is told to stop, or whoever started it is gone."""
+    """Serve on a free port until it is told to stop or its parent process ends."""
     server = BenchServer()
     listeners = await open_listeners("127.0.0.1", 0, backlog=4_096)
     if send_buffer is not None:  # what is accepted has it too: so a reader that does not read is noticed soon

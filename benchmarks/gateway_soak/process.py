@@ -84,7 +84,7 @@ class DeskProcess:
 
     Attributes:
         port: Where, in each life.
-        life: The how manieth this is.
+        life: Number of the current run of the server.
         is_up: Whether it should answer: it was started, and not killed.
         lives: The samples of each.
     """
