@@ -1,0 +1,78 @@
+"""An MCP server of the current revision, 2026-07-28, made with the library: questions as results, changes on a stream."""
+
+import os
+from pathlib import Path
+
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import (
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    InputRequiredResult,
+    TextContent,
+)
+from pydantic import BaseModel
+
+server = MCPServer("current")
+
+
+class Sum(BaseModel):
+    """The result of `add`."""
+
+    total: int
+
+
+@server.tool(structured_output=True)
+def add(a: int, b: int) -> Sum:
+    """Add two numbers."""
+    return Sum(total=a + b)
+
+
+@server.tool()
+async def ask(ctx: Context) -> str | InputRequiredResult:
+    """Ask which one, then whether to go on at an address."""
+    answers = ctx.input_responses or {}
+    which = answers.get("which")
+    place = answers.get("place")
+    if isinstance(place, ElicitResult):
+        return f"{ctx.request_state} {place.action}"
+    if isinstance(which, ElicitResult):
+        state = f"{which.action}:{(which.content or {}).get('which')}"
+        url = ElicitRequestURLParams(message="Go there.", url="https://login.example/x", elicitation_id="e1")
+        return InputRequiredResult(input_requests={"place": ElicitRequest(params=url)}, request_state=state)
+    schema = {"type": "object", "properties": {"which": {"type": "string"}}}
+    form = ElicitRequestFormParams(message="Which?", requested_schema=schema)
+    return InputRequiredResult(input_requests={"which": ElicitRequest(params=form)}, request_state="asked")
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Add four tools, one after the other."""
+    for number in range(4):
+        server.add_tool(lambda: "new", name=f"new{number}", description="A new one.")
+        await ctx.notify_tools_changed()
+    return "grown"
+
+
+@server.tool()
+async def forever() -> str:
+    """Work until the call is cancelled."""
+    try:
+        Path(os.environ["CANCELLED"]).with_name("called").touch()
+        await anyio.sleep_forever()
+    except anyio.get_cancelled_exc_class():
+        Path(os.environ["CANCELLED"]).touch()
+        raise
+    return "never"
+
+
+@server.tool()
+def fail() -> TextContent:
+    """Fail."""
+    message = "no such luck"
+    raise ValueError(message)
+
+
+server.run("stdio")
