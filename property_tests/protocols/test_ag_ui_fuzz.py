@@ -154,7 +154,8 @@ class Round:
         """Stop what would wait for ever: a message that is queued behind a call of a child that nobody decides."""
         while True:
             await trio.sleep(0.4)
-            await self.web.post(f"/sessions/{self.page.thread}/abort", {"clear_queue": True})
+            with trio.CancelScope(shield=True):  # httpx complains about a body that was not sent to its end
+                await self.web.post(f"/sessions/{self.page.thread}/abort", {"clear_queue": True})
 
     async def send(self, body, *, is_cut):
         """Send one request; a cut one is left after some bytes."""

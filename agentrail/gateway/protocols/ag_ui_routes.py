@@ -2,10 +2,11 @@
 
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.session.views import Status
 from agentrail.errors import SessionUnknown
@@ -23,6 +24,7 @@ from agentrail.gateway.protocols.wire_calls import (
 from agentrail.gateway.request_parser import check_id
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.identity import profile_of_session
 from agentrail.messages import AssistantMessage, SessionId, Text
 from agentrail.protocols.ag_ui import AG_UI, AgUiRun, custom_frame, with_first_frame
 from agentrail.protocols.ag_ui_messages import (
@@ -70,10 +72,12 @@ async def _answer_run(call: RouteCall) -> Result:
         handled = await apply_decisions(call, session, plan.answers)
         if handled is not None:
             return handled
-    return await _say(call, wire, run, plan)
+    return await _say(call, wire, session, run, plan)
 
 
-async def _say(call: RouteCall, wire: SseWire[AgUiRun], run: AgUiRun, plan: AgUiPlan) -> Result:
+async def _say(
+    call: RouteCall, wire: SseWire[AgUiRun], session: Session | None, run: AgUiRun, plan: AgUiPlan
+) -> Result:
     body: AgUiBody = call.body
     request = ChatRequest(
         message=plan.words,
@@ -90,7 +94,7 @@ async def _say(call: RouteCall, wire: SseWire[AgUiRun], run: AgUiRun, plan: AgUi
         kind="stream",
         on_disconnect=wire.on_disconnect,
         via=wire.name,
-        settings=decide_settings(body.settings),
+        settings=decide_settings(await _settings_of(call, session)),
         history=plan.history,
     )
     if isinstance(submitted, HandledResponse):
@@ -100,6 +104,20 @@ async def _say(call: RouteCall, wire: SseWire[AgUiRun], run: AgUiRun, plan: AgUi
             run, custom_frame("history_repaired", {"codes": [one.code for one in submitted.repairs]})
         )
     return stream_request(wire, submitted, run).answer()
+
+
+async def _settings_of(call: RouteCall, session: Session | None) -> dict[str, Any] | None:
+    """Return the settings of the run. The profile decides on the context, because it is in the system prompt."""
+    body: AgUiBody = call.body
+    if not body.context:
+        return body.settings
+    own = "" if session is None else profile_of_session(session.facts.user_data)
+    agent_id = call.params.get("agent_id") or own or call.host.options.checked_profiles.default_id
+    profile = await call.host.profile_for(call.principal, agent_id)
+    if profile.client_system == "refuse":
+        message = "is refused: this profile has its own system prompt"
+        refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="context"))
+    return body.settings if profile.client_system == "append" else replace(body, context=None).settings
 
 
 async def _find(call: RouteCall, thread_id: str) -> Session | None:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import trio
+from attrs import evolve
 
 from agentrail import ToolContext, tool
 from agentrail.errors import ProviderError, QuestionDeclined, RequestRefused
@@ -20,6 +21,7 @@ from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.protocols.ag_ui_scenarios import (
     ASK,
+    ENDLESS,
     GOLDEN,
     MAP,
     NO,
@@ -482,6 +484,40 @@ async def test_a_client_that_leaves_stops_the_run_unless_it_says_otherwise(on_di
         assert page.client.told[-1] == ("assistant", "".join(f"{number} " for number in range(30)))
 
 
+@pytest.mark.protocol(29)
+async def test_a_client_that_leaves_a_resumed_run_stops_it_too():
+    """It has no request of its own, and the cycle is aborted all the same; one that has ended is left alone."""
+    async with asking(ASK, ENDLESS, says("Fine.")) as (page, shell):
+        await page.run("Hi")
+        await page.leave(resume=page.resolve(YES))
+        await page.web.served.quiet()
+        session = page.web.host.supervisor.session("t1", scope="local")
+        while (await session.status()).phase != "idle":  # noqa: ASYNC110 - a page asks for it too
+            await trio.sleep(0.01)
+        await page.run("Better?")
+        assert shell.calls == [{"command": "ls"}]
+        assert page.client.told[-1] == ("assistant", "Fine.")
+
+
+async def test_the_same_answers_twice_at_one_moment_decide_once():
+    """One of them has the run, and the other is told that it is decided."""
+    async with asking(ASK, says("Done.")) as (page, shell):
+        await page.run("Hi")
+        body = page.body(resume=page.resolve(YES))
+        responses = []
+
+        async def send(run_id):
+            responses.append(await page.web.post("/ag-ui/desk", {**body, "runId": run_id}))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, "a")
+            nursery.start_soon(send, "b")
+        done, late = sorted(responses, key=lambda one: one.status_code)
+        assert frames_of(done.text)[-1]["outcome"] == {"type": "success"}
+        error_of(late, 409, "already_resolved")
+        assert shell.calls == [{"command": "ls"}]
+
+
 async def test_context_is_for_its_run_alone():
     """The model reads it as the last section of the system prompt, and the history has nothing of it."""
     model = ScriptedModel([says("Sunny."), says("Bye.")])
@@ -493,7 +529,15 @@ async def test_context_is_for_its_run_alone():
         assert first.endswith("- City: Lisbon")
         assert "Lisbon" not in second
         assert await texts_of(web) == ["Weather?", "Sunny.", "Bye", "Bye."]
-        assert page.body(context=[])["context"] == []
+    for choice, status in (("ignore", 200), ("refuse", 422)):
+        model = ScriptedModel([says("Hm.")])
+        desk = evolve(profile(model), client_system=choice)
+        async with serving(None, profiles=[desk]) as web:
+            response = await web.post("/ag-ui", asked(context=[{"description": "City", "value": "Lisbon"}]))
+            assert response.status_code == status, response.text
+            assert not any("Lisbon" in (one.system or "") for one in model.requests)
+            if choice == "refuse":
+                assert error_of(response, 422, "field_invalid")["field"] == "context"
 
 
 async def test_state_of_the_client_is_stored_with_a_new_session():
