@@ -30,7 +30,7 @@ REASONS: Final[Mapping[str, str]] = {
         Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",
     "stored: a line of an exported journal, and what a reader sees of a record": "_Line/JournalEntry",
     "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
-        Prompt/GoOn AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
+        Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
     "layers: the core keeps data, the shell live objects, and a port knows neither": """
         ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
         AgentState/BackgroundAgent SessionConfig/SessionOptions""",
@@ -38,7 +38,8 @@ REASONS: Final[Mapping[str, str]] = {
     "typing: keywords of `start_session`, which a test holds to `SessionOptions`": """
         OwnKeywords/SessionOptions SessionConfig/OwnKeywords DefaultsForm/OwnKeywords""",
     "file: plain values of a configuration file, read before what they configure is imported": """
-        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm""",
+        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm
+        McpForm/McpServer""",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
 }

@@ -219,40 +219,31 @@ class Host:
             when_busy: Handling if its session is busy: queue the message, steer the cycle, or refuse it.
             on_disconnect: Handling if its caller disconnects. None: the host's option.
             via: Entry point of the message, recorded in the session's events.
-            webhook: URL notified of its end and of pending approvals. None: the address of `webhooks`, if set. If a
-                message is sent again, the first one counts.
-            content: Blocks for the session instead of the message. The message holds their words, which plugins judge.
-                Not with files.
+            webhook: URL notified of its end and of approvals. None: the address of `webhooks`. The first sending counts.
+            content: Blocks for the session. The message holds their words, which plugins judge. Not with files.
             settings: Model settings for this cycle, as in `Session.prompt`.
-            history: Earlier conversation for a new session, as in `SessionOptions.messages`: at most 1,000 messages, of
-                4 MB as JSON. It is repaired, and `HostRequest.repairs` lists the repairs. It cannot approve a call.
+            history: Earlier conversation for a new session. See `create`. `HostRequest.repairs` lists its repairs.
             keep: Whether a session that this creates is kept. See `create`. An existing session stays as it is.
             trace: Trace of the caller, as in `Session.prompt`. Not for a message that steers.
-            goes_on: Whether the model answers the end of the conversation, as in `Session.go_on`. Plugins judge the
-                message, and the session does not get it.
+            goes_on: Whether the model answers the conversation, as in `Session.go_on`. Only plugins get the message.
 
         Returns:
             An interceptor's answer, or the request. A message with a known `client_id` returns the same request.
 
         Raises:
             IdInvalid, PrincipalMismatch: The caller's move: an invalid id, or another user's name.
-            SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: it does not exist, or
-                cannot be used for this.
+            SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: unknown, or not usable here.
             AlreadyExists: The caller's move: a history for a session that exists already.
             TooLarge: The caller's move: the message, its files, metadata or history exceed a limit.
-            RequestRefused: A plugin refused it.
             WebhookInvalid, WebhooksOff: The caller's move: the address is not allowed, or this host sends no webhooks.
-            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are undelivered.
-            DayBudgetSpent: The caller's move: the daily budget of the user or tenant is spent.
+            QuotaReached, DayBudgetSpent: The caller's move: open sessions, webhooks or the day's budget are at their limit.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
-            PromptRefused, SessionRefused: A session plugin refused it.
-            SessionDown: Its session has ended.
-            HostDraining: The host is closing.
+            RequestRefused, PromptRefused, SessionRefused: A plugin of the host or of the session refused it.
+            SessionDown, HostDraining: Its session has ended, or the host is closing.
             ProfileFailed, StoreUnavailable: It is temporarily impossible.
             Exception: Raised by a function of the operator.
 
-        Cancellation: A message that plugins have let pass is still accepted, and then handled according to
-        `on_disconnect`.
+        Cancellation: A message that plugins have let pass is still accepted. `on_disconnect` decides the rest.
         """
         sending = Sending(
             message_kind=kind,
@@ -449,7 +440,8 @@ class Host:
             session_id: Id of the session. None: minted.
             model: Replaces the profile's model.
             metadata: The caller's metadata, stored in `user_data["metadata"]`.
-            history: Earlier conversation, as in `submit`. `import_messages` lists its repairs beforehand.
+            history: Earlier conversation, as in `SessionOptions.messages`: at most 1,000 messages, of 4 MB as JSON. It is
+                repaired, and cannot approve a call. `import_messages` lists the repairs beforehand.
             keep: False for a temporary session: it is in no list, and deleted from the store when it ends, at the latest
                 ten minutes after its last cycle, also by the next process. Its forks are temporary too.
 
