@@ -461,6 +461,7 @@ class HostRequest:
         receipt: The session's receipt. For a repeated message, the first one.
         kind: How this caller receives the answer.
         is_repeat: Whether the client id was known: then this is the existing request.
+        repairs: Repairs of the history that the message brought. Empty without one, and for a hibernated session.
     """
 
     def __init__(  # noqa: PLR0913 - what a request is made of
@@ -481,7 +482,7 @@ class HostRequest:
         self.is_repeat = is_repeat
         self._track = track
         self._on_disconnect = on_disconnect
-        self._has_history = has_history
+        self.repairs: tuple[Repair, ...] = repairs_of(session) if has_history else ()
 
     def __repr__(self) -> str:
         """Show the request and its status."""
@@ -501,11 +502,6 @@ class HostRequest:
     def record(self) -> RequestRecord:
         """The currently known facts."""
         return self._track.record
-
-    @property
-    def repairs(self) -> tuple[Repair, ...]:
-        """Repairs of the history that the message brought. Empty without one, and for a hibernated session."""
-        return repairs_of(self.session) if self._has_history else ()
 
     async def outcome(self) -> RequestOutcome:
         """Wait for its end.
