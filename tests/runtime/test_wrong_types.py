@@ -48,7 +48,7 @@ WRONG = {
         (lambda s: s.prompt("Hi", digest="0" * 63), f"digest is {'0' * 63!r}: expected a SHA-256"),
         (lambda s: s.prompt("Hi", settings=5), "settings is 5: expected PromptSettings, or a mapping such as {'temperature': 0.2}"),
         (lambda s: s.prompt("Hi", settings={"temprature": 1}), "there is no setting 'temprature', did you mean 'temperature'"),
-        (lambda s: s.prompt("Hi", settings={7: 1}), "there is no setting 7, settings are max_output_tokens, reasoning,"),
+        (lambda s: s.prompt("Hi", settings={7: 1}), "there is no setting 7, settings are instructions, max_output_tokens,"),
         (lambda s: s.prompt("Hi", settings={"temperature": "hot"}), "settings: temperature is 'hot': expected a number from 0 to 2"),
         (lambda s: s.prompt("Hi", settings={"temperature": math.nan}), "settings: temperature is nan: expected a number from 0 to 2"),
         (lambda s: s.prompt("Hi", settings={"temperature": True}), "settings: temperature is True: expected a number from 0 to 2"),
@@ -58,6 +58,7 @@ WRONG = {
         (lambda s: s.prompt("Hi", settings={"reasoning": "much"}), "settings: reasoning is 'much': expected off, low, medium, high or a number of tokens"),
         (lambda s: s.prompt("Hi", settings={"response_format": "json"}), "settings: response_format is 'json': expected a JSON Schema as a dict, or None"),
         (lambda s: s.prompt("Hi", settings={"response_format": {"type": "objekt"}}), "settings: response_format "),
+        (lambda s: s.prompt("Hi", settings={"tools": 7}), "settings: tools is 7: expected several client tools"),
         (
             lambda s: s.prompt("Hi", settings={"temperature": 3, "top_p": -1}),
             "settings: temperature is 3: expected a number from 0 to 2; settings: top_p is -1: expected a number from 0 to 1",
