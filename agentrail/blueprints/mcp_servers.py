@@ -13,6 +13,7 @@ from agentrail.config.settings import Settings, Sourced
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.pins import PINS_FILE
 from agentrail.tools.mcp.server_options import faults_of_server
 
 _WITH_SECRETS: Final = frozenset({"env", "headers", "auth"})
@@ -52,7 +53,10 @@ def _server_of(name: str, said: Sourced, environ: Mapping[str, str]) -> McpServe
         given[key] = {one: _value_of(value, said.folder, environ) for one, value in values.items()}
     if form.auth is not None:
         given["auth"] = Secret(secret_of(form.auth.bearer, said.folder, environ))
-    return McpServer(name, **{**given, "cwd": Path(said.folder) / (form.cwd or ".")})
+    folder = Path(said.folder)
+    # The user's file is in that directory already.
+    pins = folder / PINS_FILE if said.scope == "user" else folder / ".agentrail" / PINS_FILE
+    return McpServer(name, **{**given, "cwd": folder / (form.cwd or "."), "pins": pins})
 
 
 def _given(form: McpForm) -> dict[str, Any]:

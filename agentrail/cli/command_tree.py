@@ -197,7 +197,7 @@ app.command(
 app.command(
     "agentrail.cli.mcp_command:app",
     name="mcp",
-    help="""List MCP servers, check them, call a tool of one.
+    help="""List MCP servers, check them, call a tool of one, accept changed tools.
 
     Exit codes: 0 done, 1 a server cannot be used or a call failed, 2 wrong usage, or the configuration files cannot be read.""",
 )

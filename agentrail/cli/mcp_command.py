@@ -1,13 +1,16 @@
 """`agentrail mcp`: list the configured MCP servers, connect to them, and call a tool of one."""
 
+import difflib
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
+import attrs
 import trio
 from cyclopts import App, Parameter
 
+from agentrail import outside
 from agentrail.abc import Ok
 from agentrail.app import open_supervisor
 from agentrail.blueprints.configuration import Configuration, read_configuration
@@ -21,6 +24,7 @@ from agentrail.config.key_filter import in_one_line
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.pins import Pins, pins_of
 
 app: Final = App(name="mcp", result_action="return_value")
 
@@ -84,6 +88,16 @@ def call_tool(
         return await _call(servers[0], tool, arguments)
 
     return _run(files, (server,), call, debug=debug)
+
+
+@app.command(
+    name="accept",
+    help="""Show how the tools of servers differ from those first seen, and accept them as they are now.
+
+    With pin = "refuse" a changed tool is hidden until then. Exit codes: 0 done, 1 a server is not ready, 2 wrong usage or configuration.""",
+)
+def accept_tools(*names: Names, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
+    return _run(files, names, _accept, debug=debug)
 
 
 def _run(
@@ -150,6 +164,34 @@ def _checked(source: Any) -> Iterator[str]:
     for tool in source.tools:
         yield f"  {tool.name:<{_WIDTH}} {tool.effect_class:<10} {tool.description}"
     yield from [f"  left out: {fault}" for fault in source.listing.faults]
+
+
+async def _accept(servers: tuple[McpServer, ...]) -> Exit:
+    known = {one.name: await outside.offload(pins_of, one) for one in servers}
+    # With this reaction every tool is taken, and its digest written.
+    asked = tuple([attrs.evolve(one, pin="warn") for one in servers])
+    async with _connected(asked) as (_, sources):
+        lines = [line for source in sources for line in _accepted(source, known[source.name])]
+        are_ready = all(source.state == "ready" for source in sources)
+    done = print_text("\n".join(map(in_one_line, lines)))
+    return done if are_ready else Exit.FAILED
+
+
+def _accepted(source: Any, known: Pins) -> Iterator[str]:
+    if source.state != "ready":
+        yield from _checked(source)
+        return
+    changed = [
+        (tool, known[tool.listed.remote_name])
+        for tool in source.tools
+        if tool.listed.remote_name in known and known[tool.listed.remote_name].digest != tool.listed.digest
+    ]
+    yield f"{source.name}: {len(changed)} of {len(source.tools)} tools have changed, all are accepted"
+    for tool, pin in changed:
+        before, now = pin.description.splitlines(), tool.description.splitlines()
+        difference = list(difflib.unified_diff(before, now, lineterm="", n=0))[2:]
+        yield f"  {tool.name}"
+        yield from [f"    {line}" for line in difference] or ["    its schema or its hints"]
 
 
 async def _call(server: McpServer, tool: str, arguments: str) -> Exit:

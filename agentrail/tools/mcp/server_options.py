@@ -14,6 +14,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
 
 Hints = Literal["ignore", "trust"]
+PinReaction = Literal["warn", "refuse", "off"]
 Start = Literal["lazy", "eager"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
@@ -46,6 +47,9 @@ class McpServer:
         tools: Names or patterns of the tools to use, such as `read_*`.
         hints: `trust` takes the server's word that a tool only reads or may be repeated. `ignore` treats each tool as `once`.
         effects: Effect classes by the server's tool names, whatever `hints` is.
+        pins: File that keeps digests of its tools as they were first seen. None: none are kept.
+        pin: Reaction to a tool whose name, description, schema or hints differ from its digest: `warn` reports it once, `refuse`
+            hides the tool until `agentrail mcp accept`, `off` keeps no digests.
         start: `lazy` starts it when a session first uses it, `eager` with its supervisor.
         required: Whether sessions wait for its tools, and do not start without them.
         connect_timeout: Seconds for the start and the first list of tools.
@@ -67,6 +71,8 @@ class McpServer:
     tools: tuple[str, ...] = field(default=("*",), converter=_texts)
     hints: Hints = "ignore"
     effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
+    pins: str | os.PathLike[str] | None = None
+    pin: PinReaction = "warn"
     start: Start = "lazy"
     required: bool = False
     connect_timeout: float = 20.0
@@ -122,7 +128,11 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     effects = given.get("effects", {})
     if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
         yield "effects: expected pure, idempotent or once, by the server's tool names"
-    for key, known in (("hints", get_args(Hints)), ("start", get_args(Start))):
+    for key, known in (
+        ("hints", get_args(Hints)),
+        ("pin", get_args(PinReaction)),
+        ("start", get_args(Start)),
+    ):
         if given.get(key, known[0]) not in known:
             yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(known)}"
     for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):

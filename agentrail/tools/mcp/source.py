@@ -38,6 +38,7 @@ from agentrail.tools.mcp.call_result import (
     refused_call,
 )
 from agentrail.tools.mcp.message_lines import BadServer
+from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
@@ -211,7 +212,7 @@ class McpSource:
         self._listed_at.append(trio.current_time())
         raw = await connection.list_tools() if connection.offers("tools") else []
         has_resources = connection.offers("resources")
-        listing = await outside.offload(partial(read_listing, self.server, raw, has_resources=has_resources))
+        listing = await outside.offload(self._read_listing, raw, has_resources)
         change = decide_change(self.listing, listing)
         self.listing = listing
         attach = tuple([self._tool_of(one) for one in change.attach])
@@ -223,6 +224,9 @@ class McpSource:
                 listener.tools_changed(attach, change.detach)
         if change.faults:
             self._report("changed", self._hidden(in_one_sentence(change.faults)))
+
+    def _read_listing(self, raw: list[Any], has_resources: bool) -> Listing:  # noqa: FBT001 - the argument of a thread
+        return check_pins(self.server, read_listing(self.server, raw, has_resources=has_resources))
 
     def _tool_of(self, listed: ListedTool) -> "McpTool":
         kinds = {"list_resources": ListResources, "read_resource": ReadResource}

@@ -56,6 +56,8 @@ def listed(request):
         answer(request, {"tools": [tool(f"t{page}")], "nextCursor": str(page + 1)})
         return
     tools = [tool(name) for name in STATE["tools"]]
+    if MODE == "renaming":
+        tools[0]["description"] = STATE["word"]
     if MODE == "lying":
         tools = [
             {**tool("good"), "description": "Good.\u202e\u200bly hidden"},
@@ -187,6 +189,8 @@ def misbehave():
             lives = int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0
             Path(ARGUMENT).write_text(str(lives + 1))
             STATE["dies_at"] = lives
+        case "renaming":
+            STATE["word"] = Path(ARGUMENT).read_text()
         case "counting":
             Path(ARGUMENT).write_text(
                 str(1 + (int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0))

@@ -1,0 +1,119 @@
+"""Digests of the tools of MCP servers, as first seen or accepted, in a file of the project.
+
+A server may change what its tools say of themselves after a user has looked at them.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.errors import OptionError
+from agentrail.tools.mcp.server_options import McpServer
+from agentrail.tools.mcp.tool_listing import ListedTool, Listing
+
+PINS_FILE: Final = "mcp_pins.json"
+_VERSION: Final = 1
+_WRITING: Final = threading.Lock()
+"""Held while the file is read and written: sources of one file list their tools in threads."""
+
+
+@frozen(kw_only=True)
+class Pin:
+    """What is kept of a tool.
+
+    Attributes:
+        digest: SHA-256 of its name, description, schema and hints.
+        description: Its description, to show what has changed.
+    """
+
+    digest: str
+    description: str
+
+
+Pins = Mapping[str, Pin]
+"""By the server's tool names."""
+
+
+def decide_pins(server: McpServer, listing: Listing, known: Pins) -> tuple[Listing, Pins]:
+    """Return the tools that may be used, and the pins after that. Pure."""
+    pins = dict(known)
+    faults: list[str] = []
+    tools: dict[str, ListedTool] = {}
+    for name, tool in listing.tools.items():
+        pin = known.get(tool.remote_name)
+        is_changed = pin is not None and pin.digest != tool.digest and not tool.is_ours
+        if is_changed and server.pin == "refuse":
+            said = f"{tool.remote_name!r} has changed and is hidden: agentrail mcp accept {server.name} shows how"
+            faults.append(said)
+            continue
+        if is_changed and server.pin == "warn":
+            faults.append(f"{tool.remote_name!r} has changed since it was first used")
+        tools[name] = tool
+        if not tool.is_ours:
+            pins[tool.remote_name] = Pin(digest=tool.digest, description=tool.description)
+    return attrs.evolve(listing, tools=tools, faults=(*listing.faults, *faults)), pins
+
+
+def check_pins(server: McpServer, listing: Listing) -> Listing:
+    """Hold a list against the server's file, and write what is new. Blocks.
+
+    Raises:
+        OptionError: The file cannot be read or written.
+    """
+    if server.pins is None or server.pin == "off":
+        return listing
+    with _WRITING:
+        path = Path(server.pins)
+        kept = _read(path)
+        known = kept.get(server.name, {})
+        judged, pins = decide_pins(server, listing, known)
+        if pins != known:
+            _write(path, {**kept, server.name: pins})
+    return judged
+
+
+def pins_of(server: McpServer) -> Pins:
+    """Return the pins of a server. Blocks."""
+    return {} if server.pins is None else _read(Path(server.pins)).get(server.name, {})
+
+
+def _read(path: Path) -> dict[str, Pins]:
+    try:
+        read: Any = json.loads(path.read_text())
+        if read["version"] != _VERSION:
+            raise ValueError  # noqa: TRY301 - said below
+        return {
+            server: {
+                tool: Pin(digest=one["digest"], description=one["description"]) for tool, one in tools.items()
+            }
+            for server, tools in read["servers"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise OptionError([f"{path} does not hold pins of version {_VERSION}: move it away"]) from None
+
+
+def _write(path: Path, kept: Mapping[str, Pins]) -> None:
+    servers = {
+        name: {tool: attrs.asdict(pin) for tool, pin in sorted(pins.items())} for name, pins in kept.items()
+    }
+    text = json.dumps({"version": _VERSION, "servers": servers}, indent=2) + "\n"
+    new = path.with_name(f".{path.name}.{outside.ids(8)}.tmp")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        new.replace(path)
+    except OSError as error:
+        raise OptionError([f"{path} cannot be written: {error.strerror}"]) from None

@@ -1,0 +1,71 @@
+"""Digests of tools as first seen, and what becomes of a tool that differs."""
+
+import json
+
+import pytest
+
+from agentrail.errors import OptionError
+from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.pins import check_pins, decide_pins, pins_of
+from agentrail.tools.mcp.tool_listing import read_listing
+
+
+def server(pin="warn", path=None):
+    """Options with a reaction and a file."""
+    return McpServer("s", command=["s"], pin=pin, pins=path)
+
+
+def listing(**descriptions):
+    """A list of tools with these descriptions."""
+    raw = [{"name": name, "description": said, "inputSchema": {}} for name, said in descriptions.items()]
+    return read_listing(server(), raw, has_resources=True)
+
+
+@pytest.mark.protocol(16)
+@pytest.mark.parametrize(
+    ("pin", "names", "fault", "kept"),
+    [
+        ("warn", ["a", "b"], "'a' has changed since it was first used", "Else."),
+        ("refuse", ["b"], "'a' has changed and is hidden: agentrail mcp accept s shows how", "First."),
+    ],
+)
+def test_a_changed_tool_is_reported_once_or_hidden(pin, names, fault, kept):
+    """P-016: a new tool is neither."""
+    _, known = decide_pins(server(pin), listing(a="First."), {})
+    judged, pins = decide_pins(server(pin), listing(a="Else.", b="New."), known)
+    assert [one.remote_name for one in judged.tools.values() if not one.is_ours] == names
+    assert judged.faults == (fault,)
+    assert pins["a"].description == kept
+    assert decide_pins(server(pin), listing(a="First.", b="New."), pins)[0].faults == (
+        () if pin == "refuse" else (fault,)
+    )
+
+
+def test_the_file_is_private_and_holds_several_servers(tmp_path):
+    """What others wrote stays."""
+    path = tmp_path / "below" / "pins.json"
+    check_pins(server(path=path), listing(a="First."))
+    other = McpServer("other", command=["o"], pins=path)
+    check_pins(other, listing(b="B."))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert set(json.loads(path.read_text())["servers"]) == {"s", "other"}
+    assert [*pins_of(server(path=path))] == ["a"]
+    assert check_pins(server("off", path), listing(a="Else.")).faults == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"version": 2, "servers": {}}', '{"version": 1, "servers": {"s": {"a": 1}}}']
+)
+def test_a_damaged_file_says_so(tmp_path, text):
+    """It is not begun anew in silence: that would accept every change."""
+    path = tmp_path / "pins.json"
+    path.write_text(text)
+    with pytest.raises(OptionError, match="move it away"):
+        check_pins(server(path=path), listing(a="First."))
+
+
+def test_a_file_that_cannot_be_written_says_so(tmp_path):
+    """As above."""
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="cannot be"):
+        check_pins(server(path=tmp_path / "file" / "pins.json"), listing(a="First."))
