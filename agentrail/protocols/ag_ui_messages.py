@@ -131,7 +131,8 @@ class AgUiBody(Value, frozen=True, kw_only=True):
         tools: Tools of the client that this run may call.
         context: Facts for the model in this run, which are not part of the history.
         state: State of the client, stored with a new session.
-        forwardedProps: With `{"agentrail": {"on_disconnect": "continue"}}`, the run survives its connection.
+        forwardedProps: In `agentrail`, `{"on_disconnect": "continue"}` lets the run survive its connection, and
+            `{"branch": true}` forks the session at the last common message.
         resume: Answers to interrupts.
         protocolVersion: Version of the client. Ignored.
         parentRunId: Ignored.
@@ -156,10 +157,19 @@ class AgUiBody(Value, frozen=True, kw_only=True):
         return {name: value for name, value in told.items() if value} or None
 
     @property
+    def _ours(self) -> dict[str, Any]:
+        given = self.forwardedProps.get("agentrail") if isinstance(self.forwardedProps, dict) else None
+        return given if isinstance(given, dict) else {}
+
+    @property
     def on_disconnect(self) -> Literal["abort", "continue"]:
         """Handling of the cycle if the client disconnects, which is its only way to stop it."""
-        is_kept = self.forwardedProps == {"agentrail": {"on_disconnect": "continue"}}
-        return "continue" if is_kept else "abort"
+        return "continue" if self._ours.get("on_disconnect") == "continue" else "abort"
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether the run belongs to a fork of its session at the last common message."""
+        return self._ours.get("branch") is True
 
 
 @frozen(kw_only=True)

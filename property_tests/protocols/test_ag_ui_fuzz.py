@@ -153,7 +153,7 @@ class Round:
     async def end_what_waits(self):
         """Stop what would wait for ever: a message that is queued behind a call of a child that nobody decides."""
         while True:
-            await trio.sleep(0.4)
+            await trio.sleep(0.2)
             with trio.CancelScope(shield=True):  # httpx complains about a body that was not sent to its end
                 await self.web.post(f"/sessions/{self.page.thread}/abort", {"clear_queue": True})
 

@@ -1,5 +1,6 @@
 """`/ag-ui`, called by AG-UI clients such as CopilotKit: a thread is a session, and a run is a prompt or its answers."""
 
+import hashlib
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -9,8 +10,18 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from agentrail.core.session.views import Status
-from agentrail.errors import SessionUnknown
-from agentrail.events import PromptDropped, PromptQueued, PromptReceived, PromptRejected
+from agentrail.errors import AlreadyExists, SessionUnknown
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    Event,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+)
+from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
@@ -22,7 +33,7 @@ from agentrail.gateway.protocols.wire_calls import (
     stream_request,
 )
 from agentrail.gateway.request_parser import check_id
-from agentrail.gateway.route_errors import DECIDING, MESSAGE
+from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
 from agentrail.host.identity import profile_of_session
 from agentrail.messages import AssistantMessage, SessionId, Text
@@ -51,6 +62,9 @@ async def _answer_run(call: RouteCall) -> Result:
     if fault is not None:
         refuse_wire_call(fault)
     session = await _find(call, body.threadId)
+    if session is not None and body.is_branch:
+        session = await _branch(call, session)
+        body = call.body
     status = None if session is None else await session.status()
     said: tuple[str, ...] = ()
     sent, differs = None, False
@@ -129,6 +143,28 @@ async def _find(call: RouteCall, thread_id: str) -> Session | None:
     return None
 
 
+async def _branch(call: RouteCall, session: Session) -> Session:
+    """Fork a session after the cycle of the last message in common, and move the run there."""
+    body: AgUiBody = call.body
+    place = last_known(body.messages, await session.status())
+    after = int(body.messages[place - 1].id[1:]) if place else 0
+    kinds = (AgentEnd, AgentAbort, AgentError)
+    end: Event | None = None
+    async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            end = events.next_nowait()
+    if not place or end is None or end.meta is None:
+        message = "branches without a finished message in common"
+        refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
+    at = await record_to_fork(call.host, call.principal, session.session_id, at=None, event=end.meta.seq)
+    # The same run, sent again, is in the same fork.
+    wanted = f"{body.threadId[:100]}-{hashlib.sha256(body.runId.encode()).hexdigest()[:16]}"
+    with suppress(AlreadyExists):
+        await call.host.fork_session(session.session_id, call.principal, at=at, wanted=wanted)
+    call.body = replace(body, threadId=wanted)
+    return await call.host.session(wanted, call.principal, only_root=True)
+
+
 async def _prompts(
     session: Session, body: AgUiBody, status: Status
 ) -> tuple[tuple[str, ...], tuple[int, str] | None]:
@@ -170,7 +206,7 @@ def _route(path: str, does: str) -> CallRoute:
         is_stream=True,
         frames="AgUiEvent",
         replies={},
-        refusals=f"{MESSAGE} {DECIDING} approval_expired invalid_response invalid_arguments",
+        refusals=f"{MESSAGE} {DECIDING} {BRANCHING} approval_expired invalid_response invalid_arguments",
         asks_plugins=True,
     )
 

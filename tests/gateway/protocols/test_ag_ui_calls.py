@@ -319,6 +319,29 @@ async def test_pages_of_others_and_forms_are_refused():
         assert web.host.supervisor.sessions(scope="local") == ()
 
 
+async def test_a_branch_is_a_fork_at_the_last_common_message():
+    """The run names the fork, which the client continues; the session itself has what it had."""
+    branch = {"agentrail": {"branch": True}}
+    async with paging(says("One."), says("Two."), says("Three."), says("Four."), store=MemoryStore()) as page:
+        none = page.body(forwardedProps=branch, messages=asked()["messages"])
+        await page.run("Hi")
+        await page.run("And?")
+        error = error_of(await page.web.post("/ag-ui/desk", none), 422, "field_invalid")
+        assert error["field"] == "forwardedProps"
+        page.client.messages = page.client.messages[:2]
+        last = await page.run("Else?", forwardedProps=branch)
+        fork = last["threadId"]
+        assert fork != "t1"
+        assert frames_of(page.streams[-1])[0]["threadId"] == fork
+        page.runs -= 1
+        assert (await page.run(forwardedProps=branch))["threadId"] == fork
+        assert page.client.told[2:] == [("user", "Else?"), ("assistant", "Three.")]
+        page.thread = fork
+        await page.run("More?")
+        assert await texts_of(page.web) == ["Hi", "One.", "And?", "Two."]
+        assert await texts_of(page.web, fork) == ["Hi", "One.", "Else?", "Three.", "More?", "Four."]
+
+
 async def test_the_same_run_twice_at_one_moment_is_one_run():
     """Both streams have the whole run; with other words its name is refused."""
     async with serving(answering("Once."), Ledger()) as web:
