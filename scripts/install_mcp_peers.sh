@@ -9,6 +9,7 @@ wanted=(
     @modelcontextprotocol/server-everything@2026.8.31
     @modelcontextprotocol/server-filesystem@2026.8.31
     @modelcontextprotocol/conformance@0.2.0-alpha.12
+    node@22.23.3  # the suite wants a newer one than many systems have
 )
 
 give_up() {
