@@ -225,7 +225,8 @@ def open_ag_ui_run(body: AgUiBody, plan: AgUiPlan) -> AgUiRun:
     own = [at for at, number in enumerate(numbers) if plan.repeats is not None and number > plan.repeats]
     past = body.messages[: own[0]] if own else body.messages
     known = {one.id for one in past}
-    if all(one.role != "reasoning" for one in past):  # a client keeps its own then, whatever a snapshot says
+    # A snapshot without thinking does not remove the client's.
+    if all(one.role != "reasoning" for one in past):
         known |= {one.id for one in body.messages if one.role == "reasoning"}
     for one in past:
         known |= {call.id for call in one.tool_calls or ()}
