@@ -357,7 +357,7 @@ def make_provider(
         return Demo(pause_seconds=0.0) if model == "demo:fast" else Demo()
     if name == "registry":
         if profiles is None:
-            message = f"{model!r}: there are no profiles here; a program makes them with supervisor.providers.register"
+            message = f"{model!r}: no profiles are registered; a program registers them with supervisor.providers.register"
             raise ModelNotFound(message)
         return profiles.provider_for(model, provider_opts)
     key_variable, url_variable = VARIABLES[name]
@@ -390,7 +390,7 @@ def _script_of(model: str, scripts: Mapping[str, Provider]) -> Provider:
     if name not in scripts:
         known = ", ".join(sorted(scripts)) or "none"
         message = (
-            f"there is no script {name!r}; given are: {known}. "
+            f"there is no script {name!r}; known scripts: {known}. "
             f"Give it as open_supervisor(scripts={{{name!r}: ScriptedModel(…)}})"
         )
         raise ModelNotFound(message)
@@ -426,7 +426,7 @@ def provider_of(model: str, *, has_profiles: bool = False) -> str:
         raise ModelNotFound(message)
     if not rest and name != "demo":
         example = DEFAULT_MODELS.get(name, "NAME" if name == "scripted" else "PROFILE:MODEL")
-        message = f"{model!r} names no model: write one after the colon, such as '{name}:{example}'"
+        message = f"{model!r} lacks a model name: write it after the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
 
@@ -486,9 +486,7 @@ async def choose_model(
         return ChosenModel(model=f"openai:{DEFAULT_MODELS['openai']}", why="OPENAI_API_KEY is set")
     if environ.get("GEMINI_API_KEY"):
         return ChosenModel(model=f"google:{DEFAULT_MODELS['google']}", why="GEMINI_API_KEY is set")
-    return ChosenModel(
-        model="demo:", why="no key is set: the built-in demo model, offline and without intelligence"
-    )
+    return ChosenModel(model="demo:", why="no key is set: the built-in demo model, offline and scripted")
 
 
 async def first_model_of(base_url: str, api_key: str | None) -> str:
@@ -523,13 +521,13 @@ async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
                 return read_models(
                     await http.get_text(f"{options.base_url}/models", headers=headers, vendor=vendor)
                 )
-    message = f"{base_url} did not answer within {ASK_WITHIN_SECONDS:g} s: is the server running?"
+    message = f"{base_url} did not answer within {ASK_WITHIN_SECONDS:g} s: check that the server is running"
     raise Timeout(message)
 
 
 def read_models(text: str) -> tuple[str, ...]:
     listed = decode_object(text).get("data")
     if not isinstance(listed, list):
-        message = "expected a list of models, got an object without one: does the base url end in /v1?"
+        message = "expected a list of models, got an object without one: check that the base URL ends in /v1"
         raise ProtocolError(message)
     return tuple(str(entry["id"]) for entry in listed if isinstance(entry, dict) and entry.get("id"))

@@ -81,7 +81,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     try:
         record = _RECORDS.decode((folder / "agentrail" / RECORD).read_bytes())
     except FileNotFoundError:
-        fault = f"{_say(folder, strays)} was compiled, but no record says from what" if strays else None
+        fault = f"{_say(folder, strays)} was compiled, but no record names its sources" if strays else None
         return Build(compiled=len(strays), fault=fault), tuple(strays)
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         return Build(compiled=len(strays), fault=f"the record {RECORD} cannot be read: {error}"), tuple(
@@ -90,7 +90,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     unknown = {name: path for name, path in strays.items() if name not in record.sources}
     fault = _fault_of(folder, version, record)
     if fault is None and unknown:
-        fault = f"{_say(folder, unknown)} is not of this build"
+        fault = f"{_say(folder, unknown)} does not belong to this build"
     running = 0 if fault else len(record.sources)
     return Build(modules=running, compiled=len(record.sources), fault=fault), (*record.sources, *unknown)
 
@@ -100,15 +100,15 @@ def _fault_of(folder: Path, version: str, record: BuildRecord) -> str | None:
         return f"they are of version {record.version}, and the package is {version}"
     if record.suffix not in importlib.machinery.EXTENSION_SUFFIXES:
         here = importlib.machinery.EXTENSION_SUFFIXES[0]
-        return f"they were compiled for another Python, {record.suffix}, and this one takes {here}"
+        return f"they were compiled for another Python ({record.suffix}), and this one needs {here}"
     for path, checksum in record.extensions.items():
         if (found := _checksum(folder / path)) is None:
             return f"{path} is missing"
         if found != checksum:
-            return f"{path} is of another build"
+            return f"{path} belongs to another build"
     for name, checksum in record.sources.items():
         if _checksum(source_of(folder, name)) != checksum:
-            return f"{name} was compiled from another source than the one beside it"
+            return f"{name} was not compiled from the source next to it"
     return None
 
 

@@ -39,16 +39,12 @@ _Refusal: TypeAlias = Callable[..., NoReturn]
 
 
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
-    message = (
-        f"{type(self).__name__} cannot be changed: make a new value, such as {{**arguments, 'key': value}}"
-    )
+    message = f"{type(self).__name__} is immutable: create a new value, such as {{**arguments, 'key': value}}"
     raise TypeError(message)
 
 
 def _refuse_class(cls: type) -> NoReturn:
-    message = (
-        f"{cls.__name__} cannot be derived from what cannot be changed: hold one, and derive from nothing"
-    )
+    message = f"{cls.__name__} cannot inherit from an immutable type: store one in a field instead"
     raise TypeError(message)
 
 
@@ -296,9 +292,9 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
         return None
     match value:
         case int():
-            return None if value.bit_length() <= _MAX_BITS else f"{where} is a number of too many digits"
+            return None if value.bit_length() <= _MAX_BITS else f"{where} is a number with too many digits"
         case float():
-            return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
+            return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot represent"
         case str():  # such as an enumeration whose members are strings
             return None
         case Mapping() | list() | tuple() if not levels:
@@ -306,7 +302,7 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
         case Mapping():
             for name, item in value.items():
                 if not isinstance(name, str):
-                    return f"{where} has the key {name!r}; keys are text"
+                    return f"{where} has the key {name!r}; keys must be text"
                 fault = _fault_in(item, f"{where}.{name}", levels - 1)
                 if fault is not None:
                     return fault
@@ -321,7 +317,7 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
                 None,
             )
         case _:
-            return f"{where} is a {type(value).__name__}, which is no JSON"
+            return f"{where} is a {type(value).__name__}, which is not JSON"
 
 
 EMPTY: Final[JsonObject] = FrozenDict()

@@ -96,7 +96,7 @@ class ProcessList:
                 self._descriptor = self._open(self._path)
             os.write(self._descriptor, _line_of(noted))
         except OSError as error:
-            LOGGER.warning("processes cannot be noted in %s: %s", self._path, error)
+            LOGGER.warning("processes cannot be recorded in %s: %s", self._path, error)
 
     def _begin_anew(self) -> None:
         new = self._path.with_name(f"{self._path.name}.new")
@@ -138,7 +138,7 @@ def end_left_processes(store: Path) -> int:
         if runner is not None and _is_there(runner):
             continue
         if not _boot():
-            LOGGER.warning("%s is left as it is: processes cannot be looked at without /proc", path)
+            LOGGER.warning("%s is left unchanged: processes cannot be inspected without /proc", path)
             continue
         alive: dict[int, NotedProcess] = {}
         for one in noted:
@@ -181,7 +181,7 @@ def _read(path: Path) -> bytes | None:
         is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_nlink == 1
         if not is_ours or about.st_mode & 0o077:
             LOGGER.warning(
-                "%s is not read, and nothing is killed for it: expected a file of this user with mode 0600",
+                "%s is ignored, and no process is killed: expected a file of this user with mode 0600",
                 path,
             )
             return None
@@ -194,11 +194,11 @@ def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
     for number, line in enumerate(lines.splitlines(keepends=True), 1):
         try:
             if not line.endswith(b"\n"):
-                message = "it was cut"
+                message = "it is incomplete"
                 raise msgspec.DecodeError(message)
             yield _NOTES.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            LOGGER.warning("%s: line %d is left out: %s", path, number, error)
+            LOGGER.warning("%s: line %d is ignored: %s", path, number, error)
 
 
 def _escaped(name: str) -> str:

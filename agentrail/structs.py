@@ -82,9 +82,6 @@ def replace(value: S, /, **changes: Any) -> S:
     """
     given: object = value
     if not isinstance(given, msgspec.Struct):
-        message = (
-            f"replace() was given {type(given).__name__}: expected an event, a message, or a part of one; "
-            "options and other attrs classes are for attrs.evolve"
-        )
+        message = f"replace() was given {type(given).__name__}: expected an event, a message, or a part of one; for options and other attrs classes, use attrs.evolve"
         raise TypeError(message)
     return msgspec.structs.replace(value, **changes)

@@ -145,7 +145,7 @@ def test_a_cancelled_future_aborts(supervisor, call):
         aborted = events.next(timeout_seconds=SECONDS)
     assert isinstance(aborted, AgentAbort)
     assert isinstance(started, AgentStart)
-    assert (aborted.ref, aborted.reason) == (started.ref, "its caller gave it up")
+    assert (aborted.ref, aborted.reason) == (started.ref, "its caller gave up waiting")
     assert future.cancelled()
     # `concurrent.futures.wait` looks at another state than `cancelled()` does.
     assert concurrent.futures.wait([future], timeout=SECONDS) == ({future}, set())
@@ -326,7 +326,7 @@ def test_what_is_not_open_says_so():
         with pytest.raises(YourMove, match=r"not open: `with blocking\.Supervisor\(\) as supervisor:`"):
             call()
     new.close()
-    with new, pytest.raises(YourMove, match="was opened before: make another"):
+    with new, pytest.raises(YourMove, match="was already opened: create another"):
         new.open()
 
     supervisor = blocking.Supervisor().open()
@@ -757,7 +757,7 @@ def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
     """What comes later is given then. Two readers of one subscription are refused, and the first goes on waiting."""
     session = supervisor.start_session(model="demo:fast")
     with session.subscribe(kinds=[AgentEnd]) as events:
-        with pytest.raises(ReplyTimeout, match=r"nothing came within 0\.01 s"):
+        with pytest.raises(ReplyTimeout, match=r"no event came within 0\.01 s"):
             events.next(timeout_seconds=0.01)
         with pytest.raises(OptionError, match="timeout_seconds is -1"):
             events.next(timeout_seconds=-1)
@@ -767,11 +767,14 @@ def test_nothing_is_lost_by_a_wait_that_was_too_short(supervisor):
         assert isinstance(events.next(timeout_seconds=SECONDS), AgentEnd)
 
         first = events.futures.next()
-        with pytest.raises(YourMove, match="another thread already waits here"):
+        with pytest.raises(
+            YourMove,
+            match="another thread already reads this subscription: subscribe again, each subscription receives all events",
+        ):
             events.next()
         session.ask("Hi")
         assert isinstance(first.result(SECONDS), AgentEnd)
-        with pytest.raises(YourMove, match="entered before"):
+        with pytest.raises(YourMove, match="already entered"):
             events.__enter__()
     with pytest.raises(YourMove, match="not entered"):
         session.subscribe().next()

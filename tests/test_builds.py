@@ -66,20 +66,20 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a Python of somebody else": (
         lambda folder: write_record(folder, suffix=".cpython-39-x86_64-linux-gnu.so"),
-        "they were compiled for another Python, .cpython-39-x86_64-linux-gnu.so, and this one takes ",
+        "they were compiled for another Python (.cpython-39-x86_64-linux-gnu.so), and this one needs ",
     ),
     "a module is missing": (lambda folder: (folder / EXTENSION).unlink(), f"{EXTENSION} is missing"),
     "another build": (
         lambda folder: (folder / EXTENSION).write_bytes(b"of another version"),
-        f"{EXTENSION} is of another build",
+        f"{EXTENSION} belongs to another build",
     ),
     "edited since": (
         lambda folder: (folder / SOURCE).write_text("EDITED = True\n" + (folder / SOURCE).read_text()),
-        f"{MODULE} was compiled from another source than the one beside it",
+        f"{MODULE} was not compiled from the source next to it",
     ),
     "a source is gone": (  # of another module than the one that is looked for
         lambda folder: write_record(folder, sources={"agentrail.otp.gone": 1}),
-        "agentrail.otp.gone was compiled from another source than the one beside it",
+        "agentrail.otp.gone was not compiled from the source next to it",
     ),
     "unreadable": (
         lambda folder: (folder / "agentrail/compiled.json").write_text('{"version": "0.1'),
@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "unknown": (
         lambda folder: write_record(folder, sources={}, extensions={}),
-        f"{EXTENSION} is not of this build",
+        f"{EXTENSION} does not belong to this build",
     ),
 }
 STARTED = {"another build", "edited since", "unreadable"}
@@ -122,7 +122,7 @@ def test_what_belongs_together_is_taken(package):
 def test_compiled_modules_without_a_record_are_named(package):
     """Nobody can say what they are of: `doctor` names them. Where nothing is compiled nothing is wrong; the bars follow from that."""
     (package / "agentrail/compiled.json").unlink()
-    assert f"{EXTENSION} was compiled, but no record says from what" in say(package)
+    assert f"{EXTENSION} was compiled, but no record names its sources" in say(package)
     (package / f"agentrail/otp/guarded_calls{SUFFIX}").touch()
     assert f"agentrail/otp/guarded_calls{SUFFIX} (and 1 more) was compiled" in say(package)
     (package / f"agentrail/otp/guarded_calls{SUFFIX}").unlink()
@@ -203,7 +203,7 @@ def test_a_module_of_another_version_is_not_loaded(installed):
     here = installed / f"{NAMES[0].replace('.', '/')}{SUFFIX}"
     ours = next(installed.glob("*__mypyc*")).name.partition(".")[0].encode()
     here.write_bytes(here.read_bytes().replace(ours, ours[:-9].replace(b"0_1_0", b"0_0_9") + ours[-9:]))
-    assert "is of another build" in say(installed)
+    assert "belongs to another build" in say(installed)
     assert run_there(installed, MAIN).stdout.strip().endswith(".py")
     (installed / "agentrail/compiled.json").unlink()  # nobody looks then, and Python takes it
     assert "No module named" in run_there(installed, f"import {NAMES[0]}").stderr

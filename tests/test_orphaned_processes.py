@@ -140,7 +140,7 @@ def test_a_list_that_is_damaged_is_read_as_far_as_it_can_be(store, started, capl
     assert end_left_processes(store) == 1
     assert is_alive(cut)
     for line in (3, 4, 5):
-        assert f"line {line} is left out" in caplog.text
+        assert f"line {line} is ignored" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["link", "hard link", "mode", "directory", "pipe"])
@@ -207,7 +207,7 @@ def test_a_link_where_the_list_should_be_is_not_written_through(store, started, 
     one.started(started().pid, MARK)
     one.close()
     assert target.read_bytes() == b"precious"
-    assert "cannot be noted" in caplog.text
+    assert "processes cannot be recorded in " in caplog.text
 
 
 def test_where_there_is_no_proc_nothing_is_killed(store, started, monkeypatch, tmp_path, caplog):

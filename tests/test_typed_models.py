@@ -77,7 +77,7 @@ def test_the_schema_is_the_models_own_and_closed(m):
         (lambda m: m.Holder, {"bill": {"number": 13, "total": "x"}, "point": {"x": 1}}, "$.bill.number: Value error, 13 brings bad luck; $.bill.total: Input should be a valid decimal"),
         (lambda m: m.Odd, {"what": 1}, "$: nothing is good enough"),
         (lambda m: m.Days, {"first": "2024-02-30"}, "$.first: Input should be a valid date"),
-        (lambda m: m.Twig | m.Line, {"x": 1}, "$: fits none of the 2 types that may stand here: as `Twig`, Additional properties"),
+        (lambda m: m.Twig | m.Line, {"x": 1}, "$: matches none of the 2 allowed types: as `Twig`, Additional properties"),
     ],
 )  # fmt: skip
 def test_what_the_schema_or_the_model_refuses_is_refused(m, find, value, words):
@@ -106,7 +106,7 @@ def test_one_that_may_be_anything_stands_alone(m):
     """Nothing would tell it from the others of a union."""
     assert typed(m.RootModel[int | list[int]]).encode(m.RootModel[int | list[int]](3)) == 3
     with pytest.raises(
-        TypeFault, match="may be of any kind, and nothing tells it from the others: write it alone"
+        TypeFault, match="may be any value, so it cannot be told apart from the others: use it alone"
     ):
         typed(m.RootModel[int | list[int]] | Point)
 

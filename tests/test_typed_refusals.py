@@ -80,7 +80,7 @@ class Mixed(enum.Enum):
     B = "b"
 
 
-CLASS: Final = "make `Plain` a dataclass, or an attrs or msgspec class, or write what is in it"
+CLASS: Final = "make `Plain` a dataclass, or an attrs or msgspec class, or spell out its fields"
 OTHERS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a class with fields"
 
 
@@ -92,25 +92,25 @@ OTHERS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a c
         (dict[str, Holder | None], "dict[str, Holder | None]{}.plain[]", "Plain'> is not supported", CLASS),
         (Point | Plain, "Point | Plain", "Plain'> is not supported", CLASS),
         (tuple[int, Plain], "tuple[int, Plain][1]", "Plain'> is not supported", CLASS),
-        (Callable[[int], str], "Callable[[int], str]", "is not supported", "JSON holds no functions, leave it out"),
+        (Callable[[int], str], "Callable[[int], str]", "is not supported", "JSON cannot hold functions, so remove it"),
         (Unresolved, "Unresolved.when", "name 'Nowhere' is not defined", "define that name at the top of the module"),
         (Misspelt, "Misspelt", "Forward reference must be an expression", "write a type"),
         (complex, "complex", "type <class 'complex'> is not supported", OTHERS),
         (Iterator[int], "Iterator[int]", "is not supported", OTHERS),
         (3, "3", "is not supported", OTHERS),
-        ("Point", "'Point'", "is not supported", "give the type itself, in place of its name"),
-        (str | bytes, "str | bytes", "more than one str-like type", "write one of them"),
-        (list[int] | tuple[int, ...] | Point, "list[int] | tuple[int, ...] | ", "are both arrays", "write one of them"),
-        (list[int] | Pair, "list[int] | Pair", "are both arrays", "write one of them"),
-        (dict[str, int] | dict[str, str], "dict[str, int] | dict[str, str]", "are both dicts", "write one of them"),
-        (dict[Point, int], "dict[Point, int]", "`Point` is no name", "write `dict[str, …]`, or a list of pairs"),
-        (WithInitVar, "WithInitVar.a", "an `InitVar` is in no object that is made", "make it a field"),
-        (OwnInit, "OwnInit", "has an `__init__` of its own", "leave out `init=False`"),
-        (OwnAttrsInit, "OwnAttrsInit", "has an `__init__` of its own", "leave out `init=False`"),
+        ("Point", "'Point'", "is not supported", "give the type itself, instead of its name"),
+        (str | bytes, "str | bytes", "more than one str-like type", "keep one of them"),
+        (list[int] | tuple[int, ...] | Point, "list[int] | tuple[int, ...] | ", "are both arrays", "keep one of them"),
+        (list[int] | Pair, "list[int] | Pair", "are both arrays", "keep one of them"),
+        (dict[str, int] | dict[str, str], "dict[str, int] | dict[str, str]", "are both dicts", "keep one of them"),
+        (dict[Point, int], "dict[Point, int]", "`Point` cannot be a key", "write `dict[str, …]`, or a list of pairs"),
+        (WithInitVar, "WithInitVar.a", "an `InitVar` is not stored in the object, so it cannot be encoded", "make it a field"),
+        (OwnInit, "OwnInit", "has its own `__init__`", "remove `init=False`"),
+        (OwnAttrsInit, "OwnAttrsInit", "has its own `__init__`", "remove `init=False`"),
         (Mixed, "Mixed", "", OTHERS),
-        (Annotated[Point, Meta(ge=1)], "Annotated[Point", "a class has neither size nor order", "bound its fields"),
-        (Annotated[list[int], Meta(ge=1)], "Annotated[list[int]", "Can only set `ge` on a numeric", "bound what is in it, or its length"),
-        (Annotated[tuple[int, int], Meta(min_length=1)], "Annotated[tuple", "a tuple of places has its length", "leave the bounds out"),
+        (Annotated[Point, Meta(ge=1)], "Annotated[Point", "a class has no size or order", "bound its fields"),
+        (Annotated[list[int], Meta(ge=1)], "Annotated[list[int]", "Can only set `ge` on a numeric", "bound its items, or its length"),
+        (Annotated[tuple[int, int], Meta(min_length=1)], "Annotated[tuple", "the length of this tuple is fixed", "remove the bounds"),
     ],
 )  # fmt: skip
 def test_a_type_that_no_schema_describes_is_refused_by_its_place(kind, where, words, way_out):
@@ -125,9 +125,9 @@ def test_a_type_that_no_schema_describes_is_refused_by_its_place(kind, where, wo
 
 def test_a_schema_that_cannot_be_judged_by_is_refused():
     """As it would be as the `response_format` of a session."""
-    with pytest.raises(TypeFault, match=r"its schema has no pattern at"):
+    with pytest.raises(TypeFault, match=r"its schema has an invalid pattern at"):
         typed(Annotated[str, Meta(pattern="a" * 2_000)])
-    with pytest.raises(TypeFault, match=r"its schema is no JSON: .*give another default"):
+    with pytest.raises(TypeFault, match=r"its schema is not JSON: .*give another default"):
         typed(Annotated[float, Meta(extra_json_schema={"default": float("inf")})])
 
 
@@ -193,6 +193,6 @@ def test_a_name_that_stands_for_nothing_else_is_refused():
     same = TypeAliasType("Same", lambda: same)
     for kind in (loop, same):
         with pytest.raises(
-            TypeFault, match=f"^{kind!r}: it stands for itself, or is nested too deeply: put a class in"
+            TypeFault, match=f"^{kind!r}: it refers to itself, or is nested too deeply: put a class in"
         ):
             typed(kind)

@@ -147,10 +147,7 @@ class BackgroundCommands:
     def explain_unknown(self, command_id: str) -> str:
         """Return a message that names possible reasons and the known ids."""
         running = ", ".join([f"{one.id} ({one.command})" for one in self.running]) or "none"
-        return (
-            f"No command {command_id!r:.80} is known here: it was never begun, it ended long ago, or it was stopped when the session was "
-            f"restarted, which ends all commands in the background. Running: {running}."
-        )
+        return f"No command {command_id!r:.80} is known here: it never started, it ended long ago, or a restart of the session stopped it with all other background commands. Running: {running}."
 
     def _mint(self, operation_id: str) -> str:
         name = begun = f"sh-{operation_id[:_ID_CHARACTERS]}"

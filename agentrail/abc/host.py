@@ -78,7 +78,7 @@ class HostVerdict:
                 f"input is {given.input!r:.200}: expected a JSON object, or None to run the original call"
             )
         if not isinstance(given.by, str):
-            faults.append(f"by is {given.by!r:.200}: expected the name of who decided")
+            faults.append(f"by is {given.by!r:.200}: expected the name of the decider")
         if faults:
             raise OptionError(faults)
 

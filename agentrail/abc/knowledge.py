@@ -39,7 +39,7 @@ _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 def check_base_name(name: object) -> str:
     """Return the validated name of a base."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        fault = f"{name!r:.80} is no name of a knowledge base: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
+        fault = f"{name!r:.80} is not a knowledge base name: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
         raise OptionError([fault])
     return name
 
@@ -66,7 +66,7 @@ def check_summary(summary: object) -> str:
     ):
         raise OptionError(
             [
-                f"{summary!r:.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} characters that can be printed"
+                f"{summary!r:.80} is not a line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} printable characters"
             ]
         )
     return summary
@@ -103,9 +103,9 @@ def _faults_of_folder(folder: object) -> list[str]:
         and not {"", ".", ".."}.intersection(_SCHEME.sub("", folder, count=1).split("/"))
     ):
         return []
-    rule = f"1 to {MAX_FOLDER_CHARACTERS} characters that can be printed, without . and .. and without a slash in front"
+    rule = f"1 to {MAX_FOLDER_CHARACTERS} printable characters, without . and .. and without a leading slash"
     return [
-        f"{folder!r:.80} is no folder of documents: expected the directory part of their paths, as docs/travel; {rule}"
+        f"{folder!r:.80} is not a document folder: expected the directory part of document paths, such as docs/travel; {rule}"
     ]
 
 

@@ -48,15 +48,13 @@ def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
     if not isinstance(text, str):
         return f"{name} is of type {type(text).__name__}: expected text"
     if not text.strip():
-        return f"{name} is empty: say what there is to remember"
+        return f"{name} is empty: give the text to remember"
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        return f"{name} has half a character, which no file can hold: leave it out"
+        return f"{name} has a lone surrogate, which no file can hold: remove it"
     if size > max_bytes:
-        return (
-            f"{name} has {size:,} bytes, at most {max_bytes:,} are allowed: make it shorter, or several of it"
-        )
+        return f"{name} has {size:,} bytes, at most {max_bytes:,} are allowed: shorten it, or split it"
     return None
 
 
@@ -67,12 +65,12 @@ def faults_of_tags(name: str, tags: object) -> list[str]:
     if len(tags) > MAX_TAGS:
         return [f"{name} has {len(tags)} tags, at most {MAX_TAGS} are allowed"]
     faults = [
-        f"{name}[{place}] is no tag: expected 1 to {MAX_TAG_CHARACTERS} characters that can be printed, and no space around them"
+        f"{name}[{place}] is not a tag: expected 1 to {MAX_TAG_CHARACTERS} printable characters without surrounding spaces"
         for place, tag in enumerate(tags)
         if not _is_tag(tag)
     ]
     if not faults and len(set(tags)) < len(tags):
-        faults.append(f"{name} has a tag twice: name each once")
+        faults.append(f"{name} repeats a tag: list each tag once")
     return faults
 
 
@@ -144,7 +142,9 @@ class MemoryEntry:
         given: Any = self  # mypy trusts the annotations, which are in doubt here
         faults: list[str] = []
         if not isinstance(given.id, str) or _ID.fullmatch(given.id) is None:
-            faults.append("id is none: expected 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit")
+            faults.append(
+                "id is invalid: expected 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit"
+            )
         fault = fault_of_memory_text("text", given.text, MAX_MEMORY_BYTES)
         faults += [] if fault is None else [fault]
         faults += faults_of_tags("tags", given.tags)
@@ -157,7 +157,7 @@ class MemoryEntry:
         if type(given.at_ms) is not int or not 0 <= given.at_ms < 1 << 53:
             faults.append(f"at_ms is {given.at_ms!r:.80}: expected milliseconds since 1970, a whole number")
         if type(given.version) is not int or not 1 <= given.version < 1 << 31:
-            faults.append(f"version is {given.version!r:.80}: expected a whole number from 1")
+            faults.append(f"version is {given.version!r:.80}: expected a whole number >= 1")
         _refuse(faults)
 
 

@@ -25,9 +25,7 @@ class Secret:
             TypeError: Your move: the value is not a string.
         """
         if not isinstance(value, str):
-            message = (
-                f"a secret is a text, got {type(value).__name__}: decode bytes first, call a function first"
-            )
+            message = f"a secret must be a str, got {type(value).__name__}: decode bytes first, or call the function first"
             raise TypeError(message)
         self._value = str(value)
 

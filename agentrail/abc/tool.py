@@ -68,9 +68,7 @@ class ToolUpdate:
         if not changes or wrong is not None:
             names = ", ".join(one.__name__ for one in known)
             came = "none" if not changes else f"a value of type {type(wrong).__name__}"
-            message = (
-                f"Effect takes changes, one or more of {names}; got {came}: return Ok where nothing changes"
-            )
+            message = f"Effect takes changes, one or more of {names}; got {came}: if nothing changes, return Ok instead"
             raise ToolContractError(message)
         self.__attrs_init__(changes=changes, text=text, details=details)
 

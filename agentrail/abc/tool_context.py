@@ -119,9 +119,7 @@ class RunSession(Protocol):
 
 async def _open_nothing(argv: tuple[str, ...], _options: ProcessOptions) -> ToolProcess:
     await trio.lowlevel.checkpoint()
-    message = (
-        f"{argv[0]} was not started: this context was made by hand, and no call of a session owns the process"
-    )
+    message = f"{argv[0]} was not started: this context was created by hand, so no tool call owns the process"
     raise ProcessRefused(message, code="unsupported")
 
 
@@ -131,7 +129,7 @@ async def _answer_nothing(_question: UserQuestion) -> None:
 
 async def _run_nothing(_request: ChildRequest) -> str:
     await trio.lowlevel.checkpoint()
-    message = "this context was made by hand: it has no session to start another one from"
+    message = "this context was created by hand: it has no session that could start another"
     raise ChildRefused(message)
 
 
@@ -306,7 +304,7 @@ class ToolContext(Generic[D]):
         """
         words = tuple(argv)
         if not words or not words[0] or any("\0" in word for word in words):
-            message = f"open_process takes a program and its arguments, without a NUL; got {words!r}"
+            message = f"open_process takes a program and its arguments, without NUL characters; got {words!r}"
             raise ToolContractError(message)
         left = self.seconds_left() if timeout_seconds is None else timeout_seconds
         options = ProcessOptions(
@@ -421,7 +419,9 @@ class ToolContext(Generic[D]):
         fault = f"schema {fault}" if fault is not None else None if url is None else fault_of_url(url)
         listed = tuple(options)
         if fault is None and schema is not None and listed:
-            fault = "takes options or a schema: make the options a choice among the fields of the form"
+            fault = (
+                "takes either options or a schema: to use both, make the options a choice field of the form"
+            )
         if fault is not None:
             message = f"ask_user: {fault if fault.startswith(('schema', 'takes')) else f'url {fault}'}"
             raise ToolContractError(message)

@@ -20,14 +20,11 @@ def checked_images(given: object) -> tuple[Image, ...]:
     if type(given) is tuple and not given:
         return ()
     if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
-        message = f"images of a result are {given!r:.80}: expected a tuple of Image, such as (Image(…),)"
+        message = f"the images of a result are {given!r:.80}: expected a tuple of Image, such as (Image(…),)"
         raise ToolContractError(message)
     images = tuple(given)
     if len(images) > MAX_RESULT_IMAGES:
-        message = (
-            f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are allowed: "
-            "write the others to files, and give their paths in the text"
-        )
+        message = f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are allowed: write the others to files and return their paths in the text"
         raise ToolContractError(message)
     for place, image in enumerate(images):
         fault = _fault_of(image)
@@ -48,14 +45,13 @@ def _fault_of(image: object) -> str | None:
         return f"has the name {name!r:.80}: expected text"
     data: object = image.data
     if not isinstance(data, str) or not data:
-        return f"has the data {data!r:.80}: expected its bytes in base64"
+        return f"has the data {data!r:.80}: expected base64-encoded bytes"
     if image.size_bytes > MAX_IMAGE_BYTES:
-        return (
-            f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed: make it smaller, "
-            "or write it to a file and give its path in the text"
-        )
+        return f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed: shrink it, or write it to a file and return its path in the text"
     try:
         binascii.a2b_base64(data, strict_mode=True)
     except ValueError as error:  # not base64, or not ASCII
-        return f"has data that is no base64 without line breaks: {error}; give base64.b64encode(raw).decode()"
+        return (
+            f"has data that is not base64 without line breaks: {error}; give base64.b64encode(raw).decode()"
+        )
     return None

@@ -187,7 +187,7 @@ class ActorCell:
         if self.trap_exits and self.mailbox is not None:
             self.mailbox.put_notice(Info(ExitSignal(sender, reason)))
         elif isinstance(reason, NoProcess):  # never the actor's own end
-            self.ask(Crashed.of_rule("NoProcess", "it was linked to an actor that had ended"))
+            self.ask(Crashed.of_rule("NoProcess", "it was linked to an actor that had already ended"))
         elif not isinstance(reason, Normal):
             self.ask(reason)
 
@@ -494,15 +494,13 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 def check_timeout(seconds: float | None) -> None:
     if seconds is not None and not seconds >= 0:
-        message = f"timeout_seconds is {seconds!r}: expected seconds from 0, or None for no limit"
+        message = f"timeout_seconds is {seconds!r}: expected seconds >= 0, or None for no limit"
         raise ValueError(message)
 
 
 def refuse_self(cell: ActorCell, what: str) -> None:
     if cell.task is not None and cell.task is trio.lowlevel.current_task():
-        message = (
-            f"actor {cell.id!r} would {what} itself and wait indefinitely: use cast, Send(SELF, …) or Stop()"
-        )
+        message = f"actor {cell.id!r} would {what} itself and wait forever: use cast, Send(SELF, …) or Stop()"
         raise CallingSelf(message)
 
 

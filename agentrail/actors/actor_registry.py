@@ -185,7 +185,7 @@ class Registry:
         self._check_open(key)
         cell = cell_of(handle)
         if cell.exit_reason is not None:
-            message = f"{handle!r} has ended and can hold no key"
+            message = f"{handle!r} has ended and cannot hold a key"
             raise ActorDown(message, handle=handle, reason=cell.exit_reason)
         for entry in self.members(key):
             if self._is_unique or entry.handle is handle:
@@ -262,7 +262,7 @@ class Registry:
         cell = current_cell()
         entries = self._entries.get(key, {})
         if cell is None or cell.handle not in entries:
-            message = f"the value of key {key!r} is its owner's: let the actor that holds it change it"
+            message = f"the value of key {key!r} belongs to its owner: only that actor can change it"
             raise NotOwner(message)
         entries[cell.handle] = Entry(cell.handle, value)
 
@@ -483,7 +483,7 @@ class Registry:
         chain = 0 if self._telling is None else self._telling + 1
         if chain > _MAX_CHAIN:
             LOGGER.error(
-                "registry listeners changed the registry at each change, %d times in a row; not notified",
+                "registry listeners changed the registry in response to each change, %d times in a row; further notifications were skipped",
                 chain,
             )
             return

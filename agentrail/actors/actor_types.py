@@ -26,7 +26,7 @@ D = TypeVar("D")
 class Ignore(enum.Enum):
     """The type of `IGNORE`."""
 
-    IGNORE = "there is nothing to run"
+    IGNORE = "nothing to run"
 
 
 IGNORE: Final = Ignore.IGNORE
@@ -104,9 +104,7 @@ class Behaviour(Generic[S, D]):
 
     def handle(self, event: MachineEvent, state: S, data: D) -> Transition[S, D]:
         """Return the transition for an event in a state."""
-        message = (
-            f"{type(self).__name__} has no handle: it answers each event with a transition, such as Keep()"
-        )
+        message = f"{type(self).__name__} has no handle: write one that returns a transition for each event, such as Keep()"
         raise NotImplementedError(message)
 
     def enter(self, old_state: S, state: S, data: D) -> Transition[S, D]:
@@ -124,7 +122,7 @@ class Behaviour(Generic[S, D]):
         Cancellation: Cancelled at the end of the actor. An error in its clean-up is then logged; it neither changes the
             reason nor prevents `terminate`.
         """
-        message = f"{type(self).__name__} has no perform, and was to carry out a {type(effect).__name__}"
+        message = f"{type(self).__name__} has no perform, but must carry out a {type(effect).__name__}"
         raise NotImplementedError(message)
 
     async def terminate(self, reason: ExitReason, state: S, data: D) -> None:
@@ -231,9 +229,11 @@ class Start(StartRecipe):
             given = {"capacity": capacity, "overflow": overflow, "limits": limits, "trap_exits": trap_exits}
             for option, value in given.items():
                 if value != getattr(_NO_OPTIONS, option):
-                    what = "a worker, which reads no messages" if self.form == "worker" else "a supervisor"
+                    what = (
+                        "a worker, which does not read messages" if self.form == "worker" else "a supervisor"
+                    )
                     _refuse_option(
-                        option, value, f"nothing, since this is {what}: it is an option of machine()"
+                        option, value, f"nothing, because this is {what}: it is an option of machine()"
                     )
         return evolve(self, options=Options(name, capacity, overflow, limits, trap_exits))
 

@@ -36,7 +36,7 @@ class Wait:
 Lookup: TypeAlias = ActorCell | Wait | None
 Sent: TypeAlias = Cast | Call
 
-_NO_RECIPIENT: Final = "no actor is there, and none is to come"
+_NO_RECIPIENT: Final = "no actor is registered, and none is expected"
 
 
 class Address:
@@ -171,10 +171,8 @@ class Address:
                 self._bury(event)
                 return
         if len(self._held) >= self._hold_limit:
-            message = (
-                f"{len(self._held)} messages are held for the next instance, at most that many may: try later"
-            )
-            _refuse(event, MailboxFull(message), "as many messages as are allowed are held already")
+            message = f"{len(self._held)} messages are already held for the next instance, which is the limit: try again later"
+            _refuse(event, MailboxFull(message), "the limit of held messages is reached")
             return
         self._held.append((event, False))
         self.look()
@@ -185,7 +183,7 @@ class Address:
             event, is_owed = self._held.popleft()
             # Called by the code that announces the new instance, which must not see an exception.
             if mailbox is None:
-                _refuse(event, cell.refuse_messages(), "it is a worker, and reads no messages")
+                _refuse(event, cell.refuse_messages(), "it is a worker, which does not read messages")
                 continue
             try:
                 _move(event, cell)

@@ -175,10 +175,7 @@ class Watching:
         except trio.EndOfChannel:
             if not recorder.is_too_slow:
                 raise StopAsyncIteration from None
-            message = (
-                f"{recorder.what} did more than its watcher read: {recorder.max_events} events were kept and given, "
-                f"later ones were not. Watch it again, and read faster or let max_events be larger"
-            )
+            message = f"{recorder.what} published events faster than its watcher read them: {recorder.max_events} events were delivered, later ones were lost. Watch it again, and read faster or raise max_events"
             raise WatcherTooSlow(message) from None
 
 
@@ -280,7 +277,7 @@ def watch(
         WrongChildKey: Your move: on entering. Children of a dynamic supervisor are identified by their handles.
         ActorDown: On entering. The supervisor has ended.
         RegistryClosed: Your move: on entering. Use another registry.
-        InvalidSpec: Your move: `max_events` is not an integer from 1, or the registry has duplicate keys.
+        InvalidSpec: Your move: `max_events` is not an integer >= 1, or the registry has duplicate keys.
 
     Cancellation: Entering is a checkpoint. Nothing is recorded after the end of the block.
     """
@@ -322,7 +319,9 @@ def _number_of(core: Core, child: Hashable | ActorHandle) -> int:
     if isinstance(child, ActorHandle):
         number = state.handles.get(child)
     elif state.flags.strategy == "dynamic":
-        message = f"children of a 'dynamic' supervisor are known by their handles, got the id {show(child)}"
+        message = (
+            f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child)}"
+        )
         raise WrongChildKey(message)
     else:
         number = state.numbers.get(child)

@@ -293,7 +293,7 @@ class MachineLoop:
                     to.fail(
                         down(to.handle)
                         if why == "stopped"
-                        else MailboxFull(f"no room in the {why}: try again later")
+                        else MailboxFull(f"no room left in the {why}: try again later")
                     )
             case DeadLetter(event, why):
                 bury(event, why)
@@ -323,7 +323,7 @@ class MachineLoop:
                 self._nursery.start_soon(self._do, effect, tag)
             case _:
                 name = type(self.behaviour).__name__
-                text = f"{name} has no perform, and was to carry out a {type(effect).__name__}"
+                text = f"{name} has no perform, but must carry out a {type(effect).__name__}"
                 self._mailbox.put_control(StopOrder(Crashed.of_rule("NoPerform", text, redact=self._redact)))
 
     def _forget(self, fired: Monitor) -> None:
@@ -366,7 +366,7 @@ class MachineLoop:
         if not is_clean(reason):
             trace = reason.traceback if isinstance(reason, Crashed) else None
             LOGGER.error(
-                "an effect of %r failed in its clean-up: %s",
+                "an effect of %r failed while cleaning up: %s",
                 self.cell.handle,
                 describe(reason),
                 exception=trace,

@@ -35,7 +35,7 @@ _CHECKPOINT_EVERY: Final = 64
 
 
 class _Empty(Enum):
-    EMPTY = "nothing to take now"
+    EMPTY = "no message is waiting"
 
 
 NO_MESSAGE: Final = _Empty.EMPTY
@@ -400,7 +400,7 @@ def check_mailbox(capacity: object, overflow: object) -> None:
 def _discard(message: object, why: str, reason: ExitReason | None) -> None:
     if isinstance(message, Call) and isinstance(message.to, ReplyTo):
         if reason is None:
-            message.to.fail(MailboxFull(f"{why}, and this call was thrown away: try again later"))
+            message.to.fail(MailboxFull(f"{why}, so this call was dropped: try again later"))
         else:
             message.to.fail_down(reason)
     else:
@@ -408,4 +408,4 @@ def _discard(message: object, why: str, reason: ExitReason | None) -> None:
 
 
 def _full(waiting: int, capacity: int) -> str:
-    return f"{waiting} messages wait already, at most {capacity} may: try again later"
+    return f"{waiting} messages are already waiting, the limit is {capacity}: try again later"

@@ -195,7 +195,7 @@ class PoolCore:
     def refuse_own_jobs(self, what: str) -> None:
         """Raise inside a job of this pool: if all workers waited for their own pool, none could finish."""
         if self.is_inside():
-            message = f"a job would {what}: return the value, submit() what follows, or use another pool"
+            message = f"a job would {what}: return the value, submit() the next job, or use another pool"
             raise CallingSelf(message)
 
     def is_inside(self) -> bool:
@@ -300,29 +300,22 @@ class PoolCore:
 
     def _full(self) -> PoolFull:
         flags = self.state.flags
-        message = (
-            f"{flags.max_queue} jobs wait for {flags.size} workers already, at most that many may: try again later, "
-            f"or let PoolFlags say when_full='wait' and use run or submit, from outside of its jobs"
-        )
+        message = f"{flags.max_queue} jobs wait for {flags.size} workers, which is the limit: try again later, or set when_full='wait' in PoolFlags and call run or submit from outside the pool's jobs"
         return PoolFull(message)
 
     def _stopping(self) -> PoolStopped:
         reason = self.state.reason or POOL_STOPPED
-        message = (
-            f"the pool has begun to end and takes no jobs any more ({describe(reason)}): open another one"
-        )
+        message = f"the pool is stopping and accepts no more jobs ({describe(reason)}): open another one"
         return PoolStopped(message, reason=reason, began=False)
 
 
 def _given_up(deaths: int, reason: ExitReason) -> JobGivenUp:
-    message = (
-        f"{deaths} workers died of this job, and it is not tried again; the last one: {describe(reason)}"
-    )
+    message = f"{deaths} workers died while running this job, so it is not retried; the last one: {describe(reason)}"
     return JobGivenUp(message, reason=reason, deaths=deaths)
 
 
 def _stopped(reason: ExitReason, *, began: bool) -> PoolStopped:
-    far = "while a worker had begun with it" if began else "before a worker had begun with it"
+    far = "after a worker had started it" if began else "before a worker had started it"
     message = f"the pool ended ({describe(reason)}) {far}: this job was not done"
     return PoolStopped(message, reason=reason, began=began)
 
@@ -490,7 +483,7 @@ class Pool(Generic[J, R]):
         """
         seconds = self._core.state.flags.drain_seconds if drain_seconds is None else drain_seconds
         if not seconds >= 0:
-            message = f"drain_seconds is {seconds!r}: expected seconds from 0, or math.inf"
+            message = f"drain_seconds is {seconds!r}: expected seconds >= 0, or math.inf"
             raise ValueError(message)
         return await self._core.stop(seconds)
 

@@ -24,8 +24,8 @@ class Callee(Protocol):
 
 class _Stage(Enum):
     OPEN = "no answer was given"
-    ANSWERED = "it has its answer"
-    ABANDONED = "the caller has gone"
+    ANSWERED = "it was already answered"
+    ABANDONED = "the caller no longer waits"
 
 
 class ReplyTo:
@@ -122,5 +122,5 @@ NO_PROCESS: Final = NoProcess()
 
 
 def down(handle: object, reason: ExitReason = NO_PROCESS) -> ActorDown:
-    message = f"{handle!r} gives no answer ({describe(reason)}): ask the instance that lives now"
+    message = f"{handle!r} did not answer ({describe(reason)}): call its current instance"
     return ActorDown(message, handle=handle, reason=reason)

@@ -449,7 +449,7 @@ class Supervisor(ActorHandle):
             raise down(self)
         if core.state.flags.strategy == "dynamic":
             message = (
-                f"children of a 'dynamic' supervisor are known by their handles, got the id {child_id!r}"
+                f"children of a 'dynamic' supervisor are identified by their handles, got the id {child_id!r}"
             )
             raise WrongChildKey(message)
         child = core.child_of(child_id)
@@ -463,10 +463,7 @@ class Supervisor(ActorHandle):
         ):
             raise down(child.handle if isinstance(child.handle, ActorHandle) else child_id)
         if kind is not None and (kind == "supervisor") is not isinstance(child.handle, Supervisor):
-            message = (
-                f"child {child_id!r} of supervisor {self.id!r} is a {child.spec.kind}, asked for was a {kind!r}: "
-                f"leave `kind` out, or ask for what it is"
-            )
+            message = f"child {child_id!r} of supervisor {self.id!r} is a {child.spec.kind}, not a {kind!r}: omit `kind`, or give the right one"
             raise ChildNotFound(message)
         return child.handle
 

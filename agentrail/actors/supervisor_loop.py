@@ -152,7 +152,7 @@ class Tree:
     def _drop_observer(self, error: BaseException) -> None:
         self.observer = None
         LOGGER.error(
-            "an observer of reports raised and was removed; reports now go to this log",
+            "a report observer raised and was removed; reports now go to this log",
             exception=print_exception(error),
         )
 
@@ -291,7 +291,7 @@ class Core:
         """Limit a bug in the reducer to one call: the state stays. A message from a child cannot be refused."""
         kind = type(signal).__name__
         LOGGER.error(
-            "supervisor %r has a bug in its handling of a %s; please report it",
+            "supervisor %r failed to handle a %s, which is a bug; please report it",
             self.cell.id,
             kind,
             exception=print_exception(error),
@@ -302,7 +302,7 @@ class Core:
         if to is not None:
             kind = type(signal.call).__name__
             message = (
-                f"a {kind} crashed the supervisor's core and was put aside ({show(error)}); please report it"
+                f"a {kind} crashed the supervisor's core and was skipped ({show(error)}); please report it"
             )
             to.fail(InternalError(message))
         return self.state, ()

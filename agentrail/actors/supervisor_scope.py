@@ -161,7 +161,7 @@ def _check_end(root: _Root) -> None:
     if not root.is_up:
         child_id = reason.child_id if isinstance(reason, InitFailed) else None
         cause = reason.cause if isinstance(reason, InitFailed) and reason.cause is not None else reason
-        message = f"child {child_id!r} did not start ({describe(cause)}); the children started before it were stopped again"
+        message = f"child {child_id!r} did not start ({describe(cause)}); the children started before it were stopped"
         raise SupervisorStartFailed(message, child_id=child_id, reason=cause)
     if root.has_given_up:
         message = f"supervisor {root.cell.id!r} ended while its block was running ({describe(reason)})"
@@ -170,7 +170,7 @@ def _check_end(root: _Root) -> None:
             raise SupervisorGaveUp(message, reason=reason)
         names = ", in it ".join(f"child {show(culprit.child_id)}" for culprit in path)
         last = path[-1].reason
-        message = f"{message}: {names} ended once too often, the last time {describe(last)}"
+        message = f"{message}: {names} ended more often than its restart limit allows, the last time {describe(last)}"
         raise SupervisorGaveUp(message, reason=reason, child_id=path[0].child_id, cause=last)
 
 
@@ -270,7 +270,7 @@ class Partitions:
             TypeError: Your move: another kind of key.
         """
         if not self._count:
-            message = "the partitions were resized to 0: resize them before you look for one"
+            message = "there are 0 partitions after the last resize: resize them before looking one up"
             raise NoPartitions(message)
         return self.supervisor.handle(_number_of(key) % self._count)
 
@@ -285,7 +285,7 @@ class Partitions:
         Cancellation: Always a checkpoint. If cancelled, some copies may run without any key routed to them.
         """
         if not _is_whole(count) or not 0 <= count <= self._most:
-            message = f"partitions are resized to {count!r}: expected an integer from 0 to {self._most}"
+            message = f"cannot resize partitions to {count!r}: expected an integer from 0 to {self._most}"
             raise InvalidSpec(message, code="invalid_partitions", field="count")
         self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
         for info in reversed(await self.supervisor.which_children()):
@@ -320,7 +320,7 @@ async def open_partitions(
     Cancellation: The same as in `open_supervisor`.
     """
     if not _is_whole(count) or count < 1:
-        message = f"count is {count!r}: expected an integer from 1"
+        message = f"count is {count!r}: expected an integer >= 1"
         raise InvalidSpec(message, code="invalid_partitions", field="count")
     async with open_supervisor(flags, [ChildSpec(number, start) for number in range(count)]) as supervisor:
         yield Partitions(supervisor, count)
@@ -339,7 +339,5 @@ def _number_of(key: object) -> int:
         case bytes():
             return zlib.crc32(key)
         case _:
-            message = (
-                f"a key of partitions is a number, text or bytes, got {type(key).__name__}: choose one of it"
-            )
+            message = f"a partition key must be a number, text or bytes, got {type(key).__name__}: derive one from the value"
             raise TypeError(message)

@@ -43,7 +43,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 #
 # Derived rather than written out: otherwise sixty methods would have to follow each change of the sixty originals.
 
-GIVEN_UP: Final = "its caller gave it up"
+GIVEN_UP: Final = "its caller gave up waiting"
 """Abort reason for a future that was cancelled."""
 
 P = ParamSpec("P")
@@ -431,7 +431,7 @@ class Session(Far):
 
 
 def _stop_unread(session: Session) -> None:
-    session.futures.stop("its caller gave up the start")
+    session.futures.stop("its caller gave up waiting for the start")
 
 
 def _leave_unread(_: Session) -> None:

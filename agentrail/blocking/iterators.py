@@ -120,13 +120,11 @@ class Pulled(Generic[T]):
             except StopAsyncIteration:
                 return None
             except trio.BusyResourceError:
-                message = (
-                    "another thread already waits here: subscribe again, each subscription sees everything"
-                )
+                message = "another thread already reads this subscription: subscribe again, each subscription receives all events"
                 raise YourMove(message) from None
             self._take_waiting()
             return item
-        message = f"nothing came within {seconds:g} s; what comes later is not lost, ask again"
+        message = f"no event came within {seconds:g} s; later events are not lost, call this again"
         raise ReplyTimeout(message)
 
     def _take_waiting(self) -> None:

@@ -96,7 +96,7 @@ class SupervisorThread:
             )
             raise HoldsLoop(message)
         if self._thread is not None:
-            message = "this supervisor was opened before: make another blocking.Supervisor()"
+            message = "this supervisor was already opened: create another blocking.Supervisor()"
             raise YourMove(message)
         ready: Future[None] = Future()
         context = copy_context()
@@ -114,7 +114,7 @@ class SupervisorThread:
 
     def close(self, *, tell: bool = True) -> None:
         if self in _RUNS_IN.get(()):
-            message = "a tool that closes the supervisor which runs it would wait for itself: return, and close it outside"
+            message = "a tool that closes its own supervisor would wait for itself: return, and close it outside the tool"
             raise CallingSelf(message)
         with self._lock:
             self._is_leaving = True
@@ -281,7 +281,7 @@ class SupervisorThread:
         if self.is_here():
             message = (
                 f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
-                "await what the tool's context offers, or call .futures without waiting for it"
+                "await a method of the tool's context, or call .futures without waiting for it"
             )
             raise CallingSelf(message)
 

@@ -327,7 +327,7 @@ class Blueprint(AgentRole):
                 leader, besides=besides
             )
         faults = [
-            f"{option} is of its own: an agent that works for another one has that one's, leave it out"
+            f"{option} cannot be set here: an agent that works for another shares that agent's, so leave it out"
             for option in self.given
             if option not in OF_AN_AGENT
         ]
@@ -401,10 +401,7 @@ class Blueprint(AgentRole):
         return placed((*others, *more), name_of_plugin) if more else None
 
     def _fault_of_guard(self, plugin: PluginEntry) -> str:
-        return (
-            f"agent {self.name!r}: its plugin {name_of_plugin(plugin)!r} has the name of a guard of the agent that it works for, which stays as it is: "
-            "leave it out, or give it a name of its own"
-        )
+        return f"agent {self.name!r}: its plugin {name_of_plugin(plugin)!r} has the name of a guard that belongs to the agent's leader and cannot be replaced: leave it out, or rename it"
 
     def _plugins(self) -> tuple[PluginEntry, ...]:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]

@@ -160,7 +160,7 @@ class Builder:
         options = self._settings.providers[name]
         if name not in VARIABLES:
             near = difflib.get_close_matches(name, VARIABLES, n=1)
-            guess = f"did you mean {near[0]!r}" if near else f"there are {', '.join(VARIABLES)}"
+            guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(VARIABLES)}"
             for said in options.values():
                 self._fault(said, f"there is no provider {name!r}: {guess}")
             return
@@ -185,7 +185,7 @@ class Builder:
             where = agent.values["agents"]
             self._fault(
                 where,
-                f"agent {name!r} works for {leader.name!r}, and has agents of its own: leave one of both out",
+                f"agent {name!r} works for {leader.name!r}, but has agents of its own: remove one of the two",
             )
         options = self._options(values)
         shared = self._settings.defaults.get("plugins")
@@ -299,11 +299,11 @@ class Builder:
         except OptionError as error:
             self._fault(said, error.faults[0])
         except UnicodeDecodeError:
-            self._fault(said, f"{path} is not UTF-8: save it in that encoding")
+            self._fault(said, f"{path} is not UTF-8: save it as UTF-8")
         else:
             if len(data) <= MAX_CONFIG_BYTES:
                 return text
-            self._fault(said, f"{path} is too long: expected at most {MAX_CONFIG_BYTES // 1024} KiB")
+            self._fault(said, f"{path} is too large: expected at most {MAX_CONFIG_BYTES // 1024} KiB")
         return None
 
     def _budget(self, said: Sourced) -> Budget | None:
@@ -372,7 +372,7 @@ class Builder:
             tool = self._looked_up(one, one.value, "tool", {**_BUILT_IN_TOOLS, **self._web_tools})
             fault = None if tool is None else fault_of_tool(tool)
             if fault is not None:
-                self._fault(one, f"{one.value} is no tool: {fault}")
+                self._fault(one, f"{one.value} is not a tool: {fault}")
             elif tool is not None:
                 yield tool
 
@@ -408,9 +408,9 @@ class Builder:
 
 def _unknown(what: str, name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-    yours = "" if what == "capability" else "; one of yours is package.module:NAME"
-    return f"no {what} that is built in is named {name!r:.80}: {guess}{yours}"
+    guess = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(known))}"
+    yours = "" if what == "capability" else "; your own are written as package.module:NAME"
+    return f"no built-in {what} is named {name!r:.80}: {guess}{yours}"
 
 
 def import_name(name: str, folder: str) -> Any:
@@ -436,7 +436,7 @@ def _imported(module: str, folder: str) -> Any:
     try:
         return NAMED_MODULES.load(module, folder)
     except SystemExit as leaving:  # a script that calls sys.exit on import would end the command silently
-        message = f"it leaves the interpreter when it is imported (SystemExit: {leaving})"
+        message = f"it exits the interpreter on import (SystemExit: {leaving})"
         raise ImportError(message) from leaving
 
 

@@ -101,7 +101,7 @@ class Capability:
 
 def _faults_of_tools(tools: Iterable[object]) -> list[str]:
     return [
-        f"{tool!r:.80} is no tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
+        f"{tool!r:.80} is not a tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
         for tool in tools
         if (fault := fault_of_tool(tool)) is not None
     ]

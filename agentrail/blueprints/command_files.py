@@ -54,12 +54,14 @@ class _Reader:
 
     def read_all(self, folder: Path, source: CommandSource, *, granted: bool) -> None:
         if folder.is_symlink() or folder.parent.is_symlink():
-            self.left_out.append(f"{self._shown(folder)} is a link: put the files there")
+            self.left_out.append(
+                f"{self._shown(folder)} is a symbolic link: put the files into a real directory"
+            )
             return
         paths = sorted(_paths_in(folder))
         if len(paths) > MAX_COMMAND_FILES:
             self.left_out.append(
-                f"{self._shown(folder)} has {len(paths)} files: the first {MAX_COMMAND_FILES} count"
+                f"{self._shown(folder)} has {len(paths)} files: only the first {MAX_COMMAND_FILES} are read"
             )
         for path in paths[:MAX_COMMAND_FILES]:
             try:

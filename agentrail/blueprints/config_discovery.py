@@ -203,5 +203,5 @@ def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES)
                 most -= len(piece)
             return b"".join(pieces)
     except OSError as error:
-        reason = "it is a link" if error.errno == errno.ELOOP and not follow else error.strerror
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP and not follow else error.strerror
         raise OptionError([f"{path} cannot be read: {reason}"]) from error

@@ -26,7 +26,7 @@ def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], N
     first = next(iter(said.values()))
     missing = [name for name in ("model", "dimension") if name not in said]
     if missing:
-        fault(first, f"an embedder needs model and dimension: {' and '.join(missing)} is not said")
+        fault(first, f"an embedder needs model and dimension: {' and '.join(missing)} is missing")
         return None
     values: dict[str, Any] = {name: one.plain for name, one in said.items() if name != "api_key"}
     try:

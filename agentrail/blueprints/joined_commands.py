@@ -68,7 +68,10 @@ def join_commands(
     taken = sorted(joined.keys() & _BUILT_IN)
     left_out = (
         *(f"/{name} of {joined[name].source} is built in: give it another name" for name in taken),
-        *(f"/{name:.80} of another program has no name that can be typed: a-z 0-9 _ -" for name in unnamed),
+        *(
+            f"/{name:.80} of another program cannot be typed: expected a name of a-z 0-9 _ -"
+            for name in unnamed
+        ),
     )
     new = [one for name, one in joined.items() if name not in known and name not in _BUILT_IN]
     made = registry.with_commands(*new, left_out=left_out)

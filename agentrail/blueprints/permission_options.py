@@ -60,7 +60,7 @@ def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, Jso
         table["mode"], *others = narrowest(modes)
         if others:
             raise OptionError(
-                [f"the modes {table['mode']} and {others[0]} restrict different things: name one"]
+                [f"the modes {table['mode']} and {others[0]} restrict different things: choose one"]
             )
     return table or None
 

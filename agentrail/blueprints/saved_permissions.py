@@ -68,7 +68,7 @@ def _keep(
     made = with_allowed(text, rules, name=place.shown)
     if len(made.encode()) > MAX_CONFIG_BYTES:
         raise OptionError(
-            [f"{place.shown} would be longer than {MAX_CONFIG_BYTES // 1024} KiB: take rules out"]
+            [f"{place.shown} would be longer than {MAX_CONFIG_BYTES // 1024} KiB: remove some rules"]
         )
     if made != text:
         _write(place, made, partial(_trust_still, files, made, environ) if place.scope == "project" else None)
@@ -83,7 +83,7 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
     try:
         return b"".join(found).decode()
     except UnicodeDecodeError as error:
-        raise OptionError([f"{place.shown} is not UTF-8: save it in that encoding"]) from error
+        raise OptionError([f"{place.shown} is not UTF-8: save it as UTF-8"]) from error
 
 
 def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
@@ -92,7 +92,7 @@ def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -
     beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
     try:
         if folder.is_symlink():
-            raise OptionError([f"{folder} is a link: nothing is written through it"])
+            raise OptionError([f"{folder} is a symbolic link, and agentrail does not write through links"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

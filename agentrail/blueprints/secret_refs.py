@@ -14,7 +14,7 @@ def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
     if form.env is not None:
         found = environ.get(form.env, "").strip()
         if not found:
-            raise OptionError([f"the variable {form.env} is not set: set it, or take this out"])
+            raise OptionError([f"the variable {form.env} is not set: set it, or remove this key"])
         return found
     path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
     keep_private(path)
@@ -23,5 +23,5 @@ def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
     except UnicodeDecodeError:
         found = ""
     if not found:
-        raise OptionError([f"{path} holds no secret: write it there as text, with nothing else"])
+        raise OptionError([f"{path} is empty: write the secret to it as text, and nothing else"])
     return found

@@ -49,7 +49,7 @@ MAX_SKILL_DIRECTORIES: Final = 1_000
 MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
 """Limit for all files of one source, because all of them are hashed."""
 
-_TOO_LARGE: Final = f"the skills before it have over {MAX_SOURCE_BYTES >> 20} MiB: take files away"
+_TOO_LARGE: Final = f"the skills before it already have over {MAX_SOURCE_BYTES >> 20} MiB: remove some files"
 
 _OWN: Final = (".agents", ".agentrail")
 """Owners of `skills` directories, in ascending precedence: skills for this program win."""
@@ -168,7 +168,7 @@ def read_source(source: SkillSource) -> SkillSet:
     left_out: list[LeftOutSkill] = []
     try:
         if not source.is_own and any(one.is_symlink() for one in (source.directory, source.directory.parent)):
-            why = "it is a link, and a project's skills are read where they lie"
+            why = "it is a symbolic link, and a project's skills must be real directories"
             return SkillSet(
                 left_out=(LeftOutSkill(name=source.directory.name, source=source.shown, why=why),)
             )
@@ -202,7 +202,7 @@ def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
     at = source.directory / name
     try:
         if at.is_symlink() and not source.is_own:
-            why = "it is a link, and a project's skills are read where they lie"
+            why = "it is a symbolic link, and a project's skills must be real directories"
             return LeftOutSkill(name=name, source=source.shown, why=why)
         directory = str(at.resolve())
         files = find_skill_files(directory)
@@ -247,14 +247,14 @@ def _text_of(
 ) -> SkillReading:
     size = next((one.size for one in files if one.path == SKILL_FILE), None)
     if size is None:
-        return faulty(shown, "it is a link: put the file itself there")
+        return faulty(shown, "it is a symbolic link: replace it with the file itself")
     if size > MAX_SKILL_BYTES:
-        said = f"expected at most {MAX_SKILL_BYTES // 1024} KiB, got {size // 1024}: move some of it into files beside it"
+        said = f"expected at most {MAX_SKILL_BYTES // 1024} KiB, got {size // 1024}: move some of it into other files of the skill"
         return faulty(shown, said)
     try:
         text = read_skill_file(directory, SKILL_FILE, most=MAX_SKILL_BYTES).decode()
     except UnicodeDecodeError:
-        return faulty(shown, "expected UTF-8: save the file in that encoding")
+        return faulty(shown, "expected UTF-8: save the file as UTF-8")
     return read_skill(shown, name, text, dialect=source.dialect)
 
 
@@ -270,7 +270,7 @@ def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
             try:
                 read_permission_rule(rule)
             except RuleFault as fault:
-                wrong.append(f"the rule {rule!r:.120} means nothing: at character {fault.at}: {fault.why}")
+                wrong.append(f"the rule {rule!r:.120} cannot be read: at character {fault.at}: {fault.why}")
             else:
                 kept.append(rule)
         return tuple(kept)
@@ -284,8 +284,8 @@ def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
 def no_such_skill(name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
-    guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'};"
-    return f"there is no skill {name!r:.80}: {guess} agentrail skills list says where they are looked for"
+    guess = f"did you mean {near[0]!r}?" if near else f"the skills are: {', '.join(listed[:20]) or 'none'};"
+    return f"there is no skill {name!r:.80}: {guess} agentrail skills list shows where they are searched"
 
 
 # --- skills in a session

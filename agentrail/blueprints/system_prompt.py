@@ -82,7 +82,7 @@ class PromptLayers:
     def __attrs_post_init__(self) -> None:
         faults = faults_of_sections(self.sections)
         faults += [
-            f"prompt.replace of {key!r:.80} is no text"
+            f"prompt.replace of {key!r:.80} is not text"
             for key, text in self.replace.items()
             if not isinstance(text, str)
         ]
@@ -122,10 +122,10 @@ def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
     faults = []
     for key, section in sections.items():
         if not isinstance(section, str) and not callable(section):
-            faults.append(f"section {key!r:.80} is no text, and no function that gives one")
+            faults.append(f"section {key!r:.80} is neither text nor a function that returns text")
         elif not isinstance(key, str) or not key or key in RESERVED_KEYS:
             faults.append(
-                f"section {key!r:.80} has a key of the layers ({', '.join(sorted(RESERVED_KEYS))}), or none"
+                f"section {key!r:.80} has a key that is reserved for the layers ({', '.join(sorted(RESERVED_KEYS))}), or none"
             )
     return faults
 
@@ -223,7 +223,7 @@ def _written(part: PromptPart, context: PromptContext) -> str:
     if given is not None and not isinstance(given, str):
         kind = type(given).__name__
         raise OptionError(
-            [f"section {part.key!r} ({part.source}): its function gave {kind}: expected text or None"]
+            [f"section {part.key!r} ({part.source}): its function returned {kind}: expected text or None"]
         )
     return given or ""
 
@@ -241,11 +241,8 @@ def _is_wanted(key: str, placed: Mapping[str, PromptPart], mode: PromptMode) -> 
 
 def _no_such_section(key: str, known: Mapping[str, object]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"there are {', '.join(known)}"
-    return (
-        f"prompt.replace has {key!r:.80}, and there is no such section: {guess}; a plugin of yours that adds one while a session runs says its "
-        f"key in its member `sections`"
-    )
+    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
+    return f"prompt.replace has {key!r:.80}, which is not a section: {guess}; a plugin that adds a section while a session runs lists its key in its attribute `sections`"
 
 
 def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
@@ -253,7 +250,7 @@ def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
         return f"${{{name}}} is a value of type {type(value).__name__} in user_data.prompt: expected text or a number"
     near = difflib.get_close_matches(name, values, n=1)
     guess = f", did you mean ${{{near[0]}}}" if near else ""
-    return f"${{{name}}} has no value{guess}: put it into user_data.prompt, or write $${{{name}}} for the words themselves"
+    return f"${{{name}}} has no value{guess}: put it into user_data.prompt, or write $${{{name}}} for the literal text"
 
 
 def values_for_prompt(user_data: object) -> Mapping[str, Any]:

@@ -87,13 +87,13 @@ def _take_turn(lock: int, folder: Path) -> None:
             return
         else:
             return
-    raise OptionError([f"another process is changing what {folder} keeps: try again when it is done"])
+    raise OptionError([f"another process is changing files in {folder}: try again when it is done"])
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
     path = _path_of(environ)
     if path is None:
-        raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])
+        raise OptionError(["HOME is not set, and trust is stored in the home directory: set HOME"])
     beside = path.with_name(f".{TRUST_NAME}.{outside.ids(4)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], 
                 fault(one, text)
     proxy = said.get("proxy")
     if proxy is not None and "@" in proxy.value:
-        fault(proxy, "it has a user in front of its host: a password never stands in the file itself")
+        fault(proxy, "it has a user before its host: never write a password into the file itself")
     return WebRules(**values)
 
 
@@ -85,7 +85,7 @@ def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable
     form: SearchForm = said.value
     if form.engine not in ENGINES:
         near = difflib.get_close_matches(form.engine, ENGINES, n=1)
-        guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(ENGINES)}"
+        guess = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(ENGINES)}"
         fault(said, f"engine: there is no search engine {form.engine!r:.80}: {guess}")
         return None
     if form.url is not None:

@@ -39,37 +39,37 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
     typed = {"scope": "terminal", "needs_session": True}
     return (
         one("help", _help, "show all commands", needs_session=False),
-        one("status", _status, "say what the session is doing"),
-        one("compact", _compact, "let a summary stand for the beginning of the conversation", "[why]"),
-        one("model", _model, "say which model is asked, or ask another one from now on", "[model]"),
-        one("tools", _tools, "list what the model may call"),
-        one("agents", _agents, "list who may work for the session, and who does"),
+        one("status", _status, "show what the session is doing"),
+        one("compact", _compact, "replace the beginning of the conversation with a summary", "[why]"),
+        one("model", _model, "show the model, or switch to another", "[model]"),
+        one("tools", _tools, "list the model's tools"),
+        one("agents", _agents, "list the session's agents, and the running ones"),
         one("skills", _skills, "list the skills of the session"),
-        one("memory", _memory, "say what the session remembers in front of each request"),
-        one("plan", _plan, "show the plan, and what is to do"),
-        one("cost", _cost, "say what the session has used"),
-        one("fork", _fork, "begin a session that goes on from this one", "[turn]"),
+        one("memory", _memory, "show the memory sent with each request"),
+        one("plan", _plan, "show the plan and the todos"),
+        one("cost", _cost, "show the session's usage"),
+        one("fork", _fork, "start a session that continues from this one", "[turn]"),
         one("rewind", _rewind, "go back to the end of a turn, or list the turns; nothing is deleted", "[turn]", background=False),
-        one("export", _export, "give the conversation as text, or write it to a file", "[file]"),
-        one("permissions", _permissions, "say what may run: mode, rules, what is always allowed"),
-        one("abort", _abort, "stop the running cycle; what waits goes on", "[why]"),
-        one("tree", _tree, "show what runs, and what works for it"),
-        one("steer", None, "say something to the running cycle, as in /steer rather in French", "words", **typed),
-        one("approve", None, "let the call run that waits; /approve always for all that are like it", "[#2] [always]", **typed),
-        one("edit", None, 'let the call run with other arguments, as in /edit {"path": "notes.md"}', "[#2] {…}", **typed),
-        one("reject", None, "refuse the call that waits, as in /reject not this file", "[#2] [why]", **typed),
+        one("export", _export, "show the conversation as text, or write it to a file", "[file]"),
+        one("permissions", _permissions, "show permissions: mode, rules, calls that are always allowed"),
+        one("abort", _abort, "stop the running cycle; queued prompts continue", "[why]"),
+        one("tree", _tree, "show the running calls and agents"),
+        one("steer", None, "steer the running cycle, as in /steer rather in French", "words", **typed),
+        one("approve", None, "approve the pending call; /approve always also approves all similar calls", "[#2] [always]", **typed),
+        one("edit", None, 'approve the call with other arguments, as in /edit {"path": "notes.md"}', "[#2] {…}", **typed),
+        one("reject", None, "reject the pending call, as in /reject not this file", "[#2] [why]", **typed),
         one(
             "answer",
             None,
-            'answer what was asked: in words, with the number of an option, a form as in /answer {"name": "Ada"}',
+            'answer the question: in words, with the number of an option, or a form as in /answer {"name": "Ada"}',
             "[#2] words",
             **typed,
         ),
-        one("decline", None, "give no answer to what was asked, as in /decline not your business", "[#2] [why]", **typed),
-        one("clear", None, "begin a new conversation; this one is kept where there is a store", "", **typed),
-        one("sessions", None, "list the conversations that are kept", "", **typed),
-        one("resume", None, "go on with another conversation; without an id with the one before", "[id]", **typed),
-        one("quit", _quit, "stop everything and leave, as Ctrl-D does", scope="terminal", needs_session=False),
+        one("decline", None, "decline to answer the question, as in /decline not your business", "[#2] [why]", **typed),
+        one("clear", None, "start a new conversation; this one is kept if there is a store", "", **typed),
+        one("sessions", None, "list the stored conversations", "", **typed),
+        one("resume", None, "continue another conversation, by default the previous one", "[id]", **typed),
+        one("quit", _quit, "stop everything and exit, like Ctrl-D", scope="terminal", needs_session=False),
     )  # fmt: skip
 
 
@@ -114,11 +114,11 @@ async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a com
 
 async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     found = [
-        f"{name}: about {tokens} tokens, in front of each request"
+        f"{name}: about {tokens} tokens, sent with each request"
         for name, tokens in call.desk.facts.sections
         if name in _MEMORY_SECTIONS
     ]
-    return CommandAnswer(lines=tuple(found) or ("nothing is remembered in front of requests",))
+    return CommandAnswer(lines=tuple(found) or ("no memory is sent with requests",))
 
 
 async def _plan(call: CommandCall) -> CommandAnswer:
@@ -132,7 +132,7 @@ async def _cost(call: CommandCall) -> CommandAnswer:
 
 async def _fork(call: CommandCall) -> CommandAnswer:
     fork = await call.session.fork(turn=_turn_of(call))
-    return CommandAnswer(lines=(f"{fork.session_id} goes on from here; this session goes on as it is",))
+    return CommandAnswer(lines=(f"{fork.session_id} continues from here; this session stays as it is",))
 
 
 async def _rewind(call: CommandCall) -> CommandAnswer:
@@ -140,13 +140,15 @@ async def _rewind(call: CommandCall) -> CommandAnswer:
     if turn is None:
         return CommandAnswer(lines=show_turns(await call.session.turns()))
     rewound = await call.session.rewind(turn=turn)
-    head = f"back at the end of turn {turn}; what happened outside stays done"
+    head = f"back at the end of turn {turn}; effects outside the session are not undone"
     return CommandAnswer(lines=(head, *show_calls_behind(rewound.calls)))
 
 
 async def _export(call: CommandCall) -> CommandAnswer:
     text = transcript_of(await call.session.messages())
-    return CommandAnswer(lines=tuple(text.rstrip("\n").split("\n")) if text else ("nothing was said yet",))
+    return CommandAnswer(
+        lines=tuple(text.rstrip("\n").split("\n")) if text else ("the conversation is empty",)
+    )
 
 
 async def _permissions(call: CommandCall) -> CommandAnswer:
@@ -158,7 +160,7 @@ async def _permissions(call: CommandCall) -> CommandAnswer:
     lines += [
         f"always allowed: {rule.tool}{_family(rule.command_family)}" for rule in await call.session.rules()
     ]
-    return CommandAnswer(lines=tuple(lines) or ("there are no rules: the plugins of the session decide",))
+    return CommandAnswer(lines=tuple(lines) or ("there are no rules: the session's plugins decide",))
 
 
 async def _abort(call: CommandCall) -> CommandAnswer:
@@ -203,7 +205,7 @@ def _policies(options: Mapping[str, Any]) -> list[str]:
         if table.get(name)
     ]
     named = any(table.get("mode") for _, table in tables)
-    return lines if named else ["mode: default" if lines else "mode: default, and no rule is written", *lines]
+    return lines if named else ["mode: default" if lines else "mode: default, without rules", *lines]
 
 
 def _shown(value: object) -> str:

@@ -39,7 +39,7 @@ def show_status(status: Status) -> str:
 
 def show_spent(usage: TokenUsage) -> tuple[str, ...]:
     about = " (partly estimated)" if usage.estimated else ""
-    cost = "not known: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
+    cost = "unknown: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
     return (
         f"cost: {cost}{about}",
         f"read: {usage.input:,} tokens, {usage.cache_read:,} of them from a cache; written: {usage.output:,}",
@@ -53,7 +53,7 @@ def show_turns(turns: Sequence[PastTurn]) -> tuple[str, ...]:
     """List the turns that a conversation can go back to, the latest last. A long list starts with the number of omitted turns."""
     found = [turn for turn in turns if turn.counts]
     if not found:
-        return ("no turn is over: there is nothing to go back to",)
+        return ("no turn has finished: there is nothing to go back to",)
     left_out = len(found) - MAX_LISTED_TURNS
     return (
         *([f"… and {left_out} before these"] if left_out > 0 else []),
@@ -114,7 +114,7 @@ def _at_work(status: Status) -> str:
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
         status.model,
         *(["being stopped"] if status.tearing_down else []),
-        *([f"{waiting} wait for people"] if waiting else []),
+        *([f"{waiting} wait for users"] if waiting else []),
         *([f"{len(status.queued)} prompts wait"] if status.queued else []),
     ]
     return " · ".join(parts)
@@ -123,9 +123,9 @@ def _at_work(status: Status) -> str:
 def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
     """List the agent that a session was handed over to, the agents that may work for it, and those that do."""
     acting = () if status.agent is None else (f"it works as {status.agent}",)
-    known = f"may work for it: {', '.join(names)}" if names else "no agent of its own may work for it"
+    known = f"available agents: {', '.join(names)}" if names else "no agents are available"
     at_work = [
-        f"at work: {child.agent or 'an agent'}, {child.session_id}"
+        f"running: {child.agent or 'an agent'}, {child.session_id}"
         + ("" if child.status is None else f", {child.status.phase}")
         for child in status.children
     ]
@@ -150,7 +150,7 @@ def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[s
     lines = ["plan:", *(line for step in steps for line in _lines_of(step))] if steps else []
     if todos:
         lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]
-    return tuple(lines) or ("there is no plan, and nothing to do",)
+    return tuple(lines) or ("there is no plan and there are no todos",)
 
 
 def _lines_of(step: PlanStep) -> Iterator[str]:

@@ -49,7 +49,7 @@ class CommandRegistry:
         own = {one.name: one for one in self.commands if one.name not in reserved}
         own |= {one.name: one for one in commands}
         if len(own) > MAX_REGISTERED:
-            raise OptionError([f"{len(own)} commands are too many: at most {MAX_REGISTERED}"])
+            raise OptionError([f"{len(own)} commands are too many: the limit is {MAX_REGISTERED}"])
         built = [one for one in self.commands if one.name in reserved]
         return evolve(
             self,
@@ -85,7 +85,7 @@ class CommandRegistry:
         near = next(
             iter(difflib.get_close_matches(wanted[:80], [one.name for one in self.commands], n=1)), None
         )
-        hint = f"did you mean /{near}?" if near is not None else "/help lists all there are"
+        hint = f"did you mean /{near}?" if near is not None else "/help lists all commands"
         message = f"there is no command /{wanted:.80}: {hint}"
         raise UnknownCommand(message, name=wanted, near=near)
 
@@ -111,7 +111,7 @@ class CommandRegistry:
         command = self.find(name)
         why = command.why_not(desk)
         if why is None and command.run is None:
-            why = "it is done by who reads the lines"
+            why = "it is handled by the chat interface"
         if why is not None:
             message = f"/{command.name} cannot be run here: {why}"
             raise CommandError(message)

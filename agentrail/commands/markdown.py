@@ -46,7 +46,7 @@ def read_command(file: CommandFile) -> SlashCommand | str:
     """
     name = file.path.removesuffix(".md").replace("/", ":").lower()
     if not COMMAND_NAME.fullmatch(name):
-        return f"{file.name}: /{name:.80} is no name of a command: expected a-z 0-9 _ - in files and directories, at most 8 of them deep"
+        return f"{file.name}: /{name:.80} is not a command name: expected a-z 0-9 _ - in files and directories, at most 8 of them deep"
     if any(one.name == name for one in built_in_commands()):
         return f"{file.name}: /{name} is built in: give the file another name"
     if len(file.data) > MAX_COMMAND_BYTES:
@@ -54,7 +54,7 @@ def read_command(file: CommandFile) -> SlashCommand | str:
     try:
         text = file.data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
-        return f"{file.name}: expected UTF-8: save the file in that encoding"
+        return f"{file.name}: expected UTF-8: save the file as UTF-8"
     head: dict[str, object] = {}
     body = text.replace("\r\n", "\n")
     if body.split("\n", 1)[0].rstrip() == "---":
@@ -87,7 +87,7 @@ def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand,
             left_out.append(made)
         elif made.name in found and found[made.name].source == made.source:
             left_out.append(
-                f"{file.name}: /{made.name} is in another file already: names are read without regard to case"
+                f"{file.name}: /{made.name} is already defined in another file: names are case-insensitive"
             )
         else:
             found[made.name] = made
@@ -101,7 +101,7 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
         prompt = expand_prompt(body, call.text, name=name)
         if model is None or file.granted:
             return CommandAnswer(prompt=prompt, model=model)
-        said = f"{model}, which {file.name} names, is not asked: the project is not trusted (agentrail trust)"
+        said = f"{model}, which {file.name} names, is not used: the project is not trusted (agentrail trust)"
         return CommandAnswer(prompt=prompt, lines=(said,))
 
     return SlashCommand(
@@ -121,10 +121,10 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
 def _fault_of(key: str, value: object) -> str | None:
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
-        guess = f"did you mean {near[0]!r}" if near else f"known are {', '.join(KEYS)}"
-        return f"{key}: there is no such key, {guess}"
+        guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(KEYS)}"
+        return f"{key}: unknown key, {guess}"
     if isinstance(value, list) and key == "argument-hint":  # front matter parses `[file] [line]` as a list
-        return f"{key}: a text that begins with [ is a list to YAML: put it in quotes"
+        return f"{key}: YAML reads a text that begins with [ as a list: put it in quotes"
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_LINE:
         return f"{key}: expected a text of 1 to {_MAX_LINE} characters"
     return None

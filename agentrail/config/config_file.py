@@ -21,8 +21,8 @@ MAX_CONFIG_BYTES: Final = 256 * 1024
 AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _KEY_LITERAL: Final = (
-    'this looks like a key: write { env = "NAME" } and set that variable, or { file = "path" }, where a secret is taken; '
-    "and make a new key where others could read this file"
+    'this looks like a key: write { env = "NAME" } and set that variable, or { file = "path" }; '
+    "replace the key if others could read this file"
 )
 
 
@@ -53,7 +53,7 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
         return data.decode("utf-8"), ()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return "", (_fault(name, line, "expected UTF-8: save the file in that encoding"),)
+        return "", (_fault(name, line, "expected UTF-8: save the file as UTF-8"),)
 
 
 def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
@@ -78,7 +78,9 @@ def read_toml(
         place = ConfigPlace(file=name, path=(others[0],), lines=lines)
         return _only(
             made,
-            ConfigFault(place=place, said="this file is for permissions alone: move it to agentrail.toml"),
+            ConfigFault(
+                place=place, said="this file is for permissions only: move this key to agentrail.toml"
+            ),
         )
     return _checked(made, tree, lines, only_texts=False)
 
@@ -103,7 +105,7 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     return _checked(made, {"agents": {agent: values}}, lines, only_texts=True)
 
 
-_TWO_PROMPTS: Final = "there are two prompts, this one and what stands below the front matter: leave one out"
+_TWO_PROMPTS: Final = "there are two prompts, this one and the text below the front matter: remove one"
 
 
 # --- faults, and the remaining values
@@ -192,7 +194,7 @@ def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
 def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
     version = read.form.version
     if version is not None and version != FORMAT_VERSION:
-        said = f"expected {FORMAT_VERSION}, the only version there is, got {show_value(version)}"
+        said = f"expected {FORMAT_VERSION}, the only supported version, got {show_value(version)}"
         yield ConfigFault(place=read.place("version"), said=said)
     for name in read.form.agents:
         if not AGENT_NAME.fullmatch(name):

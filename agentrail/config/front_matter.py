@@ -24,17 +24,17 @@ _WHAT_TO_DO: Final = tuple(
     for words, advice in (
         (
             "cannot start any token",
-            "indent with blanks and not with tabs, and put a text that begins with @, ` or % in quotes",
+            "indent with spaces, not tabs, and quote a text that begins with @, ` or %",
         ),
         ("could not find expected ':'", "expected a line such as description: what it is for"),
-        ("mapping values are not allowed", "a value with a colon in it stands in quotes"),
+        ("mapping values are not allowed", "quote a value that contains a colon"),
         ("expected ',' or ']'|node content", "end the list in brackets with ]"),
-        ("unexpected end of stream", "end what stands in quotes or brackets"),
+        ("unexpected end of stream", "close the quotes or brackets"),
         (
             "expected key|expected <block end>",
-            "indent the keys of a table alike, and put a value that goes on behind its quotes in others",
+            "indent the keys of a table alike, and quote a whole value, not only its beginning",
         ),
-        ("unknown escape", 'known are \\n, \\t, \\" and \\\\: or put it in single quotes'),
+        ("unknown escape", 'the known escapes are \\n, \\t, \\" and \\\\: or put it in single quotes'),
     )
 )
 _TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
@@ -132,10 +132,10 @@ class _Reader:
             # PyYAML 6.0.4 and later stops at 1,000 levels while looking ahead, before the first level arrives
             # here.
             is_too_deep = "maximum nesting" in said
-            reason = _TOO_DEEP if is_too_deep else f"this is no YAML: {said}{_what_to_do(said)}"
+            reason = _TOO_DEEP if is_too_deep else f"this is not YAML: {said}{_what_to_do(said)}"
             raise HeadFault(line, reason) from None
         if not isinstance(after, yaml.StreamEndEvent):
-            _refuse(after, "expected one document: leave out what stands behind ...")
+            _refuse(after, "expected one document: remove everything after ...")
         return dict(values)
 
     def _next(self) -> Any:
@@ -143,9 +143,9 @@ class _Reader:
 
     def _value(self, event: Any, path: ConfigPath) -> Any:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            _refuse(event, "anchors and aliases are not read: write the value out")
+            _refuse(event, "anchors and aliases are not supported: write the value out")
         if event.tag is not None:
-            _refuse(event, "tags are not read: write the value alone")
+            _refuse(event, "tags are not supported: write only the value")
         if len(path) > _MAX_LEVELS:
             _refuse(event, _TOO_DEEP)
         self.lines.setdefault(path, event.start_mark.line + 1)
@@ -167,10 +167,10 @@ class _Reader:
         found: dict[str, Any] = {}
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):
-                _refuse(key, "expected a name in front of the colon")
+                _refuse(key, "expected a name before the colon")
             name = self._value(key, (*path, key.value))
             if name in found:
-                _refuse(key, f"{name} is there twice: leave one out")
+                _refuse(key, f"{name} appears twice: remove one")
             found[name] = self._value(self._next(), (*path, name))
         return found
 

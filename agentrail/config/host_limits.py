@@ -106,7 +106,7 @@ _BOUNDS: Final[dict[str, tuple[int, float]]] = {
     "max_metadata_bytes": (0, 64 * _KIB),
     "max_json_depth": (1, MAX_LEVELS),
 }
-"""Valid ranges of limits other than "any whole number from 1". File systems limit names to 255 bytes."""
+"""Valid ranges of limits other than "any whole number >= 1". File systems limit names to 255 bytes."""
 
 
 def _up_to(most: float) -> str:

@@ -74,13 +74,13 @@ def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str
         if pattern and names == ("task",):
             agents += [one.strip() for one in pattern.removesuffix(")").split(",")]
         elif pattern or any(one not in tools for one in names) or not names:
-            reader.note("tools", f"{rule} is not read: no tool of that kind is built in")
+            reader.note("tools", f"{rule} is ignored: there is no such built-in tool")
             continue
         allowed += names
     denied = [one for rule in reader.names("disallowedTools") for one in translate_tools((rule,)).rules]
     for rule in reader.names("disallowedTools"):
         if not translate_tools((rule,)).rules:
-            reader.note("disallowedTools", f"{rule} is not read: no tool of that kind is built in")
+            reader.note("disallowedTools", f"{rule} is ignored: there is no such built-in tool")
     mode = reader.mode()
     has_tools = "tools" in reader.values
     bare = [one for one in denied if "(" not in one]
@@ -111,7 +111,7 @@ def read_codex_agent(
     if sandbox == "read-only":  # same as `plan`, without a way to leave it
         policy = PermissionsForm(mode="plan", deny=("exit_plan",))
     elif sandbox:
-        reader.note("sandbox_mode", f"{sandbox!r:.80} is not read: only read-only is")
+        reader.note("sandbox_mode", f"{sandbox!r:.80} is ignored: only read-only is supported")
     instructions = reader.text("developer_instructions", is_needed=True).strip("\n")
     return reader.file(
         reader.name(),
@@ -196,7 +196,7 @@ class _AgentReader:
             return None
         if written in self._models or ":" in written:
             return self._models.get(written, written)
-        self.note("model", f"{written!r:.80} is not read: say in [models] which one it is here")
+        self.note("model", f"{written!r:.80} is ignored: map it to a model in [models]")
         return None
 
     def whole(self, key: str) -> int | None:
@@ -204,7 +204,7 @@ class _AgentReader:
         if not written:
             return None
         if not written.isascii() or not written.isdigit() or not 0 < int(written[:20]) <= _MAX_TURNS:
-            self._fault(key, f"expected a whole number from 1, got {written!r:.80}")
+            self._fault(key, f"expected a whole number >= 1, got {written!r:.80}")
             return None
         return int(written)
 

@@ -63,7 +63,7 @@ def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: s
     numbers = {match[1] or match[2] for match in _PLACE.finditer(head.body) if match[1] or match[2]}
     if origin == "claude" and "1" in numbers and "0" not in numbers:
         first = 1
-        notes.append("it has $1 and no $0: arguments are counted from 1")
+        notes.append("it has $1 but no $0: arguments are counted from 1")
     return ImportedCommand(
         name=_name(path, ".md"),
         prompt=head.body,
@@ -152,7 +152,7 @@ def _not_done(origin: CommandOrigin, prompt: str) -> tuple[str, ...]:
     """Return notes on commands and file references that stay as text."""
     found = []
     if _RUNS[origin].search(prompt):
-        found.append("commands in it are not run: they stay as text")
+        found.append("commands in it are not run: they remain text")
     if _OPENS[origin].search(prompt):
-        found.append("files in it are not opened: they stay as text")
+        found.append("files in it are not opened: they remain text")
     return tuple(found)

@@ -49,7 +49,7 @@ class _SettingsReader:
             read: Any = json.loads(self._text)
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", 1)
-            self.faults.append(self._said(("",), line, f"this is no JSON: {getattr(error, 'msg', error)}"))
+            self.faults.append(self._said(("",), line, f"this is not JSON: {getattr(error, 'msg', error)}"))
             return PermissionsForm()
         table = read.get("permissions", {}) if isinstance(read, dict) else None
         if not isinstance(table, dict):
@@ -103,16 +103,14 @@ class _SettingsReader:
     def _rules(self, name: str, written: str, line: int) -> Iterator[tuple[str, str]]:
         found = translate_tools((written.strip(),), pattern=self._pattern_for(name))
         if found.unknown:
-            self._note(("permissions", name), line, f"{written!r:.120} is not read: there is no such tool")
+            self._note(("permissions", name), line, f"{written!r:.120} is ignored: there is no such tool")
         for rule in found.rules:
             if rule == f"shell({_UNSAID})":
                 if name == "allow":
-                    said = (
-                        f"{written!r:.120} is refused: a star in the middle covers nothing; write what runs"
-                    )
+                    said = f"{written!r:.120} is refused: a star in the middle matches nothing; write out the command"
                     self._note(("permissions", name), line, said)
                     continue
-                said = f"{written!r:.120} cannot be said here: every command asks in its place"
+                said = f"{written!r:.120} cannot be expressed here: every command asks instead"
                 self._note(("permissions", name), line, said)
                 yield "ask", "shell"
             else:

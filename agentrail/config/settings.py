@@ -82,7 +82,7 @@ def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault
     for read in files:
         for name, form in read.form.agents.items():
             if name in agents:
-                said = f"there is an agent of this name in {agents[name].own.place}: give it another one"
+                said = f"an agent with this name exists in {agents[name].own.place}: choose another name"
                 faults.append(ConfigFault(place=read.place("agents", name), said=said))
                 continue
             own = Sourced(value=name, place=read.place("agents", name), folder=read.folder, scope=read.scope)
@@ -159,14 +159,16 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
         below[agent.name] = tuple(item.value for item in items if item.value in names)
         for item in items:
             if item.value == agent.name:
-                said = f"agent {agent.name!r} names itself as an agent that works for it: leave it out"
+                said = f"agent {agent.name!r} names itself as its own sub-agent: remove it"
                 yield ConfigFault(place=item.place, said=said)
             elif item.value not in names:
                 yield ConfigFault(
                     place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}"
                 )
     for circle in _circles(below):
-        said = f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: leave one of them out"
+        said = (
+            f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: remove one of them"
+        )
         yield ConfigFault(place=names[circle[0]].own.place, said=said)
 
 
@@ -201,7 +203,7 @@ def _faults_of_names(settings: Settings) -> Iterator[ConfigFault]:
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(sorted(known)) or "none"
-    guess = f"did you mean {near[0]!r}?" if near else f"there are: {listed}"
+    guess = f"did you mean {near[0]!r}?" if near else f"expected one of: {listed}"
     return f"there is no agent {name!r:.80}: {guess}"
 
 

@@ -84,7 +84,9 @@ def read_skill(file: str, directory: str, text: str, *, dialect: SkillDialect = 
         return SkillReading(faults=(ConfigFault(place=place, said=fault.said),))
     reader = _SkillReader(file, head.values, head.lines)
     for line in head.quoted:
-        reader.warn_of_line(line, "YAML refuses this line: it was read with its value in quotes, write those")
+        reader.warn_of_line(
+            line, "this line is not YAML: it was read as if its value were quoted; add the quotes"
+        )
     read = reader.skill(directory, head.body, dialect)
     reader.look_at_body(read.instructions, text)
     faults = tuple(sorted(reader.faults, key=_line_of))
@@ -135,7 +137,7 @@ class _SkillReader:
         found = _RUN_WHEN_EXPANDED.search(body)
         if found is not None:
             line = text.count("\n", 0, max(text.find(found[0]), 0)) + 1
-            self.warn_of_line(line, "a command in the text is not run: the model reads it as it stands")
+            self.warn_of_line(line, "a command in the text is not run: the model reads it as text")
 
     def warn_of_line(self, line: int, said: str) -> None:
         place = ConfigPlace(file=self._file, path=("",), lines={("",): line})
@@ -147,7 +149,7 @@ class _SkillReader:
         if is_claude and "name" not in self._values:
             if not SKILL_NAME.fullmatch(directory):
                 self._fault(
-                    f"has no name, and that of its directory is none: {_NAMED}, got {directory!r:.80}"
+                    f"has no name, and its directory's name is invalid: {_NAMED}, got {directory!r:.80}"
                 )
             return directory
         name = self._text("name", is_needed=True)
@@ -204,14 +206,14 @@ class _SkillReader:
                 self._fault(f"{fault}, in {item!r:.120}", name, place)
         found = translate_tools(tuple(listed))
         for unknown in found.unknown:
-            self._warn(f"there is no tool {unknown!r:.80} here: it means nothing", name)
+            self._warn(f"there is no tool {unknown!r:.80} here: it is ignored", name)
         return found
 
     def _agent(self) -> str:
         name = self._text("agent")
         if name:
             self._warn(
-                f"where a session has no agent {name!r:.80}, the general sub-agent works by it", "agent"
+                f"where a session has no agent {name!r:.80}, the general sub-agent follows it", "agent"
             )
         return name
 
@@ -223,7 +225,7 @@ class _SkillReader:
     def _forks(self) -> bool:
         value = self._text("context")
         if value not in {"", "fork"}:
-            self._warn(f"context is fork or left out, got {value!r:.80}: it means nothing", "context")
+            self._warn(f"context must be fork or omitted, got {value!r:.80}: it is ignored", "context")
         return value == "fork"
 
     def _flag(self, name: str, *, usual: bool) -> bool:

@@ -98,7 +98,7 @@ def join_skills(found: Sequence[SkillSet], *, disabled: Iterable[str] = ()) -> S
         for skill in source.skills:
             before = winners.get(skill.name)
             if before is not None:
-                left_out.append(_left_out(before, f"that of {skill.source} takes its place"))
+                left_out.append(_left_out(before, f"the one of {skill.source} replaces it"))
             winners[skill.name] = skill
     left_out += [_left_out(winners.pop(name), "it is disabled") for name in sorted(off & winners.keys())]
     names = sorted(winners)

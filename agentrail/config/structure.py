@@ -122,8 +122,8 @@ def _written(name: str) -> str:
 
 def _no_such_key(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
-    return f"there is no such key, {guess}"
+    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
+    return f"unknown key, {guess}"
 
 
 # --- hooks: called with a value and the expected type
@@ -205,7 +205,7 @@ def _prompt_of(value: Any, converter: Converter) -> PromptForm:
         return PromptForm(file=converter.structure(value, _FileTable).file)
     read = converter.structure(value, _PromptTable)
     if read.text is not None and read.file is not None:
-        message = "there are two prompts, text and file: leave one of them out"
+        message = "there are two prompts, text and file: remove one"
         raise _Unfit(message)
     return PromptForm(text=read.text, file=read.file, replace=read.replace)
 

@@ -63,7 +63,7 @@ def decode_trust(text: str, *, name: str) -> TrustList:
     ):
         raise OptionError(
             [
-                f"{name} is not a list of trusted directories of version {TRUST_VERSION}: move it away, and trust again"
+                f"{name} is not a list of trusted directories of version {TRUST_VERSION}: move it away and run agentrail trust again"
             ]
         )
     return TrustList(directories=read["directories"])

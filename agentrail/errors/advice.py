@@ -29,8 +29,7 @@ class Advice(enum.Enum):
     NO_CREDIT = (
         "The account has no credit left, or has reached its limit (`insufficient_quota`, `billing_error`, 402).",
         (
-            "add credit, or raise the limit of the account, on the billing page of the vendor; to wait or to send the request "
-            "again does not help"
+            "add credit, or raise the limit of the account, on the billing page of the vendor; waiting or retrying does not help"
         ),
     )
     KEY_WANTED = (
@@ -44,7 +43,7 @@ class Advice(enum.Enum):
     WRONG_KEY = ("The key is wrong, or may not do this (401, 403).", "correct the key: {key_help}")
     KEY_OF_ANOTHER = (
         "The key is one of another vendor, such as `sk-ant-…` for `openai:`.",
-        "the key begins like those of {owner}, and this is {vendor}: {key_help}{instead}",
+        "the key looks like one of {owner}, but this is {vendor}: {key_help}{instead}",
     )
     NO_KEY = ("There is no key.", "set {variable}, or try --model demo: which needs none")
 
@@ -52,37 +51,35 @@ class Advice(enum.Enum):
 
     NO_VERSION = (
         "`base_url` of a compatible server lacks its `/v1` (404).",
-        "base_url has no /v1 at its end, and those of compatible servers do: {setting}",
+        "base_url lacks the /v1 at its end that compatible servers need: {setting}",
     )
     CALL_IN_URL = (
         "`base_url` ends in the path of a call, such as `/chat/completions`, `/responses` or `/messages`.",
-        "leave out {call!r}, which is added to it: {url!r}",
+        "remove {call!r}, which is added automatically: {url!r}",
     )
     NO_RESPONSES = (
         "`openai:` with a server that knows Chat Completions only (404).",
-        "does this server speak Responses? Those that know Chat Completions only want openai-chat:",
+        "use openai-chat: if this server supports only Chat Completions and not Responses",
     )
     REDIRECT = (
         "The server redirects to another address (301, 302, 303, 307, 308).",
         (
-            "if {url} is the server you mean, make it the base_url: {setting}; a redirect is not followed, because the key would "
-            "travel along"
+            "if {url} is the right server, use it as base_url: {setting}; redirects are not followed, because they would receive the key"
         ),
     )
     REDIRECT_NOWHERE = (
         "The server redirects, and does not say where to.",
-        "look at base_url (--base-url with the command); a redirect is not followed, because the key would travel along",
+        "check base_url (--base-url with the command); redirects are not followed, because they would receive the key",
     )
     WEB_PAGE = (
         "A web page came in place of an answer: of a proxy, a login, or another server.",
         (
-            "that is a web page and not an answer of a model: look at base_url (--base-url with the command), and whether a proxy "
-            "or a login stands in the way"
+            "that is a web page, not a model's answer: check base_url (--base-url with the command), and whether a proxy or a login page intercepts the request"
         ),
     )
     OTHER_FORMAT = (
         "What came is not of the format of the provider.",
-        "look at base_url (--base-url with the command): is there a server that speaks this format?",
+        "check base_url (--base-url with the command): it must point to a server that speaks this format",
     )
 
     # --- connections
@@ -90,36 +87,35 @@ class Advice(enum.Enum):
     REFUSED = (
         "No server listens at `base_url`.",
         (
-            "is the server running, and is that its port? Ollama's is 11434, and its base_url http://localhost:11434/v1. Else look "
-            "at the network and at --base-url (in a program base_url)"
+            "check that the server is running and that the port is right. Ollama uses port 11434 and base_url http://localhost:11434/v1. Otherwise check the network and --base-url (base_url in a program)"
         ),
     )
     NO_SUCH_HOST = (
         "The host of `base_url` has no address: a slip in its name, or no network.",
-        "is the name of the host in base_url right? Else look at the network and at --base-url (in a program base_url)",
+        "check the host name in base_url. Otherwise check the network and --base-url (base_url in a program)",
     )
     NO_NETWORK = (
         "The vendor itself cannot be reached, and no `base_url` was given.",
         (
-            "is this machine online? {host} cannot be reached. Behind a proxy set HTTPS_PROXY; without a network name a local server "
+            "check that this machine is online: {host} cannot be reached. Behind a proxy, set HTTPS_PROXY; offline, name a local server "
             "(--base-url with the command) or --model demo:"
         ),
     )
     UNREACHABLE = (
         "No connection comes about, for any other reason.",
-        "is the server running? Else look at the network and at --base-url (in a program base_url), then try again",
+        "check that the server is running. Otherwise check the network and --base-url (base_url in a program), then try again",
     )
     PROXY = (
         "The proxy that the environment names cannot be used.",
-        "look at the variables HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or leave them out of account: {setting}",
+        "check the variables HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or ignore them: {setting}",
     )
     CERTIFICATE = (
         "The certificate of the server is not trusted: of a proxy of your company, or made by yourself.",
-        "name the file with the authority that signed it: {setting}; or look at the host in base_url (--base-url with the command)",
+        "name the file of the certificate authority that signed it: {setting}; or check the host in base_url (--base-url with the command)",
     )
     NO_TLS = (
         "`https://` for a server that speaks `http://`, or that breaks off the handshake.",
-        "does the server speak https:// at that port? Else write http:// in base_url (--base-url with the command)",
+        "check that the server speaks https:// on that port; if not, write http:// in base_url (--base-url with the command)",
     )
 
     # --- time
@@ -142,11 +138,11 @@ class Advice(enum.Enum):
 
     NO_TOOLS = (
         "The model takes no tools (400 of Ollama).",
-        "name a model that supports tools, or run without: --tools none with the command, tools=[] in a program",
+        "name a model that supports tools, or run without tools: --tools none with the command, tools=[] in a program",
     )
     OPTION_REFUSED = (
         "The model does not take an option that was set, such as `temperature`.",
-        "leave {option} out, or give another value: {setting}",
+        "omit {option}, or give another value: {setting}",
     )
     EMPTY = (
         "The answer is empty: thinking used all tokens, or a server of one's own cut the prompt.",
@@ -159,13 +155,12 @@ class Advice(enum.Enum):
     )
     MODEL_UNKNOWN = (
         "The vendor has no such model, or not for this account.",
-        "look at the part of the model string after the colon (--model with the command)",
+        "check the part of the model string after the colon (--model with the command)",
     )
     MODEL_NOT_SERVED = (
         "A server of one's own has no such model.",
         (
-            "look at the part of the model string after the colon (--model with the command): GET {url}/models lists what the server "
-            "has, and `agentrail doctor` asks for it; Ollama fetches a model with `ollama pull`"
+            "check the part of the model string after the colon (--model with the command): GET {url}/models lists the server's models, as does `agentrail doctor`; Ollama fetches a model with `ollama pull`"
         ),
     )
     WINDOW_FULL = (

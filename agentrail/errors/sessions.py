@@ -340,8 +340,7 @@ class CycleWaiting(CycleEnded):
         more = len(answers) - _MOST_LISTED
         besides = f"; and {more} more" if more > 0 else ""
         super().__init__(
-            f"the cycle waits for {listed}{besides}. Call that and then collect_reply(); or subscribe before you ask; or pass "
-            "wait_for_people=True, or timeout_seconds; approval_timeout_seconds of the session sets a deadline"
+            f"the cycle waits for {listed}{besides}. Call that method and then collect_reply(); or subscribe before you ask; or pass wait_for_people=True, or timeout_seconds; approval_timeout_seconds of the session sets a deadline"
         )
         self.pending: tuple[Any, ...] = tuple(pending)
 

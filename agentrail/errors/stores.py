@@ -98,7 +98,7 @@ class HeldBy(StoreError):
 
     def __init__(self, session_id: str, *, node: str, address: str, seen_ago_ms: int) -> None:
         at = f" at {address}" if address else ""
-        message = f"session {session_id!r} is owned by node {node!r}{at}, seen {seen_ago_ms / 1000:.1f} s ago: ask it there"
+        message = f"session {session_id!r} is owned by node {node!r}{at}, seen {seen_ago_ms / 1000:.1f} s ago: call that node"
         super().__init__(message)
         self.node = node
         self.address = address
@@ -117,7 +117,7 @@ class Fenced(StoreError):
 
     def __init__(self, session_id: str, *, durable_up_to: int) -> None:
         super().__init__(
-            f"session {session_id!r} was taken over by another owner behind record {durable_up_to}: it lives on there"
+            f"session {session_id!r} was taken over by another owner after record {durable_up_to}: use that owner's instance"
         )
         self.session_id = session_id
         self.durable_up_to = durable_up_to
@@ -133,10 +133,9 @@ class JournalCorrupt(StoreError):
 
     code = "journal_corrupt"
 
-    def __init__(self, session_id: str, seq: int, *, why: str = "its hash does not belong to it") -> None:
+    def __init__(self, session_id: str, seq: int, *, why: str = "its hash does not match") -> None:
         super().__init__(
-            f"journal of session {session_id!r}: record {seq} is damaged ({why}); "
-            f"up to {seq - 1} it is sound, and can be forked there"
+            f"journal of session {session_id!r}: record {seq} is damaged ({why}); it is intact up to {seq - 1}, and can be forked there"
         )
         self.session_id = session_id
         self.seq = seq
@@ -162,10 +161,10 @@ class JournalDrifted(YourMove):
     ) -> None:
         by = f" (probably by plugin {plugin!r})" if plugin else ""
         super().__init__(
-            f"session {session_id!r} is parked: the code here folds its journal to other operations{by}: {what[:1000]}; "
-            "resume it with the versions of agentrail and of its plugins that it had, or continue it with "
+            f"session {session_id!r} is parked: the current code derives different operations from its journal{by}: {what[:1000]}; "
+            "resume it with its earlier versions of agentrail and plugins, or continue it with "
             "resume_session(id, on_drift='go_on') or agentrail sessions resume ID --on-drift go_on, "
-            "which runs no `once` tool again that had begun"
+            "which does not repeat any `once` tool that had started"
         )
         self.session_id = session_id
         self.seq = seq
@@ -184,7 +183,7 @@ class Erased(StoreError):
 
     def __init__(self, session_id: str, seq: int) -> None:
         super().__init__(
-            f"journal of session {session_id!r}: the content of record {seq} was removed; start behind it"
+            f"journal of session {session_id!r}: the content of record {seq} was removed; start after it"
         )
         self.seq = seq
 
@@ -200,7 +199,7 @@ class Trimmed(StoreError):
 
     def __init__(self, session_id: str, *, first: int) -> None:
         super().__init__(
-            f"journal of session {session_id!r}: what stands before record {first} was dropped; ask from {first}"
+            f"journal of session {session_id!r}: records before {first} were dropped; start from {first}"
         )
         self.first = first
 
@@ -231,8 +230,7 @@ class Unrevivable(YourMove):
 
     def __init__(self, session_id: str, *, missing: Sequence[str]) -> None:
         super().__init__(
-            f"session {session_id!r} cannot be resumed without {', '.join(missing)}: "
-            "give them to resume_session, or as `revive` to open_supervisor"
+            f"session {session_id!r} cannot be resumed without {', '.join(missing)}: pass them to resume_session, or as `revive` to open_supervisor"
         )
         self.session_id = session_id
         self.missing: tuple[str, ...] = tuple(missing)

@@ -77,7 +77,7 @@ def decode_plan(text: str) -> Plan:
         elif line.startswith("> ") and not steps:
             notes.append(_plain(line[2:]))
         else:
-            message = f"line {number} is {line!r:.80}: expected `- [ ] a step`, `# the goal`, `> a note` or `  - result: what came of it`"
+            message = f"line {number} is {line!r:.80}: expected `- [ ] a step`, `# the goal`, `> a note` or `  - result: the outcome`"
             raise PlanError(message)
     made = tuple(PlanStep(index=place, **step) for place, step in enumerate(steps))  # type: ignore[arg-type]  # as gathered above
     return Plan(steps=made, goal=goal, notes=tuple(notes), approved_at_ms=approved)

@@ -142,7 +142,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
         step = next((one for one in self.steps if one.id == step_id), None)
         if step is None:
             known = f"step-1 to step-{len(self.steps)}" if self.steps else "none"
-            message = f"there is no step {step_id!r:.40}: there are {known}"
+            message = f"there is no step {step_id!r:.40}: expected {known}"
             raise PlanError(message)
         if status is not None and not may_move(step.status, status):
             raise PlanError(refusal_of_move(step, status))

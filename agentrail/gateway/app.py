@@ -128,7 +128,7 @@ class ServedHost:
         Cancellation: Same as for `open_host`; streams end with a final event, within at most a second.
         """
         if self._is_open:
-            raise OptionError(["the host of this application is open already: open it once"])
+            raise OptionError(["the host of this application is already open: open it only once"])
         self._is_open = True
         options = self.options
         if self.gateway.callers.rules.needs_token and not options.is_for_several:
@@ -343,14 +343,14 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
     else:
         there_are = ", ".join(map(repr, PROTOCOLS))
         faults += [
-            f"protocols has {name!r:.80}, which is not served: there are {there_are}"
+            f"protocols has {name!r:.80}, which is not served: expected one of {there_are}"
             for name in protocols
             if name not in tuple(PROTOCOLS)
         ]
     if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
         faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
     if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):
-        faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds from 0")
+        faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds >= 0")
     if not isinstance(base_path, str) or (
         base_path and (not base_path.startswith("/") or base_path.endswith("/"))
     ):

@@ -64,14 +64,14 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 UNAUTHORIZED: Final = error_answer(
-    "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
+    "unauthorized", "this request needs a valid token of this server", headers={"www-authenticate": "Bearer"}
 )
 """The only response to a missing, malformed, unknown or expired token."""
 
 
 _FOREIGN_PAGE: Final = error_answer(
     "origin_refused",
-    "pages of this origin may not call this server",
+    "pages of this origin must not call this server",
     hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
 )
 
@@ -140,7 +140,7 @@ class AccessRules:
     def __attrs_post_init__(self) -> None:
         """Raise OptionError for values that no header can have."""
         faults = [
-            f"allowed_hosts has {host!r:.80}: expected a name or an address, with a port or without, and no wildcard"
+            f"allowed_hosts has {host!r:.80}: expected a name or an address, with or without a port, and no wildcard"
             for host in self.allowed_hosts
             if _HOST.fullmatch(host) is None
         ]
@@ -171,7 +171,7 @@ class AccessRules:
             return None
         return error_answer(
             "host_refused",
-            "this server is not called by this name",
+            "this server does not answer to this name",
             hint="its operator lists names with --allowed-host, or `allowed_hosts`",
         )
 
@@ -254,8 +254,8 @@ def judge_query(head: CallHead) -> ErrorAnswer | None:
         return None
     return error_answer(
         "token_in_url",
-        "a token does not belong in a query string, where others can read it later",
-        hint="send the header `Authorization: Bearer …`, and make a new token, for this one was shown",
+        "a token must not be in a query string, where others can read it later",
+        hint="send the header `Authorization: Bearer …`, and create a new token, because this one was exposed",
     )
 
 
@@ -268,8 +268,8 @@ def judge_peer(head: CallHead) -> ErrorAnswer | None:
         return None
     return error_answer(
         "forbidden",
-        "without tokens this server answers its own machine only",
-        hint="its operator lets others in with --token-file, or `auth`",
+        "without tokens, this server accepts only local requests",
+        hint="its operator allows others with --token-file, or `auth`",
     )
 
 
@@ -337,7 +337,7 @@ def require_user(principal: Principal) -> ErrorAnswer | None:
         return None
     return error_answer(
         "field_invalid",
-        "this token speaks for a tenant, and the call does not say for which user it is",
+        "this token is for a whole tenant, and the request does not name a user",
         hint="send the header X-Agentrail-User, or `user_id` in the body",
     )
 
@@ -356,8 +356,8 @@ def require_scope(principal: Principal, scope: str, also: str | None = None) -> 
 def _contradicts(name: str) -> ErrorAnswer:
     return error_answer(
         "principal_mismatch",
-        f"{name} is not that of the token",
-        hint=f"leave {name} out: the token says who calls",
+        f"{name} differs from that of the token",
+        hint=f"omit {name}: the token identifies the caller",
     )
 
 
@@ -409,7 +409,7 @@ def too_many_failures(wait_seconds: float) -> ErrorAnswer:
         status=429,
         code="too_many_requests",
         message="too many calls without a valid token came from this address",
-        hint="wait as long as Retry-After says, then send a valid token",
+        hint="wait for the time in Retry-After, then send a valid token",
         headers={"retry-after": str(max(1, math.ceil(wait_seconds)))},
     )
 
@@ -466,7 +466,7 @@ class CallerCheck:
     ) -> None:
         """Add the operator's settings. OptionError: both set `auth`."""
         if auth is not None and self._auth is not None:
-            raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
+            raise OptionError(["the application has its own `auth`: remove --token-file or `auth`"])
         asked = self._auth if auth is None else auth
         listed = (*(self.rules.allowed_origins or ()), *origins)
         self.rules = attrs.evolve(
@@ -542,8 +542,8 @@ def fault_of_caller(found: object) -> str | None:
 
 
 def _failed(why: str) -> ErrorAnswer:
-    LOGGER.error("authenticate failed, so a call was refused: %s", why)
-    return error_answer("plugin_failed", "the server could not find out who calls")
+    LOGGER.error("authenticate failed, so a request was refused: %s", why)
+    return error_answer("plugin_failed", "the server could not identify the caller")
 
 
 # ASGI middleware for the checks that every call passes before routing, so that no route can omit them.

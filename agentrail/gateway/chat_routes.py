@@ -157,9 +157,9 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
                 "prompt_rejected", f"a plugin of the session refused this message: {record.reason}"
             )
         case "shutdown":
-            return error_answer("draining", "the server is going down")
+            return error_answer("draining", "the server is shutting down")
         case _:
-            message = f"the request failed: {record.reason or 'its session was given up'}"
+            message = f"the request failed: {record.reason or 'its session was abandoned'}"
             return error_answer("cycle_failed", message, more={"text": record.text})
 
 
@@ -172,10 +172,7 @@ def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnsw
 
 # --- handlers
 
-_ANSWER_LATER: Final = (
-    "the message was taken, and its answer follows when the store is back: "
-    "ask GET /sessions/{session_id}/requests/{request_id}, or send the message again with the same client_id"
-)
+_ANSWER_LATER: Final = "the message was accepted, and its answer follows when the store is back: poll GET /sessions/{session_id}/requests/{request_id}, or send the message again with the same client_id"
 """Advice for a client whose request waits for the store. Another message would be another request."""
 
 

@@ -186,7 +186,7 @@ def find_file(path: str, root: Path = ROOT) -> ConsoleFile | None:
 async def answer_file(call: RouteCall) -> WholeAnswer:
     found = await outside.offload(lambda: find_file(call.params["path"]))
     if found is None:
-        refuse_call("file_unknown", "there is no such file of the console")
+        refuse_call("file_unknown", "the console has no such file")
     if found.content_type.startswith("text/html"):
         # The page refers to files of its own version. A cached page would request files that no longer exist.
         headers = {**HEADERS, "cache-control": "no-store"}

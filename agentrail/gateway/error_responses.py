@@ -65,7 +65,7 @@ def _ours(codes: str) -> dict[str, AnswerRow]:
         500,
         codes,
         code="internal",
-        says="something went wrong on our side",
+        says="an internal error occurred",
         hint="send it again; if it fails again, tell the operator the request_id",
     )
 
@@ -74,13 +74,11 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
     {
         # --- the call itself: its bytes, its path, its caller
         **_rows(400, "bad_json", hint="send one JSON object, as application/json in UTF-8"),
-        **_rows(
-            400, "cursor_invalid", hint="give the number of the last event that you have, or leave it out"
-        ),
+        **_rows(400, "cursor_invalid", hint="give the number of the last event you received, or omit it"),
         **_rows(
             400,
             "token_in_url",
-            hint="send it as `Authorization: Bearer …`, and make a new one: this one is known to logs",
+            hint="send it as `Authorization: Bearer …`, and create a new one: this one may be in logs",
         ),
         **_rows(
             400, "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
@@ -88,7 +86,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
         **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
         **_rows(404, "route_unknown", hint="GET /openapi.json lists all paths"),
-        **_rows(405, "method_not_allowed", hint="the header Allow names those that are"),
+        **_rows(405, "method_not_allowed", hint="the Allow header lists the allowed methods"),
         **_rows(408, "too_slow", hint="send it again, over a faster connection or in smaller parts"),
         **_rows(413, "too_large"),
         **_rows(431, "headers_too_large"),
@@ -99,16 +97,16 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             422, "attachment_invalid attachments_unsupported files_unsupported webhook_invalid webhooks_off"
         ),
         **_rows(
-            429, "too_many_requests too_many_streams quota budget", hint="wait as long as Retry-After says"
+            429, "too_many_requests too_many_streams quota budget", hint="wait for the time in Retry-After"
         ),
         **_rows(503, "not_started draining server_full", hint=_AGAIN, retry_after_seconds=5),
         **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
         # --- decisions of the host
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
-        **_rows(404, "command_unknown", hint="GET /commands lists all there are"),
+        **_rows(404, "command_unknown", hint="GET /commands lists all commands"),
         **_rows(422, "command_error plan_error"),
         **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
-        **_rows(421, "not_owner", hint="send it to the address that is given"),
+        **_rows(421, "not_owner", hint="send it to the given address"),
         **_rows(422, "prompt_rejected"),
         **_rows(502, "provider_failed"),
         **_rows(503, "plugin_failed", hint=_AGAIN),
@@ -119,14 +117,14 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(
             409,
             "cursor_ahead",
-            hint="a cursor of the future is one of another session: leave it out, and begin with the snapshot",
+            hint="a cursor beyond the last event belongs to another session: omit it, and start with the snapshot",
         ),
         **_rows(409, "client_id_reused cannot_go_on interaction_error already_resolved"),
         **_rows(
             409,
             "already_started already_exists",
-            says="a session of this id exists already",
-            hint="give another id",
+            says="a session with this id already exists",
+            hint="give a different id",
         ),
         **_rows(409, "still_needed", says="the session is needed: it has forks, or another node owns it"),
         **_rows(404, "unknown_call unknown_tool approval_unknown rule_unknown"),
@@ -136,19 +134,19 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             "queue_full steering_queue_full mailbox_full",
             hint="try again when the running cycle has ended",
         ),
-        **_rows(404, "session_not_found", code="session_unknown", says="there is no session of this id"),
-        **_rows(409, "subscriber_too_slow", hint="read faster, and go on after resume_after"),
+        **_rows(404, "session_not_found", code="session_unknown", says="there is no session with this id"),
+        **_rows(409, "subscriber_too_slow", hint="read faster, and continue after resume_after"),
         # --- ends of cycles and sessions
         **_rows(409, "aborted cycle_ended cycle_waiting event_missed question_declined"),
         **_rows(500, "cycle_failed"),
-        **_rows(504, "reply_timeout call_timeout", hint="what was asked for goes on"),
-        **_rows(409, "session_ended", hint="begin another session"),
-        **_rows(503, "session_rested", says="the session is at rest", hint=_AGAIN, retry_after_seconds=1),
+        **_rows(504, "reply_timeout call_timeout", hint="the request continues"),
+        **_rows(409, "session_ended", hint="start another session"),
+        **_rows(503, "session_rested", says="the session is inactive", hint=_AGAIN, retry_after_seconds=1),
         **_rows(
             503,
             "supervisor_closed",
             code="draining",
-            says="the server is going down",
+            says="the server is shutting down",
             hint=_AGAIN,
             retry_after_seconds=5,
         ),
@@ -167,37 +165,37 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             503,
             "store_unavailable store_in_use",
             code="store_unavailable",
-            says="the store does not take records now; nothing that it has taken is lost",
+            says="the store is unavailable; stored records are not lost",
             hint=_AGAIN,
             retry_after_seconds=5,
         ),
         **_rows(
             503,
             "stop_not_written",
-            says="the work was stopped; the store cannot write that down now",
-            hint="send nothing again: it is written when the store is back",
+            says="the work was stopped, but the store cannot record that now",
+            hint="do not retry: it will be recorded when the store is back",
         ),
         **_rows(
             421,
             "held_by",
             code="not_owner",
             says="another node has this session",
-            hint="send it to the address that is given",
+            hint="send it to the given address",
         ),
         **_rows(
-            503, "fenced", says="another node has taken this session over", hint=_AGAIN, retry_after_seconds=1
+            503, "fenced", says="another node has taken over this session", hint=_AGAIN, retry_after_seconds=1
         ),
         **_rows(
             503,
             "unrevivable",
-            says="the code that runs here cannot go on with this session",
-            hint="tell the operator: the log says what is missing",
+            says="the running code cannot continue this session",
+            hint="tell the operator: the log names the missing part",
         ),
         **_rows(
             503,
             "journal_drifted",
-            says="this session is parked: the code that runs here has changed since it worked last",
-            hint="continue it with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log says what differs",
+            says="this session is parked: the code has changed since it last ran",
+            hint="continue it with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log names the difference",
         ),
         # --- host plugins
         **_rows(403, "request_refused"),
@@ -326,7 +324,7 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
                 headers=_wait_of(error),
             )
         case _:
-            made = error_answer("internal", "something went wrong on our side")
+            made = error_answer("internal", "an internal error occurred")
     if made.is_ours and request_id is not None:
         return evolve(made, more={**made.more, "request_id": request_id})
     return made

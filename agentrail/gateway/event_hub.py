@@ -169,7 +169,7 @@ class Hub:
 
     def _break(self, error: BaseException) -> None:
         LOGGER.error(
-            "streams of session %s end, because it cannot be read any further: %s",
+            "streams of session %s end, because its events cannot be read: %s",
             self.session_id,
             describe_bug(error),
         )

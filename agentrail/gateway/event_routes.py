@@ -67,9 +67,9 @@ def _format_of(call: RouteCall) -> str:
         refuse_field("format", f"is {told!r:.40}: expected json or stream")
     wrong = [one for one in _OF_A_PAGE if told == "stream" and one in call.query]
     if wrong:
-        refuse_field(wrong[0], "is for pages: add format=json")
+        refuse_field(wrong[0], "works only for pages: add format=json")
     if told == "json" and "request_id" in call.query:
-        refuse_field("request_id", "is for streams: leave it out, or format=json")
+        refuse_field("request_id", "works only for streams: omit it, or omit format=json")
     return told
 
 
@@ -85,7 +85,7 @@ async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
     limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_EVENTS_OF_A_PAGE)
     is_whole = yes_or_no("whole", query.get("whole"))
     if is_whole and limit != 1:
-        refuse_field("whole", "is for one event: add limit=1")
+        refuse_field("whole", "works only for a single event: add limit=1")
     asked = PageAsked(limit=limit, kinds=calls.kinds_of_query(query.get("kinds")), **numbers)
     made = await calls.read_events(call.host, call.principal, session_id, asked, is_whole=is_whole)
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})

@@ -26,8 +26,8 @@ def read_kinds(text: str | None) -> frozenset[str]:
     unknown = sorted(kinds - RECORD_KINDS)
     if unknown:
         near = difflib.get_close_matches(unknown[0][:80], sorted(RECORD_KINDS), n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]!r}?" if near else ": the journal shows those that there are"
-        refuse_field("kinds", f"has {unknown[0][:80]!r}, which is no kind of record{hint}")
+        hint = f": did you mean {near[0]!r}?" if near else ": the journal shows the existing ones"
+        refuse_field("kinds", f"has {unknown[0][:80]!r}, which is not a kind of record{hint}")
     return kinds
 
 
@@ -46,7 +46,7 @@ def _text(name: str, text: str | None) -> str | None:
     if not text:
         return None
     if len(text) > MAX_SEARCH_CHARACTERS:
-        refuse_field(name, f"has {len(text)} characters: at most {MAX_SEARCH_CHARACTERS} are looked for")
+        refuse_field(name, f"has {len(text)} characters: at most {MAX_SEARCH_CHARACTERS} are allowed")
     return text
 
 

@@ -84,11 +84,11 @@ class CommandMemory:
             self._at_work[owner] = self._at_work.get(owner, 0) + 1
             nursery.start_soon(self._do, key, known, work, name=f"command {command.name}")
         elif known.digest != digest:
-            message = "this client_id was used for another command: give each a name of its own"
+            message = "this client_id was already used for another command: give each command its own"
             raise CallRefused(error_answer("client_id_reused", message))
         await known.done.wait()
         if known.outcome is None:
-            return error_answer("draining", "the server is going down")
+            return error_answer("draining", "the server is shutting down")
         return known.outcome
 
     async def _do(self, key: _Key, named: _Named, work: Callable[[], Awaitable[CommandOutcome]]) -> None:

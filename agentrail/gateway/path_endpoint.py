@@ -190,7 +190,7 @@ class Gateway:
             )
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
         if place == "process":
-            refuse_call("server_full", "as many streams are open as this server has room for")
+            refuse_call("server_full", " the limit of open streams of this server is reached")
         assert isinstance(place, OpenPlace)  # noqa: S101 - the other two outcomes were refused
         return place
 
@@ -275,7 +275,7 @@ class RouteCall:
         finally:
             if self.is_writing and self.cut is not None:
                 self.cut()
-        scope.cancel(reason="the caller left")
+        scope.cancel(reason="the caller disconnected")
 
 
 RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
@@ -430,7 +430,7 @@ class PathEndpoint:
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
         if call.has_encoded_slash:  # the router has split the id at this slash
-            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
+            refuse_call("id_invalid", "an id in the path is invalid: it contains a slash")
         for name, value in call.params.items():
             if name.endswith("_id"):
                 check_id(name, value, of_session=name == "session_id")
@@ -526,7 +526,9 @@ class PathEndpoint:
             except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
                 if what_travels(raised) is not None:
                     raise
-                LOGGER.warning("cannot notify a session that its caller left: %s", type(raised).__name__)
+                LOGGER.warning(
+                    "cannot notify a session of its caller's disconnect: %s", type(raised).__name__
+                )
 
 
 class UnknownPath(PathEndpoint):
@@ -540,7 +542,7 @@ class UnknownPath(PathEndpoint):
         if call.principal is not NO_PRINCIPAL:
             self._charge(call, SessionOwner.of(call.principal), "call")
         if call.has_encoded_slash:
-            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
+            refuse_call("id_invalid", "an id in the path is invalid: it contains a slash")
         refuse_call("route_unknown", "there is nothing at this path")
 
 

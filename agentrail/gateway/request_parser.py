@@ -144,7 +144,7 @@ def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = 
     if unknown is None:
         return
     near = difflib.get_close_matches(unknown[:128], known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
     refuse_call(
         "field_unknown",
         f"{before}{unknown[:80]} is not known here",
@@ -162,14 +162,14 @@ def check_id(name: str, value: str, *, of_session: bool = False) -> str:
 
 def check_same_session(body: ChatBody, session_id: str) -> None:
     if body.session_id not in (None, session_id):
-        refuse_field("session_id", "is not the session in the path: leave it out")
+        refuse_field("session_id", "is not the session in the path: omit it")
 
 
 def named_by_client(body_id: str | None, header: str | None) -> str | None:
     if header is not None:
         check_id("Idempotency-Key", header)
         if body_id not in (None, header):
-            refuse_field("client_id", "is not what Idempotency-Key says: send one of both")
+            refuse_field("client_id", "differs from Idempotency-Key: send only one of them")
     return body_id if body_id is not None else header
 
 
@@ -202,7 +202,7 @@ def _cursor(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not _WHOLE.fullmatch(text) or int(text) > MAX_CURSOR:
-        refuse_call("cursor_invalid", f"{name} is no cursor: expected a whole number from 0")
+        refuse_call("cursor_invalid", f"{name} is not a cursor: expected a whole number >= 0")
     return int(text)
 
 
@@ -229,7 +229,7 @@ def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
         (name for name in known if names.count(name) > 1), None
     )  # only known names: a stranger controls the number of others
     if twice is not None:
-        refuse_field(twice, "stands twice in the query")
+        refuse_field(twice, "appears twice in the query")
     check_known(dict.fromkeys(names), known or ("none",), "?")
 
 
@@ -287,7 +287,7 @@ class BodyBytes:
         self._held = bytearray()
         if announced is not None:
             if not re.fullmatch(r"[0-9]{1,19}", announced):
-                refuse_call("bad_json", "Content-Length is no whole number")
+                refuse_call("bad_json", "Content-Length is not a whole number")
             self._check(int(announced))
 
     def add(self, piece: bytes) -> None:
@@ -314,7 +314,7 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
     if kind != "application/json" or not terms <= _UTF_8:
         refuse_call("content_type", "Content-Type is not JSON in UTF-8: expected application/json")
     if (encoding or "identity").strip().lower() != "identity":
-        refuse_call("content_type", "the body is encoded: expected it as it is, without Content-Encoding")
+        refuse_call("content_type", "the body is encoded: send it without Content-Encoding")
 
 
 # --- JSON
@@ -359,7 +359,7 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
     except Misfit as misfit:
         raise CallRefused(error_answer("bad_json", f"the body is {misfit}"[:300])) from None
     if not isinstance(plain, dict):
-        refuse_call("bad_json", "the body is JSON, and no object: expected one, at byte 0")
+        refuse_call("bad_json", "the body is not a JSON object: expected one, at byte 0")
     return plain
 
 
@@ -419,7 +419,7 @@ def _refuse_field_of(fault: str) -> NoReturn:
     if missing is not None:
         path = f"{path}.{missing[1]}" if path else missing[1]
         refuse_field(path, "is missing")
-    refuse_field(path, f"cannot be this: {said}")
+    refuse_field(path, f"is invalid: {said}")
 
 
 def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
@@ -445,11 +445,11 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
         elif name in WORD_FIELDS:
             _check_word(name, value, WORD_FIELDS[name])
         elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
-            refuse_field(name, f"is {value}: expected a whole number from 0")
+            refuse_field(name, f"is {value}: expected a whole number >= 0")
     if isinstance(body, ChatBody | SteerBody):
         has_more = getattr(body, "attachments", ()) or getattr(body, "content", None)
         if not body.message.strip() and not has_more:
-            refuse_field("message", "is missing or empty: say something, or bring attachments")
+            refuse_field("message", "is missing or empty: give a text or attachments")
         _check_size("message", body.message, limits)
     if isinstance(body, ChatBody | CreateSessionBody):
         _check_metadata(body.metadata, limits)
@@ -468,7 +468,7 @@ def _check_metadata(metadata: dict[str, Any], limits: Limits) -> None:
 
 def _check_word(name: str, value: str, limit: int) -> None:
     if not value.strip():
-        refuse_field(name, "is empty: leave it out, or say something")
+        refuse_field(name, "is empty: omit it, or give a text")
     if len(value) > limit:
         refuse_field(name, f"has more than {limit:,} characters")
 
@@ -617,7 +617,7 @@ class BodyReader:
 
     def _find_room(self, size: int, caller: Hashable) -> None:
         if self._held_bytes + size > self._max_bytes_at_once:
-            refuse_call("server_full", "the server reads as many bodies as it has room for")
+            refuse_call("server_full", "the limit of bodies that this server reads at once is reached")
         if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
             message = "the limit of bodies that are being read for this caller is reached"
             raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))

@@ -104,7 +104,7 @@ class _Followed:
     def check(self) -> None:
         """Raise if the feed has ended."""
         if self.over:
-            refuse_call(self.over, "what is watched cannot be followed any more: watch it again")
+            refuse_call(self.over, "the watched rows are no longer available: watch them again")
 
 
 class Watches:
@@ -182,7 +182,7 @@ class Watches:
         finally:
             followed.watchers -= 1
             if not followed.watchers:
-                followed.scope.cancel(reason="no one watches this any more")
+                followed.scope.cancel(reason="there are no watchers any more")
                 self._drop(key, followed)
 
     async def _follow(self, key: tuple[str, str], followed: _Followed, kind: WatchKind) -> None:
@@ -193,7 +193,7 @@ class Watches:
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             followed.over = "internal"
             raise_what_travels(raised)
-            log_crash(f"what is watched as {kind.feed!r} cannot be followed", raised, keep)
+            log_crash(f"watched rows of {kind.feed!r} cannot be followed", raised, keep)
         finally:
             self._drop(key, followed)
             followed.up.set()
@@ -257,4 +257,4 @@ async def open_watches(
 ) -> AsyncIterator[Watches]:
     async with trio.open_nursery() as nursery:
         yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
-        nursery.cancel_scope.cancel(reason="nothing is watched any more")
+        nursery.cancel_scope.cancel(reason="there are no watches any more")

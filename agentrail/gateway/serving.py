@@ -169,7 +169,7 @@ class StrictSocket(WSStream):
             case Body() | Data() if self._lingering is not None:
                 pass
             case StreamClosed() if self._lingering is not None:
-                self._lingering.cancel(reason="its client has left")
+                self._lingering.cancel(reason="its client has disconnected")
                 await super().handle(event)
             case _:
                 await super().handle(event)
@@ -299,7 +299,9 @@ async def open_listeners(
             permission is denied.
     """
     if not 0 <= port <= _MAX_PORT:  # the system would use the port modulo 65,536
-        raise OptionError([f"--port {port} is not a port: expected 0 to {_MAX_PORT}, 0 for one that is free"])
+        raise OptionError(
+            [f"--port {port} is not a port: expected 0 to {_MAX_PORT}, where 0 picks a free one"]
+        )
     try:
         return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
     except (OSError, UnicodeError) as error:
@@ -525,14 +527,14 @@ class _Server:
         if trio.current_time() - self._told_at >= _TELL_EVERY_SECONDS:
             self._told_at = trio.current_time()
             LOGGER.warning(
-                "a connection was closed, its caller broke the protocol (%s); %d so far",
+                "a connection was closed because its client broke the protocol (%s); %d so far",
                 _names_of(error),
                 self._failed,
             )
 
 
 class _Connection(TCPServer):
-    """One connection over `protocol`. Unlike Hypercorn's, it ends as soon as its client has left."""
+    """One connection over `protocol`. Unlike Hypercorn's, it ends as soon as its client has disconnected."""
 
     def __init__(self, *given: Any, limits: ConnectionLimits) -> None:
         super().__init__(*given)
@@ -635,4 +637,6 @@ class _HypercornLog:
     async def exception(self, message: str, *_: object, **__: object) -> None:
         error = sys.exception()
         if error is not None:
-            log_crash("the application raised where it was to answer: please report it", error, keep)
+            log_crash(
+                "the application raised an exception instead of answering: please report it", error, keep
+            )

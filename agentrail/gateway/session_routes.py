@@ -342,7 +342,7 @@ async def _asked_session(call: RouteCall, *, only_root: bool = False) -> Session
 async def _prompt(call: RouteCall) -> Result:
     body: PromptCommandBody = call.body
     if body.content is not None and (body.message or body.attachments or body.when_busy == "steer"):
-        refuse_field("content", "stands for all of the message: leave message, attachments and 'steer' out")
+        refuse_field("content", "replaces the whole message: omit message, attachments and 'steer'")
     return await answer_prompt(call)
 
 

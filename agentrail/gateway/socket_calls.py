@@ -119,7 +119,7 @@ def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        refuse_field(name, "is missing, or no text")
+        refuse_field(name, "is missing, or not text")
     return value
 
 
@@ -127,7 +127,7 @@ def _query_text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, int | str):
-        refuse_field(name, "is neither a text, a whole number, nor true or false")
+        refuse_field(name, "must be a text, a whole number, true or false")
     return f"{value}"
 
 
@@ -146,7 +146,7 @@ def _result_of(result: Result) -> bytes:
                 return encode_plain(body)
             raise CallRefused(_answer_of_plugin(result, body))
         case _:
-            message = "a stream was given where a reply has to be"
+            message = "a handler returned a stream instead of a reply"
             raise AssertionError(message)
 
 
@@ -155,7 +155,7 @@ def _answer_of_plugin(handled: HandledResponse, body: Any) -> ErrorAnswer:
     return ErrorAnswer(
         status=handled.status,
         code="request_refused",
-        message="a plugin of the host has answered in place of the session",
+        message="a host plugin answered in place of the session",
         headers=headers,
         more={"body": body},
     )
@@ -167,10 +167,10 @@ def _check(refused: ErrorAnswer | None) -> None:
 
 
 async def _no_body() -> NoReturn:  # noqa: ASYNC124 - replaces the receive function
-    message = "the handler of a command asked for a body, which it has"
+    message = "the handler of a command read its body twice"
     raise AssertionError(message)
 
 
 async def _no_answer(_: object) -> NoReturn:  # noqa: ASYNC124 - replaces the send function
-    message = "the handler of a command wrote an answer of its own"
+    message = "the handler of a command wrote its own answer"
     raise AssertionError(message)

@@ -208,7 +208,7 @@ class OpenSocket:
 
     def cut_off(self) -> None:
         """End the socket at once and drop unsent frames."""
-        self._scope.cancel(reason="the socket is cut")
+        self._scope.cancel(reason="the socket is disconnected")
 
     def look(self, now: float, grace_seconds: float) -> None:
         self._note_closing()
@@ -301,7 +301,7 @@ class OpenSocket:
             while True:
                 message = await self.receive()
                 if message["type"] == "websocket.disconnect":
-                    self._scope.cancel(reason="the client left")
+                    self._scope.cancel(reason="the client disconnected")
                     return
                 self._heard_at = trio.current_time()
                 if self.queue.closing is None:
@@ -356,7 +356,7 @@ class OpenSocket:
             self.principal = admitted
             self.head = self._head_with(hello.token)
         elif hello.token is not None:
-            answer = error_answer("field_invalid", "it is known already who calls: open another socket")
+            answer = error_answer("field_invalid", "this socket is already authenticated: open another one")
             raise FrameRefused(answer, None)
         self.heartbeat = agreed_heartbeat(hello.heartbeat)
         self.replay_frames = hello.replay_frames
@@ -409,7 +409,7 @@ class OpenSocket:
             case Unsubscribe():
                 reading = self.subscriptions.pop(frame.session_id, None)
                 if reading is not None:
-                    reading.cancel(reason="the client reads this session no more")
+                    reading.cancel(reason="the client no longer reads this session")
                     self.queue.forget(frame.session_id)
                 self._put(reply_frame(frame.id, b"null"))
             case Subscribe():
@@ -419,7 +419,7 @@ class OpenSocket:
             case UnwatchRows():
                 watching = self.watches.pop(frame.id, None)
                 if watching is not None:
-                    watching.cancel(reason="the client watches this no more")
+                    watching.cancel(reason="the client no longer watches this")
                 self._put(reply_frame(frame.id, b"null"))
             case WatchRows():
                 self._check_may_watch(frame)
@@ -439,7 +439,7 @@ class OpenSocket:
 
     def _check_may_read(self, frame: Subscribe) -> None:
         if frame.session_id in self.subscriptions:
-            message = "this socket reads this session already: unsubscribe first"
+            message = "this socket already reads this session: unsubscribe first"
             raise FrameRefused(error_answer("already_started", message), frame.id)
         most = self.gateway.limits.max_subscriptions
         if len(self.subscriptions) >= most:
@@ -448,10 +448,10 @@ class OpenSocket:
 
     def _check_may_watch(self, frame: WatchRows) -> None:
         if frame.id in self.watches:
-            message = "this socket watches something under this id already: unwatch it first"
+            message = "this socket already has a watch with this id: unwatch it first"
             raise FrameRefused(error_answer("already_started", message), frame.id)
         if len(self.watches) >= MAX_WATCHES:
-            message = f"this socket watches {MAX_WATCHES} things, which is the limit: unwatch one"
+            message = f"this socket watches {MAX_WATCHES} feeds, which is the limit: unwatch one"
             raise FrameRefused(error_answer("too_many_streams", message), frame.id)
 
     async def _carry_out(

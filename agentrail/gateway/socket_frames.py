@@ -188,7 +188,7 @@ def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> Clien
     kind = plain.pop("type", None)
     try:
         if not isinstance(kind, str) or (kind not in _OWN and kind not in commands):
-            told = f"{kind:.80}" if isinstance(kind, str) else "missing, or no text"
+            told = f"{kind:.80}" if isinstance(kind, str) else "missing, or not text"
             refuse_call(
                 "field_invalid", f"type is {told!r}: expected a frame or a command", more={"field": "type"}
             )
@@ -222,7 +222,7 @@ def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
         case Hello(token=token) if token is not None and len(token) > MAX_TOKEN_CHARACTERS:
             refuse_field("token", f"has more than {MAX_TOKEN_CHARACTERS} characters")
         case Hello(heartbeat=heartbeat) if heartbeat is not None and not 0 <= heartbeat <= MAX_CURSOR:
-            refuse_field("heartbeat", "is no number of seconds")
+            refuse_field("heartbeat", "is not a number of seconds")
         case Ping(n=n) if abs(n) > MAX_CURSOR:
             refuse_field("n", f"is larger than {MAX_CURSOR}")
         case WatchRows():
@@ -238,7 +238,7 @@ def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
 
 def _check_terms(frame: Subscribe) -> None:
     if frame.after is not None and not 0 <= frame.after <= MAX_CURSOR:
-        refuse_call("cursor_invalid", "after is no whole number from 0", more={"field": "after"})
+        refuse_call("cursor_invalid", "after is not a whole number >= 0", more={"field": "after"})
     unknown = next((kind for kind in frame.kinds or () if kind not in _CLASSES), None)
     if unknown is not None:
         refuse_field("kinds", f"has {unknown[:80]!r}: expected kinds of events, such as 'agent_end'")
@@ -250,7 +250,7 @@ def _command(name: str, plain: dict[str, Any], size: int) -> CommandFrame:
     session_id = plain.pop("session_id", None)
     if session_id is not None:
         if not isinstance(session_id, str):
-            refuse_field("session_id", "is no text")
+            refuse_field("session_id", "is not text")
         check_id("session_id", session_id, of_session=True)
     return CommandFrame(name=name, id=frame_id, session_id=session_id, fields=plain, size=size)
 
@@ -259,7 +259,7 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
     if _id_of(plain) is None:
         refuse_field(
             "id",
-            f"is missing, or none: expected a text of up to {MAX_ID_CHARACTERS} characters, or a whole number",
+            f"is missing or invalid: expected a text of up to {MAX_ID_CHARACTERS} characters, or a whole number",
         )
 
 

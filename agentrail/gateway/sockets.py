@@ -91,7 +91,7 @@ class Sockets:
                 self._is_taking = False
                 for one in tuple(self._open):
                     one.cut_off()
-                nursery.cancel_scope.cancel(reason="no sockets are taken any more")
+                nursery.cancel_scope.cancel(reason="sockets are no longer accepted")
 
     @property
     def _lasting(self) -> trio.Nursery:
@@ -168,11 +168,12 @@ class Sockets:
         check_query([name for name, _ in parse_qsl(head.query, keep_blank_values=True, errors="replace")], ())
         if not self._is_taking:
             code = "not_started" if self._gateway.host is None else "draining"
-            refuse_call(code, "no sockets are taken here yet, or not any more")
+            refuse_call(code, "sockets are not accepted now: the server is starting or stopping")
         self._gateway.opened()
         if PROTOCOL not in scope.get("subprotocols", ()):
             refuse_call(
-                "field_invalid", f"Sec-WebSocket-Protocol does not offer {PROTOCOL}, which is spoken here"
+                "field_invalid",
+                f"Sec-WebSocket-Protocol does not offer {PROTOCOL}, the protocol of this server",
             )
         return principal
 

@@ -159,7 +159,7 @@ class StreamReader(WatchedStream):
 
     async def _wait(self) -> None:
         if self._task is not None:
-            message = "another task reads this stream: open a reader for each"
+            message = "another task reads this stream: open a reader for each task"
             raise trio.BusyResourceError(message)
         self._task = trio.lowlevel.current_task()
         self.hub.waiting[self] = None

@@ -99,7 +99,7 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
     except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
         raise_what_travels(raised)
         LOGGER.warning(
-            "the end of a stream of session %s is not known: %s",
+            "the end of a stream of session %s cannot be determined: %s",
             reader.hub.session_id,
             answer_to(raised).code,
         )

@@ -45,7 +45,9 @@ class TokenFile:
             return False
         is_changed = entries != self._tokens.entries
         if is_changed or not is_first:
-            LOGGER.info("the token file %s was read again: %d tokens are valid", self._path, len(entries))
+            LOGGER.info(
+                "the token file %s was reloaded; number of valid tokens: %d", self._path, len(entries)
+            )
         self._tokens.entries = entries
         return is_changed
 

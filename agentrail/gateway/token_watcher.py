@@ -87,7 +87,7 @@ class CallWatch:
             nursery.start_soon(self._watch, nursery, name="judge open calls")
             nursery.start_soon(self._check.follow_tokens, self._judge_all, name="follow the token file")
             yield
-            nursery.cancel_scope.cancel(reason="no calls are open any more")
+            nursery.cancel_scope.cancel(reason="there are no open requests any more")
 
     def _judge_all(self) -> None:
         for judged in self._open.values():

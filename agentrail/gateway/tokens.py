@@ -98,7 +98,7 @@ class Tokens:
         self.entries: tuple[TokenEntry, ...] = tuple(entries)
         self.path: Path | None = None
         if not self.entries:
-            raise OptionError(["there is no token: make one with `agentrail token new`"])
+            raise OptionError(["there is no token: create one with `agentrail token new`"])
         _refuse_doubles(self.entries)
 
     def __repr__(self) -> str:
@@ -192,7 +192,7 @@ def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
     faults = [f"{name}: unknown {_near(key, ('token',))}" for key in given if key != "token"]
     tables = given.get("token", [])
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
-        faults.append(f"{name}: `token` is no list of tables: write [[token]] above each entry")
+        faults.append(f"{name}: `token` is not a list of tables: write [[token]] above each entry")
         tables = []
     entries = []
     for place_of, table in enumerate(tables, 1):
@@ -208,7 +208,7 @@ def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
 
 def _refuse_doubles(entries: Sequence[TokenEntry], before: str = "") -> None:
     if len({entry.digest for entry in entries}) < len(entries):
-        message = f"{before}two entries have one digest: a token speaks for one user, so make another"
+        message = f"{before}two entries have the same digest: a token belongs to one user, so create another"
         raise OptionError([message])
 
 
@@ -227,9 +227,9 @@ def read_private_file(path: Path) -> bytes:
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "no path can be like this"
+        why = getattr(error, "strerror", None) or "this is not a valid path"
         if isinstance(error, FileNotFoundError):
-            why += "; `agentrail token new --token-file` makes it, with its first token"
+            why += "; `agentrail token new --token-file` creates it, with its first token"
         raise OptionError([f"the token file {f'{path}'!r} cannot be read: {why}"]) from None
     if len(text) > _MAX_FILE_BYTES:
         raise OptionError([f"the token file {f'{path}'!r} has more than {_MAX_FILE_BYTES:,} bytes"])
@@ -239,11 +239,11 @@ def read_private_file(path: Path) -> bytes:
 def fault_of_mode(found: os.stat_result, user: int) -> str | None:
     """Return why a file must not contain tokens, or None."""
     if not stat.S_ISREG(found.st_mode):
-        return "is no file"
+        return "is not a file"
     if found.st_uid not in {user, 0}:
-        return "belongs to another user, who may change it: make it yours with chown"
+        return "belongs to another user, who may change it: take ownership with chown"
     if stat.S_IMODE(found.st_mode) & 0o077:
-        return f"may be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o}): make it yours alone with chmod 600"
+        return f"can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o}): restrict it with chmod 600"
     return None
 
 
@@ -254,17 +254,17 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
     if found is None:
         # Not repeated: it may be a token in place of a digest.
         faults.append(
-            "`digest` is no sha256: with 64 hexadecimal digits behind it, in lower case; `agentrail token new` prints one"
+            "`digest` is not `sha256:` with 64 lower-case hexadecimal digits; `agentrail token new` prints one"
         )
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, datetime.datetime) or expires.tzinfo is None):
         faults.append(
-            "`expires` is no time with its zone: write it without quotes, such as 2030-01-31T00:00:00Z"
+            "`expires` is not a time with a time zone: write it without quotes, such as 2030-01-31T00:00:00Z"
         )
         expires = None
     scopes = table.get("scopes", ["use"])
     if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
-        faults.append('`scopes` is no list of texts: write ["use"], or ["use", "decide"]')
+        faults.append('`scopes` is not a list of texts: write ["use"], or ["use", "decide"]')
         scopes = ["use"]
     try:
         entry = TokenEntry(
@@ -284,15 +284,15 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
 def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
     given: Any = entry  # untyped, because mypy trusts the annotations, which are being checked here
     if not isinstance(given.digest, bytes) or len(given.digest) != hashlib.sha256().digest_size:
-        yield "the digest is no SHA-256, which has 32 bytes"
+        yield "the digest is not a SHA-256, which has 32 bytes"
     fault = "`tenant` is missing" if given.tenant_id == "" else fault_of_name("`tenant`", given.tenant_id)
     if fault is not None:
         yield fault
     fault = None if given.user_id == "" else fault_of_name("`user`", given.user_id)
     if fault is not None:
-        yield f"{fault}; leave it out where calls name their user"
+        yield f"{fault}; omit it if requests name their user"
     if not given.scopes:
-        yield f"`scopes` is empty, so the token could do nothing: of {', '.join(SCOPES)}"
+        yield f"`scopes` is empty, so the token allows nothing: expected some of {', '.join(SCOPES)}"
     for scope in sorted(given.scopes - set(SCOPES), key=str):
         yield f"`scopes` has an unknown {_near(scope, SCOPES)}"
 
@@ -300,7 +300,9 @@ def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
 def _near(name: object, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(f"{name}", known, n=1, cutoff=0.6)
     # A name without a similar one is not repeated either: it may be a token.
-    return f"name {name!r}: did you mean {near[0]!r}?" if near else f"name: known are {', '.join(known)}"
+    return (
+        f"name {name!r}: did you mean {near[0]!r}?" if near else f"name: expected one of {', '.join(known)}"
+    )
 
 
 # --- new tokens

@@ -352,7 +352,7 @@ class Intake:
             async with subscribe_to_requests(session, after=after) as events:
                 await follow(session, track, events)
         except AgentrailError as error:
-            LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
+            LOGGER.warning("request %s cannot be followed: %s", track.record.request_id, error)
             track.stand(without_session(track.standing, str(error)))
         finally:  # also if the host closes: other tasks wait for it
             track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
@@ -382,7 +382,7 @@ class Intake:
         except trio.Cancelled:
             request = run.abandon()
             if request is not None:
-                self._nursery.start_soon(_leave, request, name="a caller left")
+                self._nursery.start_soon(_leave, request, name="a caller disconnected")
             raise
         if run.request is None:
             assert run.error is not None  # noqa: S101 - one of both is there
@@ -400,14 +400,14 @@ class Intake:
             message = f"the message has {size:,} bytes, at most {most:,} are allowed: send it as a file"
             raise TooLarge(message)
         if not (request.message or sending.attachments or sending.content):
-            message = "the message is empty: say something, or attach a file"
+            message = "the message is empty: give a text, or attach a file"
             raise PromptError(message)
 
     def _check_webhook(self, webhook: str | None) -> None:
         if webhook is None:
             return
         if self._parts.delivery is None:
-            message = "this server sends no webhooks: leave webhook out"
+            message = "this server sends no webhooks: omit webhook"
             raise WebhooksOff(message)
         self._parts.delivery.check(webhook)
 
@@ -432,7 +432,7 @@ class Intake:
     ) -> SessionFacts | None:
         if request.session_id is None:
             if not creates:
-                message = "no session is named, and none is created for this: give session_id"
+                message = "no session is named, and this request cannot create one: give session_id"
                 raise SessionUnknown(message, hint="a chat or a stream creates one")
             return None
         facts = await self._parts.sessions.facts(owner, request.session_id, creates=creates)
@@ -441,7 +441,7 @@ class Intake:
         refuse_child(facts)
         agent_id = profile_of_session(facts.user_data)
         if request.agent_id and agent_id is not None and request.agent_id != agent_id:
-            message = f"session {request.session_id!r} is one of the profile {agent_id!r}, and keeps it: leave agent_id out"
+            message = f"session {request.session_id!r} belongs to the profile {agent_id!r}: omit agent_id"
             raise ProfileMismatch(message, agent_id=agent_id)
         return facts
 

@@ -164,7 +164,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
             faults.append(f"profiles[{place}] is of type {type(one).__name__}: expected AgentProfile(…)")
             continue
         if by_id.setdefault(one.id, one) is not one:
-            faults.append(f"profiles[{place}] has the id {one.id!r} of an earlier one: give each its own")
+            faults.append(f"profiles[{place}] has the id {one.id!r} of an earlier profile: give each its own")
         if not one.is_function:
             shared = _faults_of_sharing(one, _read(one.options), is_for_several=is_for_several)
             faults += [f"profile {one.id!r}: {fault}" for fault in shared]
@@ -346,12 +346,12 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
     if (fault := fault_of_name("id", given.id)) is not None:
         yield fault
     if not isinstance(given.name, str) or not given.name.strip():
-        yield f"name is {given.name!r:.80}: expected a text for people"
+        yield f"name is {given.name!r:.80}: expected a display name"
     if not isinstance(given.description, str):
         yield f"description is {given.description!r:.80}: expected a text"
     window = given.context_window
     if window is not None and (type(window) is not int or window < 1):
-        yield f"context_window is {window!r:.80}: expected tokens, a whole number from 1, or None"
+        yield f"context_window is {window!r:.80}: expected tokens, a whole number >= 1, or None"
     if type(given.shared_workspace) is not bool:
         yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
     if given.client_system not in ("append", "ignore", "refuse"):
@@ -375,16 +375,17 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
 
 def _faults_of_options(options: SessionOptions) -> list[str]:
     faults = [
-        f"user_data sets {key!r}: the host does, leave it out" for key in OWN_KEYS if key in options.user_data
+        f"user_data sets {key!r}, which the host sets itself: remove it"
+        for key in OWN_KEYS
+        if key in options.user_data
     ]
     if options.session_id is not None:
-        faults.append("session_id is set: all its sessions would have one id, leave it out")
+        faults.append("session_id is set: all its sessions would share one id, so remove it")
     if options.scope != NO_SCOPE:
-        faults.append("scope is set: that of a session is its tenant, leave it out")
+        faults.append("scope is set: the scope of a session is its tenant, so remove it")
     if options.event_buffer_size < MIN_KEPT_EVENTS:
         faults.append(
-            f"event_buffer_size is {options.event_buffer_size}: expected at least {MIN_KEPT_EVENTS}, since a stream begins with an "
-            f"event that is out already"
+            f"event_buffer_size is {options.event_buffer_size}: expected at least {MIN_KEPT_EVENTS}, because a stream starts with an event that was already published"
         )
     return faults
 
@@ -397,7 +398,7 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
     if not writing:
         return []
     what_to_do = (
-        "take sandbox='memory', say shared_workspace=True (in a file: shared_workspace = true in [host]), or let `options` be a "
+        "use sandbox='memory', set shared_workspace=True (in a file: shared_workspace = true in [host]), or let `options` be a "
         "function that gives each session its own"
     )
     return [f"{', '.join(writing)} would write into one directory for all users: {what_to_do}"]
@@ -432,7 +433,7 @@ def check_metadata(metadata: object, limits: Limits) -> None:
         if len(canonical_json(thawed(metadata))) <= most:
             return
     message = (
-        f"metadata has more than {most:,} bytes as JSON: store large data elsewhere, and put its name here"
+        f"metadata has more than {most:,} bytes as JSON: store large data elsewhere, and put a reference here"
     )
     raise TooLarge(message)
 

@@ -114,7 +114,7 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
             content, digest = file.content, file.sha256
         except FileUnknown:
             content = None if is_edit else b""
-            fault = "the file is not there, or cannot be read" if is_edit else None
+            fault = "the file does not exist or cannot be read" if is_edit else None
         except AgentrailError as error:
             fault = str(error)
     if scope.cancelled_caught:
@@ -133,14 +133,14 @@ def preview_of_file(
 ) -> DiffPreview:
     shown = _text_of(content)
     if shown is None:
-        fault = "the file as it is now is no text, or too large to be shown"
+        fault = "the current file is not text, or is too large to be shown"
         after = None if is_edit else _text_of(f"{arguments.get('content', '')}".encode("utf-8", "replace"))
         return DiffPreview(path=path, before=None, after=after, before_sha256=digest, fault=fault)
     made = _edited(shown, path, arguments) if is_edit else f"{arguments.get('content', '')}"
     if isinstance(made, Refusal):
         return DiffPreview(path=path, before=shown, after=None, before_sha256=digest, fault=made.message)
     if len(made) > MAX_PREVIEW_BYTES:
-        fault = "what the file would become is too large to be shown beside what it is"
+        fault = "the changed file is too large to be shown next to the current one"
         return DiffPreview(path=path, before=shown, after=None, before_sha256=digest, fault=fault)
     return DiffPreview(path=path, before=shown, after=made, before_sha256=digest)
 

@@ -67,7 +67,7 @@ class Attachment:
 def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
     """Validate the files of a message, before any work is done for it."""
     if len(files) > limits.max_attachments:
-        message = f"{len(files)} attachments came, at most {limits.max_attachments} are allowed: send the rest with another message"
+        message = f"{len(files)} attachments were sent, at most {limits.max_attachments} are allowed: send the rest with another message"
         raise TooLarge(message)
     whole = 0
     for place, file in enumerate(files):
@@ -242,19 +242,21 @@ def check_moved(moved: Sequence[Transfer], expected: int) -> None:
             raise _failure_of(one.error)
     if len(moved) != expected:
         raise UploadFailed(_NOT_WRITTEN) from RuntimeError(
-            f"upload answered for {len(moved)} of {expected} files"
+            f"upload returned {len(moved)} files instead of {expected}"
         )
 
 
-_NOT_WRITTEN: Final = "the files could not be put into the workspace: the log says why"
+_NOT_WRITTEN: Final = "the files could not be put into the workspace: see the log"
 
 
 def _failure_of(refusal: Refusal) -> Exception:
     """Map a refusal to its error: the client's fault if no file system would accept it."""
     if refusal.code == "too_large":
-        return TooLarge("a file is larger than the workspace takes: send a smaller one")
+        return TooLarge("a file is too large for the workspace: send a smaller one")
     if refusal.code == "unsupported":
-        return AttachmentsUnsupported("the workspace of this session takes no files: send the text alone")
+        return AttachmentsUnsupported(
+            "the workspace of this session accepts no files: send the text without them"
+        )
     failed = UploadFailed(_NOT_WRITTEN)
     failed.__cause__ = RuntimeError(f"{refusal.code}: {refusal.message}")
     return failed

@@ -190,7 +190,7 @@ class Consolidation(HostPlugin):
         try:
             there = await self._sessions.changes()
         except AgentrailError as error:
-            LOGGER.warning("profiles of users cannot be looked at now: %s", error)
+            LOGGER.warning("user profiles cannot be read now: %s", error)
             return
         # Includes users who have a profile but no session left to support it.
         changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())

@@ -199,7 +199,7 @@ class HandledResponse:
         if not isinstance(given.body, Mapping):
             faults.append(f"body is {given.body!r:.200}: expected a JSON object")
         elif (fault := not_json(given.body)) is not None:
-            faults.append(f"body is no JSON: {fault}")
+            faults.append(f"body is not JSON: {fault}")
         if type(given.status) is not int or given.status not in STATUSES:
             faults.append(
                 f"status is {given.status!r:.50}: expected one of {', '.join(map(str, sorted(STATUSES)))}"

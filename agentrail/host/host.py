@@ -118,7 +118,7 @@ class OwnChecks:
         await trio.lowlevel.checkpoint()
         failed = self.life.failed_backgrounds
         if failed:
-            message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
+            message = f"the background tasks of these plugins have ended: {', '.join(failed)}"
             raise AgentrailError(message)
 
 
@@ -818,6 +818,6 @@ class Host:
             session = await self._parts.sessions.open(facts, owner)
             track = await self._intake.recall(key, session, request_id)
         if track is None:
-            message = f"session {session_id!r} has no request of this id, or not any more"
+            message = f"session {session_id!r} has no request with this id, or no longer keeps it"
             raise RequestUnknown(message)
         return track

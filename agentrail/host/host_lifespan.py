@@ -183,7 +183,7 @@ class _Keeper:
 
     def leave(self, *, is_orderly: bool) -> None:
         self._is_orderly = is_orderly
-        self._starting.cancel(reason="the host is not wanted any more")
+        self._starting.cancel(reason="the host is no longer needed")
         self._leave.set()
 
     async def run(self) -> None:
@@ -250,7 +250,7 @@ class _Keeper:
             return None
         keeps = supervisor.keeps_owed and (options.supervisor is not None or options.store != "memory:")
         if not keeps:
-            LOGGER.info("pending webhooks end with this process: give a store to keep them")
+            LOGGER.info("pending webhooks are lost when this process ends: configure a store to keep them")
         delivery = WebhookDelivery(options.webhooks, supervisor, survives=keeps)
         await delivery.load()
         return delivery
@@ -282,7 +282,7 @@ class _Keeper:
             return
         if options.store == "memory:":
             LOGGER.warning(
-                "sessions are kept in memory, and end with this process: give a store to keep them"
+                "sessions are kept in memory and are lost when this process ends: configure a store to keep them"
             )
         async with open_supervisor(
             **picked_fields(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),

@@ -150,19 +150,19 @@ def _faults_of(options: Any) -> Iterator[str]:
     if not isinstance(given.limits, Limits):
         yield f"limits is {given.limits!r:.80}: expected Limits(…)"
     elif given.limits.has_day_budgets and (given.store is None or given.supervisor is not None):
-        yield "limits have a budget of a day, and there is no store of this host: what was spent is read from journals, give it one"
+        yield "limits set a daily budget, which needs a store, because spending is read from journals: configure one"
     if given.on_plugin_error is not None and not callable(given.on_plugin_error):
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
     yield from faults_of_context_providers(given.context_providers)
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
-        yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
+        yield f"supervisor is {given.supervisor!r:.80}: expected the result of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
     yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)
     yield from faults_of_embedder(given.embedder)
     shared = (given.memories, given.notes, given.knowledge, given.embedder)
     if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):
-        yield "memories, notes, knowledge, an embedder or MCP servers are given, and so is supervisor, which has its own: give them to open_supervisor"
+        yield "memories, notes, knowledge, an embedder or MCP servers cannot be combined with supervisor, which has its own: pass them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):
@@ -181,7 +181,7 @@ def _faults_of_checks(checks: Any) -> Iterator[str]:
         return
     for name, check in checks.items():
         if not isinstance(name, str) or not name or name in _OWN_CHECKS:
-            yield f"readiness_checks have {name!r:.80}: expected a name that is none of {', '.join(_OWN_CHECKS)}"
+            yield f"readiness_checks have {name!r:.80}: expected a name other than {',  '.join(_OWN_CHECKS)}"
         elif not is_async(check):
             yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function (`async def`)"
 
@@ -210,7 +210,7 @@ def decide_host_options(
 
 def _near(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}" if near else f"options are {', '.join(known)}"
+    return f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
 
 
 _NAMES: Final = tuple(one.name for one in fields(HostOptions) if one.init)

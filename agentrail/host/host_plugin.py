@@ -136,9 +136,9 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
     yield from _faults_of_hooks(plugin)
     yield from _faults_of_timeouts(given.timeouts)
     if given.critical is True and not overrides(plugin, "intercept_chat_request"):
-        yield "critical is True, and there is no intercept_chat_request that could fail: write one, or leave `critical` out"
+        yield "critical is True, but there is no intercept_chat_request that could fail: write one, or remove `critical`"
     if given.fail_closed is True and not overrides(plugin, "on_before_tool_call"):
-        yield "fail_closed is True, and there is no on_before_tool_call that could fail: write one, or leave `fail_closed` out"
+        yield "fail_closed is True, but there is no on_before_tool_call that could fail: write one, or remove `fail_closed`"
     yield from faults_of_context_providers(given.context_providers)
 
 
@@ -150,12 +150,12 @@ def faults_of_context_providers(given: Any) -> Iterator[str]:
 def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
     for hook in HOST_HOOKS:
         if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
-            yield f"{hook} is no `async def`: write `async def {hook}`, and move what blocks into a thread"
+            yield f"{hook} is not an `async def`: write `async def {hook}`, and move blocking work into a thread"
     for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
         if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
             near = difflib.get_close_matches(name, HOST_HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]}?" if near else f"hooks are {', '.join(HOST_HOOKS)};"
-            yield f"{name} is no hook, and is never called: {meant} Begin its name with an underscore if it is your own"
+            meant = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(HOST_HOOKS)};"
+            yield f"{name} is not a hook and is never called: {meant} If it is a helper, start its name with an underscore"
 
 
 def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
@@ -165,9 +165,9 @@ def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
     for hook, seconds in timeouts.items():
         if hook not in HOST_HOOKS:
             near = difflib.get_close_matches(str(hook), HOST_HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]!r}?" if near else f"hooks are {', '.join(HOST_HOOKS)}"
-            yield f"timeouts[{hook!r:.80}] is for no hook: {meant}"
+            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(HOST_HOOKS)}"
+            yield f"timeouts[{hook!r:.80}] is not for a hook: {meant}"
         elif hook == "background":
-            yield "timeouts['background']: it runs until the stop, and has no timeout"
+            yield "timeouts['background']: it runs until the host stops, without a timeout"
         elif isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
             yield f"timeouts[{hook!r}] is {seconds!r:.80}: expected seconds above 0"

@@ -112,7 +112,7 @@ class HostSessions:
                     raise SessionDown(session_id, words.reason or "it has ended")
                 raise unknown(session_id)
             case Access.TAKEN:
-                hint = "leave session_id out: then the session gets an id of its own"
+                hint = "omit session_id to get a generated id"
                 raise unknown(session_id, hint=hint)
 
     async def facts_to_decide(
@@ -230,7 +230,7 @@ class HostSessions:
         if facts.is_here or facts.has_ended:
             raise SessionDown(facts.session_id, self._how_it_ended(facts, owner))
         if facts.root_id != facts.session_id:
-            message = "this session works for another one, which is not awake: ask that one"
+            message = "this session is a sub-agent of another one, which is not awake: use that one"
             raise SessionIsChild(message, root_id=facts.root_id)
         context = ProfileContext(
             tenant_id=owner.tenant_id,
@@ -263,15 +263,15 @@ class HostSessions:
         except ProfileUnknown as error:
             if not context.agent_id:
                 raise
-            message = f"session {context.session_id!r} is one of the profile {context.agent_id!r}, which is no longer served"
+            message = f"session {context.session_id!r} belongs to the profile {context.agent_id!r}, which is no longer served"
             raise ProfileUnknown(message) from error
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
         found = await resolve_profile(self.profiles, context)
         if found is None:
             known = self.profiles.named()
-            there = f": there are {known}" if known else ""
-            message = f"there is no profile of this id{there}"
+            there = f": expected one of {known}" if known else ""
+            message = f"there is no profile with this id{there}"
             raise ProfileUnknown(message)
         return found
 
@@ -322,7 +322,7 @@ class HostSessions:
         """Refuse files unless the session certainly has its own workspace."""
         options = None if profile is None else await options_of_profile(self.profiles, profile, context)
         if profile is None or options is None or not takes_files(self.profiles, profile, options):
-            message = "sessions of this profile take no files: send the message without attachments"
+            message = "sessions of this profile accept no files: send the message without attachments"
             raise AttachmentsUnsupported(message)
 
     async def check_shows_files(self, session: Session) -> None:
@@ -452,14 +452,12 @@ def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
 
 
 def already_there(session_id: str) -> AlreadyExists:
-    return AlreadyExists(
-        f"session {session_id!r} is there already: send it a message, or leave session_id out"
-    )
+    return AlreadyExists(f"session {session_id!r} already exists: send it a message, or omit session_id")
 
 
 def refuse_child(facts: SessionFacts) -> None:
     if facts.root_id != facts.session_id:
-        message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
+        message = f"session {facts.session_id!r} is a sub-agent of {facts.root_id!r}: use that one"
         raise SessionIsChild(message, root_id=facts.root_id)
 
 
@@ -469,7 +467,7 @@ def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> Non
         LOGGER.warning("profile %s: %s", profile, error)
         return
     missing = ", ".join(error.missing)
-    advice = "give it to the profile again, and the session continues"
+    advice = "restore it in the profile to continue the session"
     LOGGER.warning(
         "session %r cannot continue: profile %r no longer has %s; %s",
         error.session_id,

@@ -33,11 +33,11 @@ _RULE: Final = "expected 1 to 128 of A-Z a-z 0-9 . _ : {more}-, the first a lett
 
 
 def fault_of_session_id(name: str, value: object) -> str | None:
-    return None if _is_one(_SESSION_ID, value) else f"{name} is no id: {_RULE.format(more='')}"
+    return None if _is_one(_SESSION_ID, value) else f"{name} is not a valid id: {_RULE.format(more='')}"
 
 
 def fault_of_name(name: str, value: object) -> str | None:
-    return None if _is_one(_NAME, value) else f"{name} is no id: {_RULE.format(more='@ + ')}"
+    return None if _is_one(_NAME, value) else f"{name} is not a valid id: {_RULE.format(more='@ + ')}"
 
 
 def _is_one(rule: re.Pattern[str], value: object) -> bool:
@@ -55,7 +55,10 @@ def faults_of_principal(principal: object) -> list[str]:
     faults = [
         fault_of_name("tenant_id", given.tenant_id),
         fault_of_name("user_id", given.user_id),
-        *(None if isinstance(one, str) else "scopes has what is no text" for one in given.scopes),
+        *(
+            None if isinstance(one, str) else "scopes contains a value that is not text"
+            for one in given.scopes
+        ),
     ]
     return [fault for fault in faults if fault is not None]
 

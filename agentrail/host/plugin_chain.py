@@ -251,7 +251,7 @@ class Judging(Chain[BeforeToolCall]):
             and value.input is not None
             and (size := too_large(value.input)) is not None
         ):
-            message = f"{self.hook} wants to run an input of {size}: write it to a file, and give its path"
+            message = f"{self.hook} returned an input of {size}: write it to a file, and give its path"
             raise WrongAnswer(message)
         self._note_seen(plugin)
         if isinstance(value, Deny):
@@ -265,13 +265,11 @@ class Judging(Chain[BeforeToolCall]):
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         self._note_seen(plugin)
         if plugin.fail_closed:
-            reason = (
-                f"the plugin {plugin.name!r} could not judge this call, and what it cannot judge does not run"
-            )
+            reason = f"the plugin {plugin.name!r} could not judge this call, so the call does not run"
             self._refuse(plugin, reason)
 
     def cut(self) -> None:
-        self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
+        self._deny = ("host", "Not run: the host is closing, and its plugins can no longer judge this call")
 
     @property
     def verdict(self) -> HostVerdict:
@@ -505,7 +503,7 @@ class HookRunner:
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind, walk.left_at = True, trio.current_time()
         if walk.is_telling:
-            LOGGER.error("on_plugin_error does not return; it was called for %s", named(walk.plugin))
+            LOGGER.error("on_plugin_error did not return; it was called for %s", named(walk.plugin))
         else:
             self._stuck[walk] = None
 
@@ -591,7 +589,7 @@ class HookRunner:
             failure = chain.scrub(describe_bug(raised))
         if failure is not None:
             LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
-            LOGGER.error("on_plugin_error failed when called for that: %s", failure)
+            LOGGER.error("on_plugin_error itself failed: %s", failure)
 
     def _seconds(self, plugin: HostPlugin, hook: str) -> float:
         return plugin.timeouts.get(hook, self._hook_seconds)
@@ -602,7 +600,9 @@ class HookRunner:
         return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=seconds)
 
     def _not_called(self, plugin: HostPlugin, hook: str, earlier: str) -> HookTimeout:
-        message = f"{hook} of the plugin {named(plugin)} is not called: its {earlier} has not returned"
+        message = (
+            f"{hook} of the plugin {named(plugin)} is not called, because its {earlier} has not returned"
+        )
         return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=0.0)
 
 
@@ -627,7 +627,7 @@ class _Home:
     def take(self, error: BaseException) -> None:
         """Cancel the body after a hook raised an error meant for the process, which is raised afterwards."""
         self.interrupt = self.interrupt or error
-        self.body.cancel(reason="a hook of a plugin ended the program")
+        self.body.cancel(reason="a plugin hook ended the program")
 
 
 @asynccontextmanager

@@ -171,7 +171,9 @@ async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[
 def decide_start_error(error: BaseException) -> BaseException:
     """Return the plugin's exception. A foreign cancellation is wrapped, because it would end the program."""
     if any(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
-        return RuntimeError(f"a plugin did not start: {describe_bug(error)}, and nothing was cancelled here")
+        return RuntimeError(
+            f"a plugin did not start: {describe_bug(error)}, although its host did not cancel it"
+        )
     return error
 
 

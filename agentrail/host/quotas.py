@@ -434,5 +434,5 @@ def _refusal(spent: BudgetOf, limits: Limits, day: datetime.date, at_ms: int) ->
     else:
         whose = f"the ${limits.cost_per_day_usd:.2f} that you have"
     wait_seconds = max(midnight_behind(day) - at_ms, 1_000) / 1000
-    message = f"{whose} for a day of UTC are spent: nothing was started, running cycles continue; try again after midnight"
+    message = f"{whose} for this UTC day are spent: nothing was started, running cycles continue; try again after midnight UTC"
     return DayBudgetSpent(message, retry_after_seconds=wait_seconds)

@@ -111,7 +111,9 @@ class Readiness:
         if self._is_closed:
             return
         for name in tuple(check_run.missing):
-            LOGGER.warning("readiness check %s took longer than %g s, and does not end", name, self._within)
+            LOGGER.warning(
+                "readiness check %s took longer than %g s and is still running", name, self._within
+            )
             self._stuck.add(name)
             check_run.note(name, "timeout")
 

@@ -170,7 +170,7 @@ class RequestRun:
 
     def cut(self) -> None:
         """Cancel the remaining hooks because the host is out of time."""
-        self._owed.cancel(reason="the host has no more time")
+        self._owed.cancel(reason="the host has no time left")
 
     def abandon(self) -> HostRequest | None:
         """Note that the caller left. Returns the request if it was already accepted."""
@@ -204,7 +204,7 @@ class RequestRun:
             follow_nowait(track, events)
             # A plugin refused at once, so the caller gets the refusal.
             if track.standing.status == "refused":
-                raise PromptRefused(track.standing.reason or "it gives no reason")
+                raise PromptRefused(track.standing.reason or "it gave no reason")
             request = self._decide(session, receipt, track)
             if self.is_abandoned:
                 with suppress(AgentrailError):
@@ -406,4 +406,6 @@ class RequestRun:
 
 
 def busy(session_id: str) -> SessionBusy:
-    return SessionBusy(f"session {session_id!r} is at work: wait for its end, or send with when_busy='queue'")
+    return SessionBusy(
+        f"session {session_id!r} is running: wait until it ends, or send with when_busy='queue'"
+    )

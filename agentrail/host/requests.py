@@ -590,7 +590,7 @@ class HostRequest:
     async def caller_left(self) -> None:
         """Handle the disconnect of its caller: continue or cancel, as requested with the message."""
         if self._on_disconnect == "abort" and not self.record.has_ended:
-            await self.cancel("the caller left")
+            await self.cancel("the caller disconnected")
 
 
 def key_of_requests(owner: SessionOwner, session_id: str) -> str:
@@ -684,9 +684,9 @@ async def _follow_to_end(track: RequestTrack, events: Subscription) -> Event | i
             _take(track, events, event)
     except StopAsyncIteration:
         if events.is_rested:
-            track.stand(ended_by_host(track.standing, "shutdown", "the session was put to rest"))
+            track.stand(ended_by_host(track.standing, "shutdown", "the session was stopped"))
         else:
-            track.stand(without_session(track.standing, "it said no more"))
+            track.stand(without_session(track.standing, "it gave no reason"))
         return None
     except SubscriberTooSlow as slow:
         return slow.resume_after or 0

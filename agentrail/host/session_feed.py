@@ -111,7 +111,9 @@ class SessionFeed(RowFeed):
             try:
                 await self._look_at_all()
             except StoreUnavailable as error:
-                LOGGER.warning("rows of sessions may be out of date: the store cannot be read: %s", error)
+                LOGGER.warning(
+                    "the session list may be out of date, because the store cannot be read: %s", error
+                )
             up.set()
             await trio.sleep(LOOK_SECONDS)
 

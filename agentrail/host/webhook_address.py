@@ -15,6 +15,6 @@ def read_address(url: str, allowed: AllowedPlaces) -> WebAddress:
     if address.ip is not None:
         judge_ip(address.ip, allowed)
     elif not allowed.networks and is_home(address.host):
-        message = f"{address.host} is a name of a private network"
+        message = f"{address.host} is a private network name"
         raise AddressRefused(message)
     return address

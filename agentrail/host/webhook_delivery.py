@@ -169,7 +169,7 @@ def why_not(error: BaseException) -> str:
     if isinstance(error, AddressRefused):
         return f"not sent: {error}"
     if isinstance(error, socket.gaierror):
-        return "its name leads nowhere"
+        return "its host name cannot be resolved"
     return f"no answer ({type(error).__name__})"
 
 
@@ -253,11 +253,9 @@ class WebhookDelivery:
         if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
             # The operator's receiver is failing, but that must not block work.
             if watch.names_owner:
-                self._drop(1, "too much is owed")
+                self._drop(1, "too many webhooks are pending")
                 return
-            message = (
-                f"{MAX_OWED_OF_A_TENANT:,} webhooks wait for receivers that accept none: leave webhook out"
-            )
+            message = f"{MAX_OWED_OF_A_TENANT:,} webhooks are pending for receivers that do not accept them: omit webhook"
             raise QuotaReached(message)
         self._note(watch)
         if self._survives:
@@ -391,7 +389,7 @@ class WebhookDelivery:
             while self._queue.under_way or (not self._survives and self._queue.untried):
                 await self._is_settled.wait()
         if not self._survives and len(self._queue):
-            self._drop(len(self._queue), "the process ends, and no store keeps what is owed")
+            self._drop(len(self._queue), "the process ends, and no store keeps pending webhooks")
         while self._changes or self._has_changes.is_set():
             await self._is_written.wait()
 

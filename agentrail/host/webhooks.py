@@ -44,7 +44,7 @@ WebhookSecrets: TypeAlias = str | Secret | Sequence[str | Secret]
 def read_secrets(given: object) -> tuple[bytes, ...]:
     several = [given] if isinstance(given, str | Secret) else given
     if not isinstance(several, Sequence) or not 1 <= len(several) <= _MAX_SECRETS:
-        fault = "webhooks need a secret, or the new one and the old one: expected 'whsec_…', or two of them"
+        fault = "webhooks need one secret, or a new and an old one: expected 'whsec_…', or two of them"
         raise OptionError([fault])
     return tuple([_read_secret(one) for one in several])
 
@@ -58,10 +58,7 @@ def _read_secret(given: object) -> bytes:
             key = b""
         if len(key) in _SECRET_BYTES:
             return key
-    fault = (
-        "a secret of webhooks is none: expected 'whsec_' and the base64 of 24 to 64 bytes, as of "
-        "`python -c \"import base64, secrets; print('whsec_' + base64.b64encode(secrets.token_bytes(32)).decode())\"`"
-    )
+    fault = "a webhook secret is invalid: expected 'whsec_' and the base64 of 24 to 64 bytes, as printed by `python -c \"import base64, secrets; print('whsec_' + base64.b64encode(secrets.token_bytes(32)).decode())\"`"
     raise OptionError([fault])
 
 

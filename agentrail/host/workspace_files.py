@@ -105,12 +105,12 @@ def refuse_by(refusal: Refusal) -> NoReturn:
 
 
 def refuse_file() -> NoReturn:
-    message = "there is no such file in the workspace of this session, or it cannot be read"
+    message = "the workspace of this session has no such file, or it cannot be read"
     raise FileUnknown(message)
 
 
 def _too_large() -> TooLarge:
-    return TooLarge(f"the file has more than {MAX_FILE_BYTES:,} bytes, and is not given out")
+    return TooLarge(f"the file has more than {MAX_FILE_BYTES:,} bytes and cannot be downloaded")
 
 
 _UNSUPPORTED: Final = "sessions of this profile have no workspace whose files can be read"

@@ -126,7 +126,7 @@ class ChildSpec:
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
         elif not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
-            allowed = "seconds from 0, 'brutal_kill' or 'infinity'"
+            allowed = "seconds >= 0, 'brutal_kill' or 'infinity'"
             _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
         if start_timeout_seconds is _Default.DEFAULT:
             start_timeout_seconds = "infinity" if supervises else 30.0
@@ -184,7 +184,7 @@ class Backoff:
             (
                 "reset_after_seconds",
                 self.reset_after_seconds is None or _is_seconds(self.reset_after_seconds),
-                "seconds from 0, or None",
+                "seconds >= 0, or None",
             ),
         )
         for name, is_right, allowed in checks:
@@ -229,20 +229,20 @@ class SupervisorFlags:
         """Check the flags in order."""
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not _is_whole(self.intensity, at_least=0):
-            _refuse("intensity", self.intensity, "an integer from 0")
+            _refuse("intensity", self.intensity, "an integer >= 0")
         if not _is_seconds(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
         _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
             _refuse("backoff", self.backoff, "a Backoff or None")
         if self.max_children is not None and not _is_whole(self.max_children, at_least=1):
-            _refuse("max_children", self.max_children, "an integer from 1, or None")
+            _refuse("max_children", self.max_children, "an integer >= 1, or None")
         if self.max_children is not None and self.strategy != "dynamic":
-            allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor bounds its children"
+            allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor limits its children"
             _refuse("max_children", self.max_children, allowed)
         if not _is_seconds(self.stuck_after_seconds):
             _refuse(
-                "stuck_after_seconds", self.stuck_after_seconds, "seconds from 0", code="invalid_stuck_after"
+                "stuck_after_seconds", self.stuck_after_seconds, "seconds >= 0", code="invalid_stuck_after"
             )
         if not _is_seconds(self.stop_within_seconds, above_zero=True):
             _refuse(
@@ -250,7 +250,7 @@ class SupervisorFlags:
             )
         _check_choice("intensity_per", self.intensity_per, get_args(IntensityPer))
         if self.intensity_per == "child" and self.strategy != "dynamic":
-            allowed = f"'supervisor' with strategy {self.strategy!r}: only children of a 'dynamic' one are counted apart"
+            allowed = f"'supervisor' with strategy {self.strategy!r}: only a 'dynamic' supervisor counts restarts for each child"
             _refuse("intensity_per", self.intensity_per, allowed)
 
 
@@ -299,7 +299,7 @@ def check_child_specs(
 def check_flags(flags: object) -> None:
     """Raise InvalidSpec unless this is a `SupervisorFlags`. Its values were checked when it was created."""
     if not isinstance(flags, SupervisorFlags):
-        message = f"flags of a supervisor are SupervisorFlags(strategy, …), got {show(flags)}"
+        message = f"flags of a supervisor must be SupervisorFlags(strategy, …), got {show(flags)}"
         raise InvalidSpec(message, code="invalid_flags", field="flags")
 
 
@@ -336,10 +336,7 @@ def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
         )
         raise InvalidSpec(message, code="bad_significant", field="significant")
     if flags is not None and flags.auto_shutdown == "never":
-        message = (
-            f"child {show(spec.id)} has significant=True with auto_shutdown='never', where that means nothing: "
-            f"set auto_shutdown to 'any_significant' or 'all_significant'"
-        )
+        message = f"child {show(spec.id)} has significant=True with auto_shutdown='never', which has no effect: set auto_shutdown to 'any_significant' or 'all_significant'"
         raise InvalidSpec(message, code="bad_significant", field="significant")
 
 
@@ -357,7 +354,7 @@ def _check_start(start: object) -> None:
             _refuse("start", start, "something that can be called")
     elif not (inspect.iscoroutinefunction(start) or inspect.iscoroutinefunction(type(start).__call__)):
         name = getattr(start, "__qualname__", None) or show(start)
-        message = f"start of a child is an async function, or worker(), machine() or subtree(); got {name}"
+        message = f"start of a child must be an async function, worker(), machine() or subtree(); got {name}"
         raise InvalidSpec(message, code="invalid_start", field="start")
 
 

@@ -236,10 +236,7 @@ def check_reason(value: object) -> None:
         TypeError: Your move: the value is not an exit reason.
     """
     if not is_reason(value):
-        message = (
-            f"an exit reason is one of Normal(), Shutdown(detail), Killed(), Crashed(…) and the other three of "
-            f"agentrail.otp.exits, got {show(value)}: Shutdown(why) says it in words"
-        )
+        message = f"an exit reason must be Normal(), Shutdown(detail), Killed(), Crashed(…) or another class of agentrail.otp.exits, got {show(value)}: for a text, use Shutdown(text)"
         raise TypeError(message)
 
 
@@ -248,7 +245,7 @@ def chosen_reason(leaving: ActorExit) -> ExitReason:
     if is_reason(leaving.reason):
         return leaving.reason
     return Crashed.of_rule(
-        "BadReason", f"ActorExit takes an exit reason, got {show(leaving.reason)}: Shutdown(why)"
+        "BadReason", f"ActorExit takes an exit reason, got {show(leaving.reason)}: use Shutdown(why)"
     )
 
 
@@ -288,7 +285,7 @@ def describe(reason: ExitReason) -> str:
         case NoProcess():
             return "no process"
         case Stuck(seconds=seconds):
-            return f"stuck: had not obeyed the kill after {seconds:g} s"
+            return f"stuck: did not stop within {seconds:g} s"
         case _:
             assert_never(reason)
 

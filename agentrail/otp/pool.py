@@ -76,15 +76,15 @@ class PoolFlags:
     def __attrs_post_init__(self) -> None:
         """Check the fields in order."""
         if not _is_count(self.size, 1):
-            _refuse("size", self.size, "an integer from 1")
+            _refuse("size", self.size, "an integer >= 1")
         if not _is_count(self.max_queue, 0):
-            _refuse("max_queue", self.max_queue, "an integer from 0")
+            _refuse("max_queue", self.max_queue, "an integer >= 0")
         if self.when_full not in get_args(WhenFull):
             _refuse("when_full", self.when_full, " or ".join(map(repr, get_args(WhenFull))))
         if not _is_count(self.max_retries, 0):
-            _refuse("max_retries", self.max_retries, "an integer from 0")
+            _refuse("max_retries", self.max_retries, "an integer >= 0")
         if not _is_seconds(self.drain_seconds):
-            _refuse("drain_seconds", self.drain_seconds, "seconds from 0, or math.inf")
+            _refuse("drain_seconds", self.drain_seconds, "seconds >= 0, or math.inf")
 
     @property
     def restarts(self) -> int:

@@ -234,16 +234,18 @@ class EngineRun(Generic[S, D]):
                 if isinstance(reply, Reply):
                     self._effects.append(SendReply(reply.to, reply.value))
                 else:
-                    _fault("BadAction", f"StopAndReply takes Reply and nothing else, got {show(reply)}")
+                    _fault("BadAction", f"StopAndReply takes only Reply, got {show(reply)}")
         if transition.data is not KEEP:
             self._data = transition.data
         if is_reason(transition.reason):
             raise _Halt(transition.reason)
-        _fault("BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: Shutdown(why)")
+        _fault(
+            "BadTransition", f"Stop takes an exit reason, got {show(transition.reason)}: use Shutdown(why)"
+        )
 
     def _act(self, actions: Sequence[TransitionAction]) -> None:
         if not isinstance(actions, (tuple, list, Sequence)):
-            _fault("BadAction", f"actions are a list or a tuple, got {show(actions)}: put it in brackets")
+            _fault("BadAction", f"actions must be a list or a tuple, got {show(actions)}: put it in brackets")
         for action in actions:
             if type(action) is Perform:  # the most common action
                 self._effects.append(action)
@@ -281,7 +283,7 @@ class EngineRun(Generic[S, D]):
             self._postponed = (*self._postponed, event)
             return
         if limits.postpone_overflow == "stop":
-            _fault("PostponeOverflow", f"{limits.postponed} events are postponed, and that is the limit")
+            _fault("PostponeOverflow", f"{limits.postponed} events are postponed, which is the limit")
         if not self._overflowing:
             self._overflowing = True
             self._effects.append(Note("postpone_overflow"))
@@ -349,7 +351,7 @@ class EngineRun(Generic[S, D]):
         if due_seconds is None or not _is_number(due_seconds):
             _fault(
                 "BadAction",
-                f"{show(timeout)}: a timeout has seconds from 0, or at_seconds on the clock of now",
+                f"{show(timeout)}: a timeout needs seconds >= 0, or at_seconds on the machine's clock",
             )
         return due_seconds
 
@@ -359,7 +361,7 @@ class EngineRun(Generic[S, D]):
         if action.name is not None or kind not in _NAMELESS:
             _fault(
                 "BadAction",
-                f"{show(action)}: a timer is event, state or named, and named has a hashable name",
+                f"{show(action)}: a timer must be event, state or named, and a named timer needs a hashable name",
             )
         return _NAMELESS[kind]
 
@@ -368,7 +370,7 @@ class EngineRun(Generic[S, D]):
         if self._handled > self.before.limits.events_per_step:
             _fault(
                 "EngineLoop",
-                f"more than {self._handled - 1} events in one step: something is inserted for ever",
+                f"more than {self._handled - 1} events in one step: events are inserted in an endless loop",
             )
 
 
@@ -378,14 +380,17 @@ def _fault(name: str, text: str) -> NoReturn:
 
 def _bad_enter(what: str) -> NoReturn:
     _fault(
-        "BadEnterResult", f"enter returned {what}: changing the state, postponing and inserting is for handle"
+        "BadEnterResult",
+        f"enter returned {what}: only handle may change the state, postpone or insert events",
     )
 
 
 _NO_TRANSITION: Final = (
     "{} returned {}, expected NextState, Keep, Repeat, Stop or StopAndReply: return one of them"
 )
-_NO_ACTION: Final = "{} is no action, and NextEvent takes an event: an effect for the shell goes into Perform"
+_NO_ACTION: Final = (
+    "{} is not an action, and NextEvent takes an event: wrap an effect for the shell in Perform"
+)
 
 
 def _timed_out(key: TimerKey, content: object) -> TimedOut:

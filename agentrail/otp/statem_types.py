@@ -354,7 +354,7 @@ PostponeOverflow: TypeAlias = Literal["refuse", "stop"]
 def check_bound(field_name: str, value: object) -> None:
     """Raise InvalidSpec unless this is a positive number of messages."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"{field_name} is {value!r}: expected an integer from 1"
+        message = f"{field_name} is {value!r}: expected an integer >= 1"
         raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
 
 

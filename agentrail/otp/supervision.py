@@ -199,7 +199,7 @@ def _start_child(
     elif known.phase is ChildPhase.STUCK:
         step.answer(request.request_id, _stuck(known))
     elif _is_restarting(known) or known.phase is ChildPhase.IDLE:
-        message = f"child {show(spec.id)} has a spec and no process: restart it with restart_child, or remove it with delete_child"
+        message = f"child {show(spec.id)} has a spec but no process: restart it with restart_child, or remove it with delete_child"
         step.answer(request.request_id, errors.AlreadyPresent(message))
     else:
         _wait_for_child(step, request, known)
@@ -310,10 +310,7 @@ def _check_reconfigure(step: SupervisorStep, call: ReconfigureCall) -> tuple[Chi
     check_flags(call.flags)
     before, after = step.flags.strategy, call.flags.strategy
     if before != after and "dynamic" in (before, after):
-        message = (
-            f"strategy cannot change from {before!r} to {after!r} while the supervisor runs, since children of a "
-            f"'dynamic' one have no ids: start another supervisor"
-        )
+        message = f"strategy cannot change from {before!r} to {after!r} while the supervisor runs,since children of a 'dynamic' supervisor have no ids: start another supervisor"
         raise InvalidSpec(message, code="invalid_strategy", field="strategy")
     return check_child_specs(call.children, flags=call.flags)
 
@@ -354,14 +351,12 @@ def _find_stopped(step: SupervisorStep, request: SupervisorRequest, child_id: Ha
     if not isinstance(child, Child):
         step.answer(request.request_id, child)
     elif child.phase is ChildPhase.RUNNING:
-        message = f"child {show(child.spec.id)} runs: terminate_child first"
+        message = f"child {show(child.spec.id)} is running: call terminate_child first"
         step.answer(request.request_id, errors.ChildRunning(message))
     elif child.phase is ChildPhase.STUCK:
         step.answer(request.request_id, _stuck(child))
     elif _is_restarting(child):
-        message = (
-            f"child {show(child.spec.id)} is being restarted: wait for it, or end that with terminate_child"
-        )
+        message = f"child {show(child.spec.id)} is being restarted: wait for it, or cancel the restart with terminate_child"
         step.answer(request.request_id, errors.ChildRestarting(message))
     elif child.phase is ChildPhase.IDLE:
         return child
@@ -429,12 +424,14 @@ def _would_deadlock(request: SupervisorRequest, child: Child) -> errors.WouldDea
 
 
 def _stuck(child: Child) -> errors.ChildStuck:
-    message = f"child {show(child.spec.id)} ignored its kill; its id becomes free when it ends"
+    message = f"child {show(child.spec.id)} did not stop when killed; its id becomes free when it ends"
     return errors.ChildStuck(message)
 
 
 def _wrong_key(child_id: Hashable) -> errors.WrongChildKey:
-    message = f"children of a 'dynamic' supervisor are known by their handles, got the id {show(child_id)}"
+    message = (
+        f"children of a 'dynamic' supervisor are identified by their handles, got the id {show(child_id)}"
+    )
     return errors.WrongChildKey(message)
 
 

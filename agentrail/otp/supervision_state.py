@@ -26,7 +26,7 @@ from agentrail.otp.supervision_types import (
 class ChildPhase(enum.Enum):
     """Status of a child's process."""
 
-    IDLE = "no process, and none on its way"
+    IDLE = "no process, and none starting"
     STARTING = "StartChild is out"
     RUNNING = "up"
     EXITED = "it ended, and its end waits to be judged"

@@ -96,7 +96,7 @@ def tell_who_waits(step: SupervisorStep, child: Child) -> None:
 
 def start_failed(child: Child, reason: ExitReason) -> errors.ChildStartFailed:
     """Return the error for a caller whose child did not start."""
-    message = f"child {show(child.spec.id)} did not start ({describe(reason)}): mend that and start it again"
+    message = f"child {show(child.spec.id)} did not start ({describe(reason)}): fix that and start it again"
     return errors.ChildStartFailed(message, reason=reason)
 
 

@@ -60,7 +60,7 @@ class AutoCheckpoint(Plugin[Marks]):
         """
         unknown = sorted(set(on_events) - set(EVENTS))
         if unknown:
-            message = f"on_events takes {', '.join(EVENTS)}; got {', '.join(unknown)}"
+            message = f"on_events must be some of {', '.join(EVENTS)}; got {', '.join(unknown)}"
             raise ValueError(message)
         if every_n_turns < 0 or max_checkpoints < 1 or ttl_seconds <= 0:
             message = (

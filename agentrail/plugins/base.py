@@ -105,7 +105,7 @@ class Plugin(abc.ABC, Generic[S]):
         Raises:
             PluginError: By default: states of other versions are not accepted.
         """
-        raise PluginError([f"{self.name!r} {self.version} does not take the state of version {old_version}"])
+        raise PluginError([f"{self.name!r} {self.version} cannot migrate the state of version {old_version}"])
 
 
 class FunctionPlugin(Plugin[S]):

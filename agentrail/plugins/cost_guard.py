@@ -57,7 +57,7 @@ class CostGuard(Plugin[CostLimits]):
             )
             raise ValueError(message)
         if not 0 < warn_threshold <= 1:
-            message = f"warn_threshold must be a part of the limit, more than 0 and at most 1; got {warn_threshold!r}"
+            message = f"warn_threshold must be a fraction of the limit, more than 0 and at most 1; got {warn_threshold!r}"
             raise ValueError(message)
         return CostLimits(max_tokens=max_tokens, max_cost_usd=max_cost_usd, warn_threshold=warn_threshold)
 
@@ -84,7 +84,7 @@ class CostGuard(Plugin[CostLimits]):
 
 def _checked(limits: CostLimits, ctx: Context, *, goes_on: bool) -> Action[CostLimits]:
     if limits.max_cost_usd is not None and ctx.cost_usd is None and goes_on:
-        why = f"no price is known for {ctx.model}, so max_cost_usd cannot be held: set max_tokens instead"
+        why = f"no price is known for {ctx.model}, so max_cost_usd cannot be enforced: set max_tokens instead"
         return Abort(why, limits)
     used = list(_used(limits, ctx))
     warnings = {

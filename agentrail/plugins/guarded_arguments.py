@@ -71,7 +71,7 @@ def _objections_to_line(
     if not (rules.defaults or rules.commands or rules.paths):
         return
     if isinstance(reading, NotRead):
-        unread.append(f"the command is not read beyond character {reading.at}: {reading.why}")
+        unread.append(f"the command cannot be parsed after character {reading.at}: {reading.why}")
         return
     directories = _directories_of(reading)
     for command in reading.commands:
@@ -104,7 +104,7 @@ def _objections_to_command(
         yield f"{shown!r} {what}"
     spoken = (words[0].rpartition("/")[2].lower(), *words[1:])
     if any(speaks(spoken, prefix) for prefix in rules.commands if prefix):
-        yield f"{shown!r} is a command that may not run here"
+        yield f"{shown!r} is a command that must not run here"
     if words[0] in _SAYS:  # printed words are not files
         return
     named = dict.fromkeys(piece for word in words for piece in _places_in(word))
@@ -126,7 +126,7 @@ def _places_in(word: str) -> Iterator[str]:
 def _objections_to_paths(paths: Sequence[str], rules: Rules, working_dir: str, looks: Looks) -> Iterator[str]:
     for path in paths if rules.paths else ():
         if not looks.pay_for(path):
-            yield "it names more paths than can be judged; do it in several calls"
+            yield "it names more paths than can be judged; use several calls"
         pattern = first_that_protects(rules.paths, path, working_dir=working_dir)
         if pattern is not None:
             yield f"{path!r} is protected ({pattern})"

@@ -64,7 +64,7 @@ class HumanApproval(Plugin[Asking]):
                 offered answer can be written.
         """
         if confirm_prefix is not None and not confirm_prefix.strip():
-            message = f"confirm_prefix needs words that a prompt can begin with, got {confirm_prefix!r}"
+            message = f"confirm_prefix must be a text that a prompt can begin with, got {confirm_prefix!r}"
             raise ValueError(message)
         if timeout_seconds is not None and timeout_seconds < 0:
             message = f"timeout_seconds must be 0 (no limit) or more; got {timeout_seconds!r}"
@@ -116,7 +116,7 @@ class HumanApproval(Plugin[Asking]):
             return ResolveApproval(decision.wanted, decision.answer, asking)
         *most, last = (repr(prefix + form) for form in forms_of(asking.permission_options))
         usage = f"say {', '.join(most)} or {last}" if most else f"say {last}"
-        return Abort(f"no decision: {usage}; the command that waits may stand in place of the ID", asking)
+        return Abort(f"no decision: {usage}; instead of the ID, you can write the pending command", asking)
 
 
 def _is_safe_line(line: str, safe: Sequence[str]) -> bool:
@@ -141,5 +141,5 @@ def _why(name: str, asking: Asking, *, is_line: bool) -> str:
     """Return the reason for the question. It omits the command, which the approval contains: a repetition could disagree with it."""
     pattern = next(one for one in asking.tools if fnmatchcase(name, one))
     whose = "each call" if pattern == "*" else f"each call of {pattern}"
-    besides = "; this line is not of safe commands alone" if is_line and asking.safe else ""
+    besides = "; this line contains more than safe commands" if is_line and asking.safe else ""
     return f"{whose} needs an approval{besides}"

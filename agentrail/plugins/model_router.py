@@ -82,9 +82,7 @@ def _rule(given: Mapping[str, Any]) -> RoutingRule:
         raise ValueError(message)
     unknown = sorted(when.keys() - CONDITIONS)
     if unknown:
-        message = (
-            f"the rule for {model!r} asks for {', '.join(unknown)}; there are {', '.join(sorted(CONDITIONS))}"
-        )
+        message = f"the rule for {model!r} has unknown conditions {', '.join(unknown)}; expected some of {', '.join(sorted(CONDITIONS))}"
         raise ValueError(message)
     return RoutingRule(model=model, when=frozen_json(when))
 

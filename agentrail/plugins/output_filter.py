@@ -54,7 +54,7 @@ class OutputFilter(Plugin[Filter]):
             raise ValueError(message)
         if not replacement.strip():
             message = (
-                f"replacement needs something to read, or a response could end up empty; got {replacement!r}"
+                f"replacement must not be blank, because a response could end up empty; got {replacement!r}"
             )
             raise ValueError(message)
         if not all(word.strip() for word in keywords):

@@ -71,15 +71,15 @@ def fault_of_glob(text: str) -> tuple[int, str] | None:
     if text.startswith("/") and not text.startswith("//"):
         return (
             0,
-            "'/' alone could be two roots: write '//' for that of the file system, './' for the workspace",
+            "'/' alone is ambiguous: write '//' for the root of the file system, './' for the workspace",
         )
     if ".." in (parts := text.split("/")):
-        return text.index(".."), "'..' leads elsewhere than it says: name the place itself"
+        return text.index(".."), "'..' is not allowed: name the target directory itself"
     glued = next((part for part in parts if "**" in part and part != "**"), None)
     if glued is not None:
-        return text.index(glued), "'**' stands alone between slashes; '*' is any letters of a name"
+        return text.index(glued), "'**' must be alone between slashes; '*' matches any characters of a name"
     if not any(part not in {"", "."} for part in parts):
-        return 0, "it names nothing: '**' is everything below the workspace"
+        return 0, "it matches nothing: '**' matches everything below the workspace"
     return None
 
 

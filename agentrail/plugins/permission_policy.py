@@ -71,7 +71,7 @@ class PermissionPolicy:
             if mode not in MODES
         ]
         if not self.modes:
-            faults.append(f"modes: expected one at least of {', '.join(MODES)}")
+            faults.append(f"modes: expected at least one of {', '.join(MODES)}")
         for name in LISTS:
             written: tuple[WrittenRule, ...] = getattr(self, name)
             faults += check_rules(name, [rule.text for rule in written], [rule.place for rule in written])
@@ -125,7 +125,7 @@ def read_scope(
     known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
     unknown = sorted(map(str, set(table) - known))
     faults = [
-        *(f"{key}: unknown; expected some of {', '.join(sorted(known))}" for key in unknown),
+        *(f"{key}: unknown key; expected some of {', '.join(sorted(known))}" for key in unknown),
         *(
             f"{key}: expected one of {', '.join(MODES)}, got {table[key]!r:.80}"
             for key in ("mode", "ceiling")
@@ -168,7 +168,9 @@ def join(
             refuse_faults([f"mode: 'bypass' is forbidden by a managed file, whose ceiling is {lower!r}"])
         if not may_bypass:
             refuse_faults(
-                ["mode: 'bypass' is for who says --dangerously-bypass-permissions; expected another mode"]
+                [
+                    "mode: 'bypass' needs --dangerously-bypass-permissions; give the option, or choose another mode"
+                ]
             )
 
     def joined(name: ListName) -> tuple[WrittenRule, ...]:

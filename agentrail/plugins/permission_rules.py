@@ -175,7 +175,7 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
     name, equals, glob = text.partition("=")
     if not equals:
         wanted = "'domain:HOST' or 'name=value'" if tool == "web_fetch" else "'name=value'"
-        raise RuleFault(begun + len(text), f"expected {wanted}: {tool!r} has no patterns of its own")
+        raise RuleFault(begun + len(text), f"expected {wanted}: {tool!r} does not define its own patterns")
     if not _POINTER.fullmatch(name):
         raise RuleFault(
             begun,
@@ -217,7 +217,7 @@ def _read_command(text: str, begun: int) -> CommandPattern:
             line=None if stars or has_tail else reading,
         )
     if has_tail or any(_stars(command.words, command, body, begun) for command in reading.commands):
-        raise RuleFault(begun, "a rule is one simple command, or a whole line without a star")
+        raise RuleFault(begun, "a rule must be one simple command, or a whole line without a star")
     return CommandPattern(text=text, line=reading)
 
 
@@ -228,7 +228,7 @@ def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int)
     quoted = next((words[place] for place in places if words[place] not in body), None)
     if quoted is not None:
         raise RuleFault(
-            begun, f"a word with a star cannot be quoted: leave out the quotes, or the star ({quoted!r:.40})"
+            begun, f"a word with a star cannot be quoted: remove the quotes or the star ({quoted!r:.40})"
         )
     return places
 

@@ -131,7 +131,9 @@ def begin(
     """Return the first state."""
     unknown = sorted(set(scopes) - _OTHERS)
     if unknown:
-        raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
+        raise OptionError(
+            [f"scopes must be some of {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"]
+        )
     if rest.timeout_seconds is not None and rest.timeout_seconds < 0:
         raise OptionError([f"timeout_seconds must be 0 (no limit) or more; got {rest.timeout_seconds!r}"])
     others = tuple((scope, read_scope(scope, table)) for scope, table in scopes.items())
@@ -145,7 +147,9 @@ def begin(
 def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     other = sorted(set(options) - {"mode", *LISTS})
     if other:
-        message = f"a running session changes mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"
+        message = (
+            f"a running session can change only mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"
+        )
         raise OptionError([message])
     now: dict[str, Any] = {name: [rule.text for rule in getattr(state.own, name)] for name in LISTS}
     if state.own.mode is not None:

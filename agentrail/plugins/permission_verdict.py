@@ -29,10 +29,10 @@ DECISIONS: Final[tuple[PermissionDecision, ...]] = ("allow", "ask", "deny")
 
 EXIT_PLAN: Final = "exit_plan"
 _PLANS: Final = frozenset({"write_todos"})
-_PLANNING: Final = "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
-_LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
+_PLANNING: Final = "in plan mode, calls with effects do not run: finish the plan, and call exit_plan"
+_LOOKING: Final = "calls with effects do not run here: look around, and say what you would do"
 """Text for the mode `plan` if nothing ends it, or if no tool can submit a plan."""
-_NO_PLAN: Final = "no plan that is approved here lets anything run: say what you would do"
+_NO_PLAN: Final = "plans cannot be approved here, so calls with effects do not run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
@@ -112,7 +112,7 @@ def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> 
     if found.decision == "deny":
         return f"Not run: {path!r:.300} leads to {end!r:.300} by a link, and {found.why}"
     return (
-        f"Not run: {path!r:.300} leads to {end!r:.300} by a link, which a person is to be asked about ({found.why}): "
+        f"Not run: {path!r:.300} leads to {end!r:.300} by a link, which needs the user's approval ({found.why}): "
         "call it again with that path"
     )
 
@@ -197,7 +197,7 @@ class _Judging:
         ):
             if isinstance(rule.pattern, PathGlob) and (place is None or may_hold(rule.pattern, place)):
                 written = self.policy.deny[number]
-                return _Found(_ASK, (written,), f"it may find what the rule {written.shown} denies")
+                return _Found(_ASK, (written,), f"it may find files that the rule {written.shown} denies")
         return None
 
     def _first(
@@ -234,7 +234,7 @@ class _Judging:
             return None, True
         if ask.rules and not commands:
             written = self.policy.ask[ask.rules[0][0]]
-            return _Found(_ASK, (written,), f"it is not read, and the rule {written.shown} asks"), False
+            return _Found(_ASK, (written,), f"it cannot be parsed, and the rule {written.shown} asks"), False
         if not commands:  # matches no `allow`, not even one for the whole tool: the mode decides
             return None, False
         return self._allowed(allow, commands, whys), False
@@ -303,10 +303,10 @@ class _Judging:
             else:
                 by.append(self._written(_ALLOW, number))
         if not is_known:
-            uncovered.append(((), "it has arguments that rules of commands say nothing about"))
+            uncovered.append(((), "it has arguments that command rules do not cover"))
         if elsewhere:
             uncovered.append(
-                ((), "git in another directory reads the settings that lie there, and runs what they say")
+                ((), "git in another directory reads that directory's settings, which can run programs")
             )
         self.uncovered = tuple(uncovered)
         return _Found(_ALLOW, tuple(dict.fromkeys(by))) if commands and not uncovered else None
@@ -336,17 +336,17 @@ class _Judging:
         if found is not None and found.place == _DENY:
             return "deny", f"the rule {found.by[0].shown} denies it", None
         if mode == "dont_ask" and (found is None or found.place == _ASK):
-            return "deny", "no rule allows it, and in the mode dont_ask no person is asked", mode
+            return "deny", "no rule allows it, and in the mode dont_ask the user is not asked", mode
         if is_held:
             return "deny", _PLANNING if self.policy.ends_plan else _LOOKING, mode
         if mode == "plan" and tool == EXIT_PLAN:
             return (
-                ("ask", "a plan is to be approved", mode)
+                ("ask", "the plan needs approval", mode)
                 if self.policy.ends_plan
                 else ("deny", _NO_PLAN, mode)
             )
         if mode == "strict" and tool == EXIT_PLAN and "plan" in self.policy.modes and self.policy.ends_plan:
-            return "ask", "a plan is to be approved", mode  # otherwise the mode would never end
+            return "ask", "the plan needs approval", mode  # otherwise the mode would never end
         if found is not None and found.place == _ASK:
             return "ask", found.why or f"the rule {found.by[0].shown} asks", None
         if found is not None:
@@ -362,7 +362,7 @@ class _Judging:
         tool = self.call.tool
         match mode:
             case "bypass":
-                return "allow", "the mode bypass allows what no rule is about", mode
+                return "allow", "the mode bypass allows calls that match no rule", mode
             case "plan":
                 return "allow", "it changes nothing but the plan", mode
             case "default" | "accept_edits" if is_pure:
@@ -380,11 +380,11 @@ class _Judging:
         if self.told is not None:
             return self.told
         at, why = (self.reading.at, self.reading.why) if isinstance(self.reading, NotRead) else (0, "no text")
-        return f"the command is not read beyond character {at}: {why}"
+        return f"the command cannot be parsed after character {at}: {why}"
 
     def _stopped(self) -> str:
         if isinstance(self.reading, NotRead):
-            return f"no rule can allow it: the command is not read beyond character {self.reading.at}: {self.reading.why}"
+            return f"no rule can allow it: the command cannot be parsed after character {self.reading.at}: {self.reading.why}"
         words, why = self.uncovered[0] if self.uncovered else ((), "")
         what = repr(" ".join(words)[:80]) if words else "it"
         return f"no rule allows {what}: {why}" if why else f"no rule allows {what}"

@@ -47,21 +47,20 @@ def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) 
 
 def _faults(name: ListName, rule: ReadRule, tools: Collection[str] | None) -> Iterator[str]:
     if tools is not None and not any(is_named(rule.tool, tool) for tool in tools):
-        yield f"never matches: there is no tool {rule.tool!r}; there are {', '.join(sorted(tools)) or 'none'}"
+        yield f"never matches: there is no tool {rule.tool!r}; the tools are {', '.join(sorted(tools)) or 'none'}"
     command = rule.pattern
     if name == "allow" and isinstance(command, Argument) and not command.can_allow:
         yield (
-            "holds nothing: a part of the code, or another argument, says nothing of what the code does; "
-            "write all of the code, or leave it to a person"
+            "restricts nothing: part of the code, or another argument, does not show its effect; write the whole code, or let a user decide"
         )
     if not isinstance(command, CommandPattern):
         return
     if command.not_read is not None:
-        stopped = f"is not read beyond character {command.not_read.at}: {command.not_read.why}"
+        stopped = f"cannot be parsed after character {command.not_read.at}: {command.not_read.why}"
         yield (
             f"never matches: the command {stopped}"
             if name == "allow"
-            else f"matches that very line alone: it {stopped}"
+            else f"matches only that exact line: it {stopped}"
         )
     elif name == "allow" and command.has_star and command.words:
         yield from _held_by_star(command)
@@ -71,7 +70,7 @@ def _held_by_star(command: CommandPattern) -> Iterator[str]:
     program = command.words[0]
     why = None if 0 in command.stars else why_never(program)
     if program in {"curl", "wget"}:
-        yield f"holds nothing: {program} {why}"
+        yield f"restricts nothing: {program} {why}"
     elif why is not None:
         yield f"never matches: {program} {why}, and no star covers that; write the whole line without a star"
     elif 0 not in command.stars and (stopped := uncovered_by_star(PlainCommand(command.words))) is not None:

@@ -61,7 +61,7 @@ class Planning(Plugin[Planned]):
             ValueError: Your move: an empty directive, or fewer than one attempt.
         """
         if not directive.strip() or max_plan_attempts < 1:
-            message = f"directive needs words and max_plan_attempts 1 or more; got {directive!r} and {max_plan_attempts!r}"
+            message = f"directive must not be blank, and max_plan_attempts must be 1 or more; got {directive!r} and {max_plan_attempts!r}"
             raise ValueError(message)
         return Planned(
             plan_first=plan_first,

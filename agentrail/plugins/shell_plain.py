@@ -56,15 +56,15 @@ _NUMBER: Final = re.compile(r"-?[0-9]+")
 _MODE: Final = re.compile(r"-[ioe](?:L|[0-9]+[KMG]?)")
 _SIGNAL: Final = re.compile(r"[A-Z0-9]+")
 _WHY_NOT: Final = (
-    ("$`", "an expansion: it is known only when it runs"),
+    ("$`", "an expansion, whose value is known only at run time"),
     ("\\", "a backslash"),
     ("(){}", "a group, a function or braces"),
     ("&", "a command in the background"),
     ("<>", "a redirection that is not 2>&1 and not /dev/null"),
     ("#", "a comment"),
     ("!", "a negation, or the history of a shell"),
-    ("~", "the home of a user"),
-    ("'\"", "a quote that holds an expansion, or has no end"),
+    ("~", "a user's home directory"),
+    ("'\"", "a quote with an expansion, or without an end"),
     (";|", "an operator that is not && || ; or |"),
 )
 
@@ -112,7 +112,7 @@ def read_plain(line: str) -> PlainReading:
     if len(line) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if (at := _unprintable(line)) is not None:
-        return NotRead(at, f"the character U+{ord(line[at]):04X}, which is not seen")
+        return NotRead(at, f"the character U+{ord(line[at]):04X}, which is invisible")
     return _read(line)
 
 
@@ -156,7 +156,7 @@ def _read(line: str) -> PlainReading:
             commands.append(made)
             raws, joint = [], ";" if mark == "\n" else mark
         elif is_quiet or mark not in {"\n", ""}:
-            return NotRead(begun, "no command stands in front of this")
+            return NotRead(begun, "there is no command before this")
         is_quiet = False
         if kind == "end":
             if not commands or joint in _LEAVES_OPEN:
@@ -173,7 +173,7 @@ def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
         why = "an assignment" if "=" in program else "a quoted or unusual name of a program"
         return NotRead(first_at, f"{why}, {program!r:.60}")
     if program in _KEYWORDS:
-        return NotRead(first_at, f"{program!r}, a word of the grammar")
+        return NotRead(first_at, f"{program!r}, a reserved word of the shell")
     words: list[str] = []
     patterns: list[int] = []
     for place, raw in enumerate(raws):

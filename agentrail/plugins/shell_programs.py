@@ -108,9 +108,7 @@ _TESTS: Final = frozenset(
         "-lname",
     }
 )
-_UNKNOWN_OPTIONS: Final = (
-    "may be given options that are not known before it runs; put -- in front of the names"
-)
+_UNKNOWN_OPTIONS: Final = "may get options that are unknown before it runs; put -- before the names"
 
 
 def _removes_by_force(operands: Sequence[str]) -> bool:
@@ -156,9 +154,9 @@ _REMOVERS: Final = frozenset({"rm", "kill"})
 
 _DESTROYERS: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
     "rm": (_removes_by_force, "removes folders by force"),
-    "find": (_deletes_everything, "deletes whatever it finds"),
+    "find": (_deletes_everything, "deletes all matches"),
     "dd": (_copies_raw, "copies over raw devices or files"),
-    **dict.fromkeys(("shred", "srm", "wipe"), (_ALWAYS, "destroys what it is given")),
+    **dict.fromkeys(("shred", "srm", "wipe"), (_ALWAYS, "destroys its arguments")),
     "kill": (_kills_all, "kills all processes"),
     "killall5": (_ALWAYS, "kills all processes"),
     **dict.fromkeys(

@@ -64,9 +64,9 @@ def _row(  # noqa: PLR0913 - a row of a table
 
 # fmt: off
 NEVER: Final[tuple[tuple[str, str], ...]] = (
-    ("is a shell, and runs what it is told", " ".join((*sorted(SHELLS), "pwsh elvish nu xonsh rc es busybox toybox yash osh"))),
-    ("runs the program that it is given", " ".join(sorted(WRAPPERS))),
-    ("runs the program that it is given", ("chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
+    ("is a shell, and runs any command", " ".join((*sorted(SHELLS), "pwsh elvish nu xonsh rc es busybox toybox yash osh"))),
+    ("runs another program", " ".join(sorted(WRAPPERS))),
+    ("runs another program", ("chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
         "proot wine ld.so ldd ltrace setsid ionice nq tsp pssh rush dbus-launch gtk-launch xdg-open open gio x-terminal-emulator xterm "
         "konsole kitty alacritty tmux concurrently forever pm2 logsave choom uclampset cset cgexec runcon sg newgrp login agetty getty "
         "i386 x86_64 aoss eatmydata ssh-agent chpst envdir envuidgid softlimit setuidgid setlock execlineb daemonize daemon with-lock lockf lockrun "
@@ -83,10 +83,10 @@ NEVER: Final[tuple[tuple[str, str], ...]] = (
         "waitress-serve flask django-admin scrapy airflow dbt luigi prefect dagster streamlit kernprof py-spy scalene memray mprof viztracer torchrun "
         "accelerate deepspeed rspec cucumber rubocop puma unicorn rackup thin jekyll phpunit pest bats prove busted astro next nuxt ng gatsby parcel "
         "eleventy hexo hugo pelican nikola stylelint doxygen valac")),
-    ("runs the program that it is given", ("msgfilter msgexec sensible-editor sensible-pager sensible-browser select-editor editor run-mailcap see edit "
+    ("runs another program", ("msgfilter msgexec sensible-editor sensible-pager sensible-browser select-editor editor run-mailcap see edit "
         "compose print www-browser x-www-browser sshpass autossh pdsh clush dsh cssh ccache distcc sccache icecc rr heaptrack gdbserver bpftrace stap "
         "mpirun mpiexec srun sbatch qsub wasmtime wasmer watchman-make chokidar rerun update-alternatives yad zenity")),
-    ("runs what a file of the project says", ("make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
+    ("runs commands from a file of the project", ("make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
         "nox invoke fab doit pre-commit lerna nx turbo grunt gulp bundle rails composer vagrant ansible ansible-playbook puppet salt chef terraform "
         "tofu pulumi packer helm skaffold tilt docker-compose podman-compose foreman overmind honcho procfile act poetry hatch pdm pipenv rye uv")),
     ("fetches programs and runs them", ("npx pnpx bunx uvx pipx pip pip3 easy_install gem cpan cpanm luarocks opam conda mamba micromamba apt apt-get aptitude "
@@ -94,14 +94,14 @@ NEVER: Final[tuple[tuple[str, str], ...]] = (
         "pyenv rbenv corepack degit create-react-app")),
     ("runs programs in a container or on another machine", ("docker podman nerdctl buildah ctr crictl lxc lxc-attach incus ssh scp sftp rsync mosh telnet ftp "
         "lftp rsh rlogin nc ncat netcat socat aws gcloud az oc heroku fly flyctl")),
-    ("fetches from anywhere, and writes files where its options say: allow web_fetch(domain:…) in its place",
+    ("fetches from anywhere, and writes files that its options name: allow web_fetch(domain:…) instead",
         "curl wget wget2 aria2c http https httpie xh axel lynx w3m links elinks youtube-dl yt-dlp"),
-    ("writes the files that it is told to, or reads them as a program", ("tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
+    ("writes files, or runs them as programs", ("tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
         "sdiff openssl gpg gpg2 ssh-keygen tcpdump tshark nmap logrotate mail mailx sendmail mutt script replay scriptreplay ctags install-info")),
-    ("shows text through programs of its own choice", "less more most man info pg pager ncdu ranger mc vifm lf nnn bat-pager git-shell whiptail dialog"),
+    ("shows text through other programs", "less more most man info pg pager ncdu ranger mc vifm lf nnn bat-pager git-shell whiptail dialog"),
     ("runs programs that its options or its settings name", "hg jj bzr brz darcs fossil cvs p4 svn exiftool ip"),
     ("runs commands later, or starts services", " ".join((*sorted(READS_COMMANDS), "systemctl service launchctl supervisord supervisorctl initctl anacron"))),
-    ("is a builtin that defines or evaluates", " ".join((*sorted(DECLARES), *sorted(SETS), ("eval . source exec command builtin trap alias unalias printf test [ "
+    ("is a builtin that defines or evaluates code", " ".join((*sorted(DECLARES), *sorted(SETS), ("eval . source exec command builtin trap alias unalias printf test [ "
         "let set shopt unset enable hash bind complete compopt compgen fc history jobs fg bg disown wait ulimit umask return exit logout shift times "
         "type pushd popd dirs suspend caller break continue help")))),
 )
@@ -121,7 +121,7 @@ _GIT_READS: Final = (
 ONLY_READS: Final[Mapping[str, tuple[frozenset[str] | None, str]]] = MappingProxyType({
     "git": (frozenset(_GIT_READS.split()), "these print what the repository holds; `STAR_ROWS` has the options that do more"),
     **dict.fromkeys(["id", "nproc", "pwd", "uname", "uptime", "whoami"], (None, "prints facts about the machine, and no file")),
-    **dict.fromkeys(["basename", "dirname"], (None, "prints the names that it is given")),
+    **dict.fromkeys(["basename", "dirname"], (None, "prints its arguments")),
 })
 """Programs, or their commands, that only read, each with its reason. `STAR_ROWS` lists their options that do more.
 
@@ -134,7 +134,7 @@ _PYTEST: Final = _row(
     long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
     "result-log pastebin trace-config tx px rsyncdir html json-report-file durations-path benchmark-storage benchmark-json")
 STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
-    "git": _row("such options and commands of git run programs, write files or use another repository; a command that git has not may be an alias", _GIT,
+    "git": _row("such options and commands of git run programs, write files or use another repository; a command that git does not know may be an alias", _GIT,
                 long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
                 "git-dir work-tree paginate exec-path namespace config-env no-index contents exclude-from pathspec-from-file"),
     "find": _row("runs programs, removes files or writes them", is_single=True, is_exact=True,
@@ -227,9 +227,9 @@ _MAY_BECOME_AN_OPTION: Final = ("*", "?", "[", "-")
 def why_never(program: str) -> str | None:
     """Return why no star covers any command of a program. None if one may."""
     if "/" in program:
-        return "is named by its place, where anything may lie"
+        return "is named by its path, which may hold any program"
     if program.startswith("git-"):
-        return "is a part of git: write it with a blank"
+        return "is a git command: write it with a space"
     # Some file systems ignore case.
     name = program.lower()
     known = _REASON_OF.get(name)

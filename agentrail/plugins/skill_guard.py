@@ -65,7 +65,7 @@ class SkillGuard(Plugin[Skills]):
         known = dict(skills or {})
         unknown = [name for name in active if name not in known]
         if unknown:
-            message = f"active names {', '.join(map(repr, unknown))}; there are {', '.join(map(repr, known)) or 'no skills'}"
+            message = f"active names {', '.join(map(repr, unknown))}; known skills: {', '.join(map(repr, known)) or 'none'}"
             raise ValueError(message)
         if enforce_mode not in _MODES:
             message = f"enforce_mode must be one of {', '.join(map(repr, _MODES))}, got {enforce_mode!r}"
@@ -100,7 +100,7 @@ class SkillGuard(Plugin[Skills]):
             record = {"tool": event.name, "call_id": event.call_id, "active": list(names)}
             return Continue(skills, emits=(("skill_violation", record),))
         may = ", ".join(allowed) or "none"
-        why = f"Not run: {event.name!r} is no tool of the active skills ({active}). Tools: {may}."
+        why = f"Not run: {event.name!r} is not a tool of the active skills ({active}). Tools: {may}."
         return BlockTool(why, skills)
 
     @on(AfterTool)

@@ -308,7 +308,7 @@ def _complete(response: Response, event: events.ResponseComplete) -> FollowedRes
     changes: tuple[ResponseChange, ...] = ()
     begins = text[: attempt.said].encode("utf-8", "surrogatepass")
     if attempt.said and (attempt.said > len(text) or zlib.crc32(begins) != attempt.digest):
-        response, changes = _take_back(response, number, "the response became another one")
+        response, changes = _take_back(response, number, "the response was replaced by another one")
         attempt = response.attempt
     if not attempt.thought:
         for block in message.content:

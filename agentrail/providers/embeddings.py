@@ -128,7 +128,7 @@ def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
     if not isinstance(model, str) or not model:
         faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
     if type(dimension) is not int or dimension < 1:
-        faults.append(f"dimension is {dimension!r:.80}: expected a whole number from 1")
+        faults.append(f"dimension is {dimension!r:.80}: expected a whole number >= 1")
     if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
         faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
     return faults

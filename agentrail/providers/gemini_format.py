@@ -124,7 +124,7 @@ class GeminiStream:
             raise cut_short(self._vendor)
         if self._finish_reason == _BROKEN_CALL:
             said = f": {shown(self._finish_message)}" if self._finish_message else ""
-            message = f"{self._vendor.name} says that the model wrote a malformed call{said}: try again"
+            message = f"{self._vendor.name} reports that the model wrote a malformed call{said}: try again"
             raise ProtocolError(message)
         return [self._completed()]
 

@@ -290,7 +290,7 @@ class HttpClients:
 
     def _client_for(self, post: Post) -> httpx.AsyncClient:
         if self._is_closed:
-            message = "the HTTP clients are closed: the supervisor that they belong to has ended"
+            message = "the HTTP clients are closed: their supervisor has ended"
             raise trio.ClosedResourceError(message)
         parts = urlsplit(post.url)
         self._warn_of_plain_text(parts.scheme, parts.hostname or "", post)
@@ -451,10 +451,7 @@ def _unpacking(response: httpx.Response) -> "zlib._Decompress | None":
         for one in response.request.headers["accept-encoding"].split(",")
     }
     if said not in asked or said not in _WINDOWS:
-        message = (
-            f"the answer is compressed ({shown(said)}), which was not requested: "
-            "switch that off at the server or the proxy, or look at base_url"
-        )
+        message = f"the answer is compressed ({shown(said)}), which was not requested: disable compression at the server or the proxy, or check base_url"
         raise ProtocolError(message)
     return zlib.decompressobj(_WINDOWS[said])
 

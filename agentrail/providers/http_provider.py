@@ -362,7 +362,7 @@ def refuse_foreign_key(vendor: Vendor) -> None:
     """
     owner = owner_of_foreign_key(vendor, sure=True)
     if owner is not None:
-        said = f"{vendor.name} was not asked, because the key is for another vendor"
+        said = f"{vendor.name} received no request, because the key is for another vendor"
         raise Authentication(with_advice(said, advise_about_foreign_key(vendor, owner)))
 
 

@@ -292,7 +292,7 @@ _KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: whi
 _WORDS_ONLY: Final = (
     "provider option 'reasoning': openai takes off, low, medium or high, not a number of tokens"
 )
-_NO_STOP: Final = "provider option 'stop': Responses know no texts that end the answer; openai-chat: does"
+_NO_STOP: Final = "provider option 'stop': the Responses API does not support stop texts; use openai-chat:"
 
 
 class ResponsesFormat:

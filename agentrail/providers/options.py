@@ -128,7 +128,7 @@ def _unknown(name: object) -> str:
 def nearest_option(name: str) -> str:
     """Return a suggestion for an unknown option name, or the list of options."""
     near = difflib.get_close_matches(name, _RULES, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
+    return f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(_RULES))}"
 
 
 def _got(expected: str, value: object) -> str:
@@ -163,7 +163,7 @@ def _base_url(value: object) -> str | None:
         parts = urlsplit(value.strip())
         port_is_fine = parts.port is None or parts.port > 0
     except ValueError:  # its message repeats part of the address, which may be a key
-        return "this is no address: expected http:// or https://, a host, and perhaps a colon and a number for the port"
+        return "this is not an address: expected http:// or https://, a host, and perhaps a colon and a number for the port"
     is_cut = parts.scheme not in {"http", "https"} and "@" in value
     if parts.username is not None or parts.password is not None or is_cut:
         return "an address must hold no credentials: put the key into 'api_key'"  # not repeated here for the same reason
@@ -171,12 +171,12 @@ def _base_url(value: object) -> str | None:
         return _got("an address with http:// or https:// and a host", value)
     if parts.query or parts.fragment or not value.strip().isprintable():
         # Some users put a key into the query, so it is not repeated either.
-        return "expected an address without a query, without a fragment and without blanks: other values go into 'headers'"
+        return "expected an address without a query, fragment or spaces: put other values into 'headers'"
     address = value.strip().rstrip("/")
     call = _CALL.search(parts.path.rstrip("/"))
     if call is not None:
         advice = advise(Advice.CALL_IN_URL, call=call[0], url=address.removesuffix(call[0]))
-        return f"{address!r} is the address of a call, and not what those begin with: {advice}"
+        return f"{address!r} is the address of an endpoint, not a base URL: {advice}"
     return None
 
 
@@ -187,7 +187,7 @@ def _headers(value: object) -> str | None:
         if not (
             isinstance(name, str) and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
         ):
-            return f"{name!r} is no header name"
+            return f"{name!r} is not a header name"
         if text is not None and not (isinstance(text, str) and text.isascii() and text.isprintable()):
             return f"the header {name!r} must be a printable ASCII text, or None to remove it"
     return None
@@ -262,7 +262,7 @@ def _structured(value: object) -> str | None:
 
 def _retries(value: object) -> str | None:
     fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return None if fits else _got("a number of retries from 0", value)
+    return None if fits else _got("a number of retries >= 0", value)
 
 
 def _price(value: object) -> str | None:

@@ -71,7 +71,7 @@ class Profiles:
         entry = self._entry(name)
         if not rest:
             message = (
-                f"{model!r} names no model; append one to the profile, such as 'registry:{name}:some-model'"
+                f"{model!r} lacks a model; append one to the profile, such as 'registry:{name}:some-model'"
             )
             raise ModelNotFound(message)
         self._make(entry.profile, rest, opts)
@@ -105,7 +105,7 @@ class Profiles:
         entry = self._entries.get(name)
         if entry is None:
             known = ", ".join(sorted(self._entries)) or "none"
-            message = f"there is no profile {name!r}; registered are: {known}. Add one with supervisor.providers.register"
+            message = f"there is no profile {name!r}; registered: {known}. Add one with supervisor.providers.register"
             raise ModelNotFound(message)
         return entry
 
@@ -171,5 +171,7 @@ async def _resolved(entry: _Entry, resolve: ResolveProfile) -> Mapping[str, Any]
 
 
 def _no_key_yet() -> str:
-    message = "the key of a profile comes with the request; this provider is for inspection and cannot send"
+    message = (
+        "the key of a profile comes with each request; this provider is for inspection only and cannot send"
+    )
     raise Authentication(message)

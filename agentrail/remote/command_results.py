@@ -82,7 +82,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"the server's reply cannot be read: {error}; its version may be a newer one"
+        message = f"the server's reply cannot be read: {error}; it may be a newer version"
         raise CodecError(message, path="$") from error
 
 
@@ -136,9 +136,9 @@ def answer_in(told: Mapping[str, Any], session_id: str) -> str:
         case "failed":
             raise error_of_failure(told)
         case "refused":
-            raise PromptRefused(str(reason or "it gives no reason"))
+            raise PromptRefused(str(reason or "it gave no reason"))
         case "shutdown":
-            raise SessionDown(session_id, "its server went down")
+            raise SessionDown(session_id, "its server shut down")
         case status:
             message = f"the request ended as {status!r}, which this client does not know"
             raise RemoteRefused(message, code="request_over", more=told)
@@ -152,7 +152,7 @@ def read_prompt_receipt(result: bytes) -> PromptReceipt:
         with suppress(CodecError):
             decode_receipt(SteerReceipt, result)
             # A server treats it as the same message, as with `when_busy: "steer"`. For a session it is a different one.
-            message = "this client_id was used for a steer: send this prompt under another name"
+            message = "this client_id was already used for a steer: send this prompt with another one"
             raise ClientIdReused(message) from None
         raise
     return receipt
@@ -165,7 +165,7 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
         told = msgspec.json.decode(result or b"null")
         if not isinstance(told, dict):
             raise
-        message = f"the reply is not an answer of the session: {error}; a plugin of the host may have answered in its place"
+        message = f"the reply is not an answer of the session: {error}; a host plugin may have answered in its place"
         raise RemoteRefused(message, code="request_handled", more=told) from error
 
 

@@ -103,4 +103,4 @@ def _fault_of_token(token: object) -> str | None:
         isinstance(token, str) and token and token.isascii() and token.isprintable() and " " not in token
     ):
         return None
-    return "token is empty, no text, or has a character that no token has: expected it as `agentrail token new` printed it"
+    return "token is empty, not text, or contains a character that tokens cannot have: expected it as `agentrail token new` printed it"

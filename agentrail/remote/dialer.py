@@ -67,7 +67,7 @@ class ServerAddress:
 
 
 def address_of(url: object) -> ServerAddress:
-    fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
+    fault = "url is invalid: expected an address such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         port = parts.port
@@ -76,7 +76,7 @@ def address_of(url: object) -> ServerAddress:
     if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
         raise OptionError([fault])
     if parts.username is not None or parts.query or parts.fragment:
-        fault = "url has a user, a query or a fragment: give the token as `token`, and the address alone"
+        fault = "url has a user, a query or a fragment: give only the address, and the token as `token`"
         raise OptionError([fault])
     is_secure = parts.scheme in ("https", "wss")
     return ServerAddress(
@@ -128,7 +128,7 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
                     )
                     handshake.deadline = float("inf")
                     yield connection
-                    nursery.cancel_scope.cancel(reason="this connection is done with")
+                    nursery.cancel_scope.cancel(reason="this connection is closed")
             finally:
                 await trio.aclose_forcefully(stream)
 
@@ -163,7 +163,7 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
             if reason.code == CloseCode.UNAUTHORIZED:
                 return AfterEnd(fault=_unauthorized())
             code = CloseCode(reason.code).name.lower()
-            message = f"the server closed the connection: {code}; the program at one of its ends is wrong"
+            message = f"the server closed the connection: {code}; the client or the server has a bug"
             return AfterEnd(fault=RemoteRefused(message, code=code, more={}))
         case _:
             return AfterEnd()
@@ -174,7 +174,7 @@ def _certificate_fault(ended: BaseException) -> Unreachable | None:
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
     return Unreachable(
-        f"the certificate of the server is not trusted: {cause.verify_message}; give its authority as tls=ssl.create_default_context(cafile=…)"
+        f"the certificate of the server is not trusted: {cause.verify_message}; give its certificate authority as tls=ssl.create_default_context(cafile=…)"
     )
 
 
@@ -186,16 +186,14 @@ def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -
         return AfterEnd(wait_seconds=_number(retry_after))
     if told.get("code") in CLASS_OF_CODE:
         return AfterEnd(fault=error_of_reply({**told, "status": status}, None))
-    message = f"the server refused the connection with {status}: {told.get('message', 'it gives no reason')}"
+    message = f"the server refused the connection with {status}: {told.get('message', 'it gave no reason')}"
     return AfterEnd(
         fault=RemoteRefused(message, code=str(told.get("code", "refused")), more={**told, "status": status})
     )
 
 
 def _unauthorized() -> Unauthorized:
-    return Unauthorized(
-        "the server does not take this token: it is missing, wrong, expired, or was taken back"
-    )
+    return Unauthorized("the server rejects this token: it is missing, wrong, expired or revoked")
 
 
 def _error_in(body: bytes | None) -> dict[str, Any]:

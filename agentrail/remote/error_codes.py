@@ -41,7 +41,7 @@ def error_of_failure(told: Told) -> errors.CycleFailed:
     error = told.get("error") or {}
     info = ErrorInfo(
         code=str(error.get("code", "cycle_failed")),
-        message=str(error.get("message") or told.get("reason") or "its session was given up"),
+        message=str(error.get("message") or told.get("reason") or "its session was abandoned"),
         retryable=bool(error.get("retryable", False)),
         retry_after_seconds=error.get("retry_after_seconds"),
     )

@@ -90,7 +90,7 @@ class RemoteLink:
         frame_id = self._next_id()
         frame = command_frame(name, frame_id, session_id, named_fields(name, fields, f"c-{outside.ids(12)}"))
         if len(frame) > self._max_frame_bytes:
-            message = f"the command has {len(frame)} bytes, the server takes {self._max_frame_bytes}: send less at once"
+            message = f"the command has {len(frame)} bytes, the server accepts {self._max_frame_bytes}: send less at a time"
             raise RemoteRefused(message, code="too_large", more={})
         owed = _Owed(frame=frame)
         self._owe(frame_id, owed)
@@ -229,7 +229,7 @@ class RemoteLink:
                 attempt += 1
                 await trio.sleep(delay)
         finally:
-            self.fail(YourMove("the block of `agentrail.connect` was left: connect once more"))
+            self.fail(YourMove("the `async with agentrail.connect(…)` block has ended: connect again"))
 
     async def _attempt(self) -> BaseException | None:
         ended: BaseException | None = None
@@ -435,7 +435,7 @@ async def open_links(dial: Dial) -> AsyncIterator[Links]:
     try:
         async with trio.open_nursery() as nursery:
             yield Links(dial, nursery)
-            nursery.cancel_scope.cancel(reason="the block of `agentrail.connect` was left")
+            nursery.cancel_scope.cancel(reason="the `async with agentrail.connect(…)` block has ended")
     except ExceptionGroup as group:
         if len(group.exceptions) != 1:
             raise

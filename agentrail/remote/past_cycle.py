@@ -24,7 +24,7 @@ async def find_event(session: Looked, what: type[Event] | Callable[[Event], bool
     if after is None:
         after = status.last_seq
         if _is_idle(status):
-            raise EventMissed(_missed("there was no cycle yet", meant.name))
+            raise EventMissed(_missed("there has been no cycle yet", meant.name))
     async with session.subscribe(after=after) as events:
         async for event in events:
             if meant.is_meant(event):
@@ -95,7 +95,4 @@ def _is_idle(status: Status) -> bool:
 
 
 def _missed(why: str, name: str) -> str:
-    return (
-        f"{why}, and no {name} came: prompt first, and wait while the cycle runs; "
-        "or subscribe, for what belongs to no cycle"
-    )
+    return f"{why}, and no {name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"

@@ -96,7 +96,7 @@ class RemoteCycle:
     @property
     def reply(self) -> CycleReply[str]:
         if self._reply is None:
-            message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
+            message = "this cycle has not been read to its end: iterate until the loop ends first"
             raise YourMove(message)
         if isinstance(self._reply, AgentrailError):
             raise self._reply
@@ -134,7 +134,7 @@ class RemoteCycle:
         if self._on_leave == "abort" and not self._is_over and self._receipt is not None:
             # Shielded, with a time limit: a caller that leaves because of a cancellation wants the cycle aborted too.
             with trio.move_on_after(_LEAVE_SECONDS, shield=True), suppress(AgentrailError):
-                await self._session.cancel_request(str(self._receipt.request_id), "the caller left")
+                await self._session.cancel_request(str(self._receipt.request_id), "the caller left the block")
 
     def __aiter__(self) -> Self:
         return self
@@ -173,7 +173,7 @@ class RemoteCycle:
 
     def _sent(self) -> PromptReceipt:
         if self._receipt is None:
-            message = "this cycle was not begun: read it inside of `async with session.stream(…) as events:`"
+            message = "this cycle was not started: read it inside `async with session.stream(…) as events:`"
             raise YourMove(message)
         return self._receipt
 
@@ -214,7 +214,7 @@ class RemoteCycle:
             return
         end = self._end
         if end is None or end.meta is None:
-            self._reply = SessionDown(self._session.session_id, "its last events did not come")
+            self._reply = SessionDown(self._session.session_id, "its last events did not arrive")
             return
         said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
         self._reply = reply_of_cycle(end, text, said, self._from)

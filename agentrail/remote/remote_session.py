@@ -78,7 +78,7 @@ from agentrail.wire.rows import SessionSummary
 
 
 def refuse_code(call: str) -> NoReturn:
-    message = f"{call} takes code, which does not travel: put it into the profile on the server"
+    message = f"{call} takes code, which cannot be sent: put it into the profile on the server"
     raise NotRemote(message)
 
 
@@ -91,7 +91,7 @@ def refuse_arguments(call: str, **given: object) -> None:
     """Raise `NotRemote` for arguments without a field in the call's command."""
     named = [name for name, value in given.items() if value is not None and value is not False]
     if named:
-        message = f"{call} over a network takes no {', '.join(named)}: leave it out"
+        message = f"{call} over a network does not support {', '.join(named)}: omit it"
         raise NotRemote(message)
 
 
@@ -399,7 +399,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _do_switch_model(self, model: object, provider_opts: Mapping[str, Any] | None) -> None:
         if not isinstance(model, str):
-            message = "switch_model over a network takes the name of a model: a provider object is code"
+            message = "switch_model over a network takes a model string: a provider object cannot be sent"
             raise NotRemote(message)
         opts = None if provider_opts is None else dict(provider_opts)
         await self._send("switch_model", {"model": model, "provider_opts": opts})
@@ -465,9 +465,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             page = read_reply(decode_messages, await self._send("messages", {"after": after, "limit": PAGE}))
             found += page.messages
             if page.next is not None and page.next <= after:
-                message = (
-                    f"the server sent a page of messages that leads back to {page.next}: it would never end"
-                )
+                message = f"the server sent a page of messages that leads back to {page.next}, so listing would never end"
                 raise CodecError(message, path="$.next")
             after = page.next
         return tuple(found)

@@ -50,7 +50,7 @@ class RemoteSubscription:
         Cancellation: Nothing is registered.
         """
         if self._link is not None or self._is_left:
-            message = "this subscription was entered before: subscribe again, with after= to continue"
+            message = "this subscription was already entered: subscribe again, with after= to continue"
             raise YourMove(message)
         reading = self._reading
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -88,7 +88,7 @@ class RemoteSubscription:
                     raise self._reading.fault
                 raise StopAsyncIteration
             if self._is_waited_for:
-                message = "another task reads this subscription: subscribe once more, each sees everything"
+                message = "another task reads this subscription: subscribe again, each subscription receives all events"
                 raise trio.BusyResourceError(message)
             self._is_waited_for = True
             try:
@@ -125,7 +125,7 @@ class RemoteSubscription:
 
     def _entered(self) -> RemoteLink:
         if self._link is None:
-            message = "this subscription was not entered: read it inside of `async with session.subscribe() as events:`"
+            message = "this subscription was not entered: read it inside `async with session.subscribe() as events:`"
             raise YourMove(message)
         return self._link
 

@@ -172,7 +172,7 @@ async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one w
             watched.fault.__cause__ = watched.last_end
         if watched.fault is None:
             yield watched
-        nursery.cancel_scope.cancel(reason="the rows are watched no more")
+        nursery.cancel_scope.cancel(reason="the watch was closed")
     if watched.fault is not None:
         raise watched.fault
 

@@ -130,7 +130,9 @@ def _faults_of(agent: Any) -> list[str]:
     if not isinstance(agent.name, str) or not _NAME.fullmatch(agent.name):
         faults.append(f"name is {agent.name!r:.80}: expected 1 to 64 of A-Z a-z 0-9 _ -")
     if not isinstance(agent.description, str) or not agent.description.strip():
-        faults.append("description is empty or no text: say what it is for, the model chooses by that")
+        faults.append(
+            "description is empty or not text: describe the agent's purpose, so that the model can choose it"
+        )
     for name in ("system_prompt", "model"):
         value = getattr(agent, name)
         if value is not None and not isinstance(value, str):
@@ -157,7 +159,7 @@ def _faults_of(agent: Any) -> list[str]:
         faults.append(f"budget is {agent.budget!r:.80}: expected Budget(max_total_tokens=…), or None")
     turns = agent.max_turns
     if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 1):
-        faults.append(f"max_turns is {turns!r:.80}: expected a whole number from 1, or None")
+        faults.append(f"max_turns is {turns!r:.80}: expected a whole number >= 1, or None")
     return faults
 
 
@@ -185,7 +187,7 @@ def _faults_of_data(data: Any) -> Iterator[str]:
         yield f"user_data: {error}"
     for name in SAYS_WHOSE:
         if name in data:
-            yield f"user_data sets {name!r}, which says whose the session is: leave it out"
+            yield f"user_data sets {name!r}, which identifies the session's owner: remove it"
 
 
 def _faults_of_result(result: Any) -> Iterator[str]:

@@ -95,10 +95,10 @@ def fault_of_response(value: object) -> str | None:
     if isinstance(value, dict):
         size = too_large(value, max_characters=MAX_ANSWER_CHARACTERS)
         fault = f"response has {size}" if size is not None else not_json(value, "response")
-        return None if fault is None else f"{fault}: expected what JSON has, and not too much of it"
+        return None if fault is None else f"{fault}: expected JSON values within the limits"
     if isinstance(value, str | int) and not isinstance(value, bool):
         return None
-    return f"response is {value!r:.200}: expected a text, which of the options, from 0, or a dict for a form"
+    return f"response is {value!r:.200}: expected a text, the index of an option, or a dict for a form"
 
 
 def fault_of_outcome(value: object) -> str | None:
@@ -109,16 +109,16 @@ def fault_of_outcome(value: object) -> str | None:
         return f"outcome has the text {text!r:.200}: expected a text"
     size = too_large(value.details)
     fault = f"outcome.details has {size}" if size is not None else not_json(value.details, "outcome.details")
-    return None if fault is None else f"{fault}: expected what JSON has, and not too much of it"
+    return None if fault is None else f"{fault}: expected JSON values within the limits"
 
 
 def fault_of_edit(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        return f"arguments is {value!r:.200}: expected a dict, or None for those of the call"
+        return f"arguments is {value!r:.200}: expected a dict, or None for the call's own arguments"
     fault = not_json(value, "arguments")
-    return None if fault is None else f"{fault}: expected what JSON has"
+    return None if fault is None else f"{fault}: expected JSON values"
 
 
 def fault_of_model(value: object) -> str | None:
@@ -139,7 +139,7 @@ def fault_of_provider_opts(value: object) -> str | None:
 
 def faults_of_tools(values: Iterable[object]) -> list[str]:
     return [
-        f"{value!r:.200} is no tool: expected tools one by one, such as functions under @agentrail.tool; {fault}"
+        f"{value!r:.200} is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool; {fault}"
         for value in values
         if (fault := fault_of_tool(value)) is not None
     ]
@@ -147,7 +147,7 @@ def faults_of_tools(values: Iterable[object]) -> list[str]:
 
 def faults_of_names(values: Iterable[object]) -> list[str]:
     return [
-        f"{value!r:.200} is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')"
+        f"{value!r:.200} is not a tool name: expected texts as separate arguments, such as detach_tools('read_file', 'grep')"
         for value in values
         if not isinstance(value, str)
     ]
@@ -162,7 +162,7 @@ def faults_of_source(source: object, state: object, reason: object) -> list[str]
         faults.append(f"state is {state!r:.80}: expected one of {', '.join(states)}")
     fault = fault_of_reason(reason)
     if fault is None and isinstance(reason, str) and len(reason) > MAX_REASON_CHARACTERS:
-        fault = f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so say it shorter"
+        fault = f"reason has {len(reason):,} characters: expected at most {MAX_REASON_CHARACTERS:,}, so shorten it"
     return faults if fault is None else [*faults, fault]
 
 
@@ -177,7 +177,7 @@ def decide_blocks(content: Content) -> Blocks:
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
     size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
     if not any(_words(block).strip() for block in blocks):
-        message = "the prompt is empty: say something, 1 byte to 1 MB of text"
+        message = "the prompt is empty: expected 1 byte to 1 MB of text"
         raise PromptError(message)
     if size > MAX_PROMPT_BYTES:
         message = (
@@ -193,7 +193,9 @@ def words_in_blocks(blocks: Blocks) -> str:
 
 def _checked(content: object) -> Blocks:
     if not isinstance(content, Iterable):
-        message = f"a prompt is {content!r:.200}: expected text, or several Text, Image and FileRef blocks"
+        message = (
+            f"a prompt is {content!r:.200}: expected text, or a sequence of Text, Image and FileRef blocks"
+        )
         raise PromptError(message)
     blocks = []
     for block in content:
@@ -251,7 +253,7 @@ def decide_child(request: ChildRequest) -> ChildRequest:
         faults.append(f"system_prompt is {system_prompt!r:.80}: expected text")
     names = _names(request.tools)
     if names is None and request.tools is not None:
-        faults.append(f"tools is {request.tools!r:.80}: expected several names of tools")
+        faults.append(f"tools is {request.tools!r:.80}: expected a sequence of tool names")
     turns: object = request.max_turns
     if isinstance(turns, bool) or not isinstance(turns, int | None):
         faults.append(f"max_turns is {turns!r:.80}: expected a whole number, 1 or more")

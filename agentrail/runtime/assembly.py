@@ -116,7 +116,7 @@ def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str |
     if not unused or any(spec.answered_by == "child" or spec.name == _SKILL for spec in specs):
         return None
     return (
-        f"the model cannot start {', '.join(map(repr, unused))} of agents=: no tool of the session gives work to agents. Add TaskTool() to tools=, or "
+        f"the model cannot start {', '.join(map(repr, unused))} of agents=: no tool of the session starts agents. Add TaskTool() to tools=, or "
         "give the agent background=True or handoff=True. Ignore this if a tool of yours starts it with ctx.run_session(agent=…)"
     )
 
@@ -133,10 +133,7 @@ def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
 
 def _check_narrowing(agent: Agent, stack: Stack) -> None:
     if agent.handoff and agent.permissions is not None and not narrows(stack):
-        fault = (
-            f"agent {agent.name!r} has permissions of its own and may take the session over, which has no plugin that holds them: "
-            "give the session the plugin Permissions"
-        )
+        fault = f"agent {agent.name!r} has its own permissions and can take over the session, which has no plugin that enforces them: give the session the plugin Permissions"
         raise OptionError([fault])
 
 
@@ -152,8 +149,7 @@ def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord]
             left.append((plugin, record))
         elif type(guard.plugin) is not type(plugin) or not same_json(guard.options, one.options):
             faults.append(
-                f"agent {agent.name!r}: its plugin {one.name!r} has the name of a guard of the session, which stays as it is: "
-                "name it otherwise, or leave it out"
+                f"agent {agent.name!r}: its plugin {one.name!r} has the name of a guard of the session, which cannot be replaced: rename it, or remove it"
             )
     if faults:
         raise OptionError(faults)
@@ -215,7 +211,9 @@ class AgentTool:
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        message = (
+            f"{self.name} is answered by the session {ctx.session_id!r}, not by code; got {dict(arguments)!r}"
+        )
         raise ToolContractError(message)
 
 
@@ -402,7 +400,7 @@ def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | 
     except OptionError as error:
         # The session can run without them. It then remembers and reads nothing, rather than another user's
         # data.
-        LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
+        LOGGER.warning("session %s has no memories or knowledge: %s", session_id, error)
         return NOTHING_OWN
 
 

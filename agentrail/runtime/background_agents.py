@@ -103,7 +103,7 @@ class BackgroundAgents(AskingHandle):
         """
         wanted = None if names is None or isinstance(names, str) else tuple(names)
         refuse(
-            "names is a text: expected names in a list" if isinstance(names, str) else None,
+            "names is a text: expected a list of names" if isinstance(names, str) else None,
             None if match in ("all", "any") else f"match is {match!r}: expected 'all' or 'any'",
             None if until in ("idle", "closed") else f"until is {until!r}: expected 'idle' or 'closed'",
             fault_of_wait(timeout_seconds),
@@ -118,7 +118,7 @@ class BackgroundAgents(AskingHandle):
         unknown = [name for name in wanted if name not in self._cell.visible.data.agents.names]
         if unknown:
             raise OptionError(
-                [f"no agent was ever called {unknown[0]!r:.80}: agents.list() has those there are"]
+                [f"no agent was ever called {unknown[0]!r:.80}: agents.list() returns the existing ones"]
             )
 
         def is_met() -> bool:

@@ -75,7 +75,7 @@ class Branch:
             await opening.wait()
         if self.supervisor is None:
             await trio.lowlevel.checkpoint()
-            message = "the session has no instance now: start its children while it runs"
+            message = "the session is not running: start its children while it runs"
             raise ActorDown(message, handle=None, reason=NoProcess())
         return await self.supervisor.start_child(spec)
 

@@ -47,10 +47,10 @@ class Processes:
     ) -> ToolProcess:
         sandbox = open_sandbox()
         if not offers(sandbox, ProcessSandbox):
-            message = f"{type(sandbox).__name__} opens no processes: use a LocalSandbox, or do without"
+            message = f"{type(sandbox).__name__} cannot open processes: use a LocalSandbox"
             raise ProcessRefused(message, code="unsupported")
         if self._task_group.is_dismissed or call.cancel_called:
-            message = "the call was stopped: it cannot open processes any more"
+            message = "the call was stopped: it can no longer open processes"
             raise ProcessRefused(message, code="unsupported")
         opened = _Opened(trio.CancelScope(deadline=call.deadline))
         self._opened.append(opened)

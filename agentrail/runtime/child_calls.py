@@ -171,7 +171,7 @@ def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...]
             last = f" Its last text: {last_text}" if last_text else ""
             return Error(text=clean_text(f"The sub-agent was stopped: {reason or 'aborted'}.{last}"))
         case _:
-            message = f"{type(end).__name__} ends no cycle"
+            message = f"{type(end).__name__} does not end a cycle"
             raise AssertionError(message)
 
 

@@ -136,7 +136,7 @@ class ChildSessions:
         await trio.lowlevel.checkpoint()
         if self._shared.down is not None or self._shared.live(cell.ports.key) is not None:
             raise SessionDown(
-                cell.ports.session_id, self._shared.down or "a session of this id is alive already"
+                cell.ports.session_id, self._shared.down or "a session with this id is already alive"
             )
         await self._shared.begin_journal(cell)
         # The parent owns and closes the sandbox, so this workspace is never opened.
@@ -176,7 +176,7 @@ class ChildSessions:
             # Its process may have stopped after it started and before its prompt.
             return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
         if live is not None or work.effect.child_id is not None or self._shared.down is not None:
-            there = "it is gone" if live is None else "a session of this id is alive already"
+            there = "it no longer exists" if live is None else "a session with this id is already alive"
             raise SessionDown(session_id, self._shared.down or there)
         cell = assemble_child(parent, work, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
         await self._shared.begin_journal(cell)
@@ -189,7 +189,7 @@ class ChildSessions:
         for entry in tuple(self._shared.entries.values()):
             if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
                 self._shared.nursery.start_soon(
-                    stop_quietly, entry.cell, "the session above has ended", name="stop"
+                    stop_quietly, entry.cell, "the parent session has ended", name="stop"
                 )
 
 
@@ -297,7 +297,7 @@ class _Listener:
                     f"{self._last_text}\n[It was aborted: {reason or 'no reason given'}]",
                 )
             case _:
-                message = f"{type(event).__name__} ends no cycle"
+                message = f"{type(event).__name__} does not end a cycle"
                 raise AssertionError(message)
         self.deliver(
             AgentIdled(

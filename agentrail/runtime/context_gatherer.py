@@ -106,7 +106,7 @@ class ContextGatherer:
                 return await provider(self._about, messages)
             with trio.move_on_after(PROVIDER_SECONDS):
                 return await provider(self._about, messages)
-        message = f"it gave nothing within {PROVIDER_SECONDS:g} s"
+        message = f"it returned nothing within {PROVIDER_SECONDS:g} s"
         raise PortCrashed(ErrorInfo(code="context_provider_timeout", message=message))
 
     async def _say_left_out(self, provider: ContextProvider, name: str, faults: list[str]) -> None:
@@ -149,7 +149,7 @@ def decide_context(
     given: Any, known: AbstractSet[tuple[UserBlock, ...]]
 ) -> tuple[list[UserMessage], list[str]]:
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        return [], [f"it gave {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
+        return [], [f"it returned {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
     kept: list[UserMessage] = []
     faults: list[str] = []
     left = MAX_CONTEXT_BYTES
@@ -158,26 +158,24 @@ def decide_context(
         if fault is None:
             size = _size_of(message)
             if size > left:
-                fault = f"makes it more than {MAX_CONTEXT_BYTES:,} bytes: give less"
+                fault = f"raises the total above {MAX_CONTEXT_BYTES:,} bytes: return less"
             else:
                 left -= size
                 kept.append(UserMessage(content=message.content, origin="note"))
         if fault is not None:
-            faults.append(f"message {place} is left out: it {fault}")
+            faults.append(f"message {place} is dropped: it {fault}")
     return kept, faults
 
 
 def _fault_of(message: Any, known: AbstractSet[tuple[UserBlock, ...]]) -> str | None:
     if not isinstance(message, UserMessage):
         kind = type(message).__name__
-        return (
-            f"is of type {kind}: expected UserMessage, because calls and results belong to the conversation"
-        )
+        return f"is of type {kind}: expected UserMessage, because only the conversation may contain calls and results"
     blocks: Any = message.content
     if not isinstance(blocks, tuple) or not blocks or not all(map(_is_sound, blocks)):
         return f"holds {blocks!r:.80}: expected Text and Image"
     if blocks in known:
-        return "repeats the conversation: give only what is to be added"
+        return "repeats the conversation: return only additions"
     return None
 
 

@@ -88,7 +88,7 @@ def make_query(
         day = None if text is None else _day_in(text, today)
         if text is not None and day is None:
             faults.append(
-                f"{name} is {text!r:.80}: expected a day as 2026-11-01, or 7d for the last seven days"
+                f"{name} is {text!r:.80}: expected a day such as 2026-11-01, or 7d for the last seven days"
             )
         days[name] = day
     if faults or way is None or found is None:

@@ -121,14 +121,14 @@ def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
 
 def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
     message = (
-        f"the sandbox crashed over {path!r} ({describe_bug(error)}): "
+        f"the sandbox crashed on {path!r} ({describe_bug(error)}): "
         "this is a bug in the sandbox, please report it"
     )
     return ErrorInfo(code="sandbox_crashed", message=message)
 
 
 def decide_child_crash(name: str, error: BaseException) -> ErrorInfo:
-    message = f"{name!r} could not let a session work ({describe_bug(error)})"
+    message = f"{name!r} could not run a session ({describe_bug(error)})"
     return ErrorInfo(code="child_crashed", message=message)
 
 
@@ -215,7 +215,7 @@ class TaskGroup:
                 self._mailbox.put_control(TaskCrashed(error if leaving is None else leaving))
             elif leaving is None:
                 log_crash(
-                    f"{self._working[scope]!r} was left behind of a session and crashed", error, self.scrub
+                    f"{self._working[scope]!r} was left behind by a session and crashed", error, self.scrub
                 )
             else:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked

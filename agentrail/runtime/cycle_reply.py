@@ -114,7 +114,7 @@ def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> 
 def read_answer(text: str, reader: TypedValue[T]) -> T:
     def give_up(error: BaseException) -> T:
         said = str(error) if isinstance(error, OutputFault) else describe_bug(error)
-        message = f"the answer is not of the type that was asked for: {said}"
+        message = f"the answer does not have the requested type: {said}"
         raise CycleFailed(ErrorInfo(code="response_format", message=message), text=text) from None
 
     read: Callable[[str], T] = reader.decode_text

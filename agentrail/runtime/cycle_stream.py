@@ -97,7 +97,7 @@ class CycleStream:
         """
         call, end = self._call, self._end
         if call is None or not call.answered.is_set() or (call.error is None and end is None):
-            message = f"the cycle of prompt {self.ref} has not been read to its end: iterate until the loop ends, then ask"
+            message = f"the cycle of prompt {self.ref} has not been read to its end: iterate until the loop ends first"
             raise YourMove(message)
         if call.error is not None:
             raise call.error
@@ -263,7 +263,7 @@ class CycleStream:
         if self._on_leave == "go_on" or (call.answered.is_set() and not self._is_kept_waiting):
             return
         signal = AbortCycle(
-            at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref
+            at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left the block", ref=self._prompt.ref
         )
         # Sent before any waiting: a caller that leaves because of a cancellation cannot wait, and the cycle is
         # still aborted. SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this

@@ -25,8 +25,5 @@ def fault_of_deps(deps: object, tool: Tool) -> str | None:
     if not isinstance(wanted, type) or call_guarded(lambda _: True, isinstance, deps, wanted):
         return None
     # Only the class: the object's repr may contain a password.
-    came = "none were given" if deps is None else f"deps is of type {type(deps).__name__}"
-    return (
-        f"{came}: tool {tool.name!r} has a ToolContext[{wanted.__name__}], "
-        f"so give start_session(deps=…) a {wanted.__name__}"
-    )
+    came = "no deps were given" if deps is None else f"deps is of type {type(deps).__name__}"
+    return f"{came}: tool {tool.name!r} takes a ToolContext[{wanted.__name__}], so pass start_session(deps=…) a {wanted.__name__}"

@@ -113,7 +113,7 @@ class EndedSessions:
         words = self._words.get(key_of(scope, session_id))
         if words is not None and words.how == "rested":
             return SessionRested(session_id, words.reason)
-        return SessionDown(session_id, down or "there is no live session of this id")
+        return SessionDown(session_id, down or "there is no live session with this id")
 
     def close(self) -> None:
         """Forget all handles, because no task will do so later. The data about the ends stays."""

@@ -23,10 +23,10 @@ TreeKey: TypeAlias = tuple[str, SessionId]
 
 NOT_REACHED: Final[tuple[str, ...]] = (
     "exports",
-    "backups, and copies that were made of a store before a repair or a migration",
+    "backups, and copies of a store from before a repair or a migration",
     "files in workspaces",
     "logs",
-    "providers of models",
+    "model providers",
 )
 """Places outside our stores that may contain user data."""
 
@@ -84,7 +84,7 @@ def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
             if _is_of(store, root, owner):
                 own.append(key)
         except (AgentrailError, msgspec.MsgspecError) as error:
-            unread[key] = f"session {root.session!r}: it cannot be said whose it is ({error})"
+            unread[key] = f"session {root.session!r}: its owner cannot be determined ({error})"
     origins = {
         key: origin
         for key, root in roots.items()
@@ -146,7 +146,7 @@ def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
 
 
 def left_alive(root: str, by: Iterable[str]) -> str:
-    return f"session {root!r} is at work, and was not erased: {', '.join(by)}"
+    return f"session {root!r} is running and was not erased: {', '.join(by)}"
 
 
 def forgotten_of(erased: Erasure, trees: Iterable[TreeKey], left: Iterable[str]) -> ForgottenUser:

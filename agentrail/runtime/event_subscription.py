@@ -206,7 +206,7 @@ class Subscription:
         return self
 
     def _entered_before(self) -> YourMove:
-        how = "entered before" if self._entered else "left while it was being entered"
+        how = "already entered" if self._entered else "cancelled while it was being entered"
         return YourMove(f"this subscription was {how}: subscribe again, with after= to continue")
 
     async def __aexit__(
@@ -277,7 +277,7 @@ class Subscription:
 
     def _check_entered(self) -> None:
         if not self._entered:
-            message = "this subscription was not entered: read it inside of `async with session.subscribe() as events:`"
+            message = "this subscription was not entered: read it inside `async with session.subscribe() as events:`"
             raise YourMove(message)
 
     def _make_room(self) -> bool:
@@ -311,7 +311,9 @@ class Subscription:
         # Returns Trio's awaitable directly, without a wrapping coroutine or a closure per wait: there is a wait
         # for every event or two.
         if self._reader is not None:
-            message = "another task reads this subscription: subscribe once more, each sees everything"
+            message = (
+                "another task reads this subscription: subscribe again, each subscription receives all events"
+            )
             raise trio.BusyResourceError(message)
         self._reader = trio.lowlevel.current_task()
         waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - the caller awaits it
@@ -331,7 +333,7 @@ def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | 
 
 
 def _whole(name: str, value: object, *, least: int) -> str:
-    return f"{name} is {value!r}: expected a whole number from {least}"
+    return f"{name} is {value!r}: expected a whole number >= {least}"
 
 
 # Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's

@@ -49,13 +49,13 @@ def decide_wait(what: object) -> MeantEvent:
     if isinstance(what, type):
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
-        raise OptionError([f"what is the class {what.__name__}: expected one of events, such as AgentEnd"])
+        raise OptionError([f"what is the class {what.__name__}: expected an event class, such as AgentEnd"])
     if not callable(what):
-        raise OptionError([f"what is {what!r:.200}: expected a class of events, or a function of one event"])
+        raise OptionError([f"what is {what!r:.200}: expected an event class, or a function of one event"])
     judge: Callable[[Event], Any] = what
     name = getattr(what, "__name__", "event")
     return MeantEvent(
-        name="event that is meant" if name == "<lambda>" else name, is_meant=lambda event: bool(judge(event))
+        name="awaited event" if name == "<lambda>" else name, is_meant=lambda event: bool(judge(event))
     )
 
 
@@ -100,7 +100,7 @@ class EventWait:
         # another cycle.
         after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):
-            raise EventMissed(self._said("there was no cycle yet"))
+            raise EventMissed(self._said("there has been no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER, is_own=True)
         async with cell.subscribe(terms, after=after) as events:
             with bounded(cell, events) as call:
@@ -143,10 +143,7 @@ class EventWait:
                 pass
 
     def _said(self, why: str) -> str:
-        return (
-            f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; "
-            "or subscribe, for what belongs to no cycle"
-        )
+        return f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; or subscribe, for events outside of a cycle"
 
 
 def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:

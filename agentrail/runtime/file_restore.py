@@ -94,7 +94,7 @@ def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> R
 def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
     sandbox: object = cell.ports.workspace.open()
     if not offers(sandbox, VersionedSandbox):
-        fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
+        fault = f"{call}: files=True needs a sandbox that keeps files, such as LocalSandbox; got {type(sandbox).__name__}"
         raise OptionError([fault])
     return sandbox
 
@@ -132,7 +132,7 @@ class _WhileAlive:
 
             nursery.start_soon(watch)
             refused = await self._keeper.keep(changes, contents)
-            nursery.cancel_scope.cancel(reason="it is noted")
+            nursery.cancel_scope.cancel(reason="it is recorded")
         return refused
 
 
@@ -158,7 +158,7 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
     if given.get("sandbox") is not None:
         raise OptionError(
             [
-                "fork: files=True copies the sandbox of this session, and another one is given: leave one of them out"
+                "fork: files=True copies the sandbox of this session, but another one is given: remove one of them"
             ]
         )
     if "working_dir" in given:
@@ -166,7 +166,7 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
             raise OptionError([f"working_dir is {given['working_dir']!r}: expected a directory"])
         return Path(os.path.abspath(given["working_dir"]))  # noqa: PTH100 - same as `start_session`
     if not _PLAIN.fullmatch(fork):
-        fault = f"fork: no directory can be called by the id {fork!r}: give working_dir= too"
+        fault = f"fork: the id {fork!r} is not a valid directory name: give working_dir= too"
         raise OptionError([fault])
     own = known.sandbox
     root = own.removeprefix("local:") if isinstance(own, str) and own.startswith("local:") else working_dir

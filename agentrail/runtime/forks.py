@@ -171,7 +171,7 @@ def _options_of_fork(
 ) -> SessionOptions:
     refused = sorted(_OWN_OF_A_FORK & given.keys())
     if refused:
-        fault = f"{', '.join(refused)}: a fork has that of its parent; start_session begins anew, with messages of its own"
+        fault = f"{', '.join(refused)}: a fork inherits this from its parent; start_session starts a new session with its own messages"
         raise OptionError([fault])
     as_before = {one.name: getattr(known, one.name) for one in attrs.fields(SessionOptions)}
     return make_options({**as_before, **given, "messages": (), "session_id": session_id})

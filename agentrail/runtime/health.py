@@ -112,8 +112,8 @@ class Health:
             return f"{error}"
         except AgentrailError as error:
             # An error message may contain option values.
-            LOGGER.warning("model %s cannot be asked: %s", model, error)
-            return f"{model} cannot be asked with the options that it has: the log says why"
+            LOGGER.warning("model %s cannot be reached: %s", model, error)
+            return f"{model} cannot be used with its options: see the log"
         return None
 
     def budget_use(self, *, scope: str) -> tuple[BudgetUse, ...]:

@@ -281,7 +281,7 @@ class Hibernation:
                 raise SessionDown(wanted.session_id, self._shared.down)
             live = self._shared.live(key)  # a hibernated session returns with these options
             if live is not None:
-                message = f"session {wanted.session_id!r} is alive already: use its handle"
+                message = f"session {wanted.session_id!r} is already alive: use its handle"
                 raise AlreadyStarted(message, handle=Session(live.cell))
             return await self._restore(wanted, lambda resumption: resumption.run(give))
 
@@ -488,7 +488,7 @@ class Hibernation:
             try:
                 await self._resume_due()
             except StoreUnavailable as error:
-                LOGGER.warning("timers of stored sessions cannot be looked for now: %s", error)
+                LOGGER.warning("timers of stored sessions cannot be read now: %s", error)
 
     def _give(
         self, options: SessionOptions | None, given: Mapping[str, Any], opening: StoredOpening
@@ -515,8 +515,7 @@ def _log_drifts(failed: Sequence[NotResumed]) -> None:
         cause = f"plugin {plugin!r}" if plugin else "agentrail"
         first = errors[0]
         LOGGER.warning(
-            "%d sessions are parked because of %s; the first is %s: record %d, %s. Restore the versions that they had, or continue "
-            "each with on_drift='go_on'",
+            "%d sessions are parked because of %s; the first is %s: record %d, %s. Restore their earlier versions, or continue each with on_drift='go_on'",
             len(errors),
             cause,
             first.session_id,

@@ -146,7 +146,7 @@ async def ask_host(
 async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scrub: Scrub = keep) -> None:
     hook = ports.host.after_tool
     assert hook is not None  # noqa: S101 - a session reports only if there is a hook
-    decide = partial(_decide_crash, f'the host failed over the end of a call of "{effect.name}"')
+    decide = partial(_decide_crash, f'the host failed to handle the end of a call of "{effect.name}"')
     call = _call_of(effect, ports)
     end = HostCallEnd(
         session_id=call.session_id,
@@ -182,11 +182,11 @@ def decide_verdict(effect: AskHost, returned: object) -> HostJudged:
 def _check_input(given: Mapping[str, Any]) -> None:
     size = too_large(given)
     if size is not None:
-        message = f"before_tool wants to run an input of {size}: write it to a file, and give its path"
+        message = f"before_tool returned an input of {size}: write it to a file, and give its path"
         raise ValueError(message)
     fault = not_json(given)
     if fault is not None:
-        message = f"before_tool wants to run an input that is not JSON: {fault}"
+        message = f"before_tool returned an input that is not JSON: {fault}"
         raise TypeError(message)
 
 
@@ -344,7 +344,7 @@ class Interpreter:
                     self._run_plugin_request, effect_id, wanted, opened, scope=opened.scope, name=opened.name
                 )
             case CancelPluginRequest(effect_id=effect_id):
-                self._stop(effect_id, "of no use any more")
+                self._stop(effect_id, "no longer needed")
             case GatherContext(effect_id=effect_id):
                 opened = self._opened(effect_id, "context")
                 self._task_group.start_soon(
@@ -369,7 +369,7 @@ class Interpreter:
                 self._task_group.deliver(_never_begun(effect))
             case StartAgent(effect_id=effect_id):
                 self._task_group.deliver(
-                    AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it began")
+                    AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it started")
                 )
             case _:
                 pass  # no outcome is expected from cancelled ones
@@ -518,7 +518,7 @@ class Interpreter:
                 deliver = self._task_group.deliver
                 reason = await self._ports.run_agent(effect, self._ports, deliver, line)
         except AgentrailError as error:
-            reason = f"it could not begin: {error}"
+            reason = f"it could not start: {error}"
         except PortCrashed as crashed:
             reason = crashed.error.message
         self._closed(effect.effect_id, opened)

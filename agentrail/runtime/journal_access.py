@@ -155,7 +155,7 @@ class LookingBackHandle(AskingHandle):
             await self._stop_all()
             if await cell.rewind(request):
                 return
-        fault = f"rewind: session {cell.ports.session_id!r} was given work again each time it was stopped: stop who prompts it, and try again"
+        fault = f"rewind: session {cell.ports.session_id!r} received new work each time it was stopped: stop its callers, and try again"
         raise OptionError([fault])
 
     async def _stop_all(self) -> None:
@@ -201,6 +201,6 @@ def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms:
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
     path, options = cell.bus.path, cell.options
     if len(path) > 1 or options is None:  # a child session has none
-        fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"
+        fault = f"{call}: session {path[-1]!r} is a sub-agent and has no branches of its own: {call} its root, {path[0]!r}"
         raise OptionError([fault])
     return options

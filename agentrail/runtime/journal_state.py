@@ -160,7 +160,7 @@ class Journal:
     def check_number(self, number: int) -> None:
         stored = self.stored
         if not 1 <= number <= stored.tail.seq:
-            fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
+            fault = f"the number is {number}: expected {stored.first_seq} to {stored.tail.seq}, the range of session {stored.session!r}"
             raise OptionError([fault])
         if number < stored.first_seq:
             raise Trimmed(stored.session, first=stored.first_seq)
@@ -172,7 +172,7 @@ class Journal:
             return number
         turns = self.turns()
         if not 1 <= turn <= len(turns):
-            fault = f"turn is {turn}: expected one from 1 to {len(turns)}, which are over in session {self.stored.session!r}"
+            fault = f"turn is {turn}: expected 1 to {len(turns)}, the finished turns of session {self.stored.session!r}"
             raise OptionError([fault])
         return turns[turn - 1].record
 
@@ -186,7 +186,7 @@ class Journal:
         stored = self.stored
         low, high = stored.first_seq, stored.tail.seq
         if event < 1 or event > self._events_behind(high):
-            fault = f"the event is {event}: expected one from 1 to {self._events_behind(high)}, which session {stored.session!r} has"
+            fault = f"the event is {event}: expected 1 to {self._events_behind(high)}, the range of session {stored.session!r}"
             raise OptionError([fault])
         # Before the first remaining record, only the fact that records were dropped is known.
         if low > 1 and event <= self._events_behind(low):
@@ -229,7 +229,7 @@ def journal_entries(store: Store, stored: StoredSession, after: int, limit: int)
 def fault_of_after(after: object) -> str | None:
     if type(after) is int and after >= 0:
         return None
-    return f"after is {after!r}: expected a whole number from 0"
+    return f"after is {after!r}: expected a whole number >= 0"
 
 
 def fault_of_limit(limit: object) -> str | None:
@@ -241,7 +241,7 @@ def fault_of_limit(limit: object) -> str | None:
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
     if (value is None and not needed) or type(value) is int:
         return None
-    return f"{name} is {value!r}: expected a whole number from 1"
+    return f"{name} is {value!r}: expected a whole number >= 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:

@@ -133,7 +133,7 @@ class Journals:
     def _owing(self, call: str) -> OwedStore:
         store = self._owed_store
         if store is None:
-            message = f"{call} needs a store with an outbox, such as the stores of agentrail"
+            message = f"{call} needs a store with an outbox, such as agentrail's own stores"
             raise OptionError([message])
         return store
 
@@ -586,7 +586,7 @@ class Journals:
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         if type(before) is not int or before < 1:
-            raise OptionError([f"before is {before!r}: expected a whole number from 1"])
+            raise OptionError([f"before is {before!r}: expected a whole number >= 1"])
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("trim_session")
         store, wanted = keeping.store, SessionId(session_id)
@@ -627,7 +627,7 @@ class Journals:
         key = key_of(scope, session_id)
         async with self._shared.beginnings.reserve(key):
             if self._known(key) is not None:
-                raise StillNeeded(session_id, by=["this process, where it is alive: stop it first"])
+                raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
             remove = partial(keeping.store.delete, scope, SessionId(session_id))
             return await (keeping.overwriter.purge(remove) if purge else keeping.write(remove))
 

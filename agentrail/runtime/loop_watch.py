@@ -53,13 +53,12 @@ OnHeld: TypeAlias = Callable[[SlowStep], None]
 def describe_held(held: SlowStep) -> str:
     """Describe it for people, including unknown parts."""
     said = (
-        f"task {held.task!r} held the loop for {held.seconds * 1000:.0f} ms "
-        f"({held.cpu_seconds * 1000:.0f} ms of them computing): "
-        "let it wait with await, or move the work into a thread"
+        f"task {held.task!r} blocked the event loop for {held.seconds * 1000:.0f} ms "
+        f"({held.cpu_seconds * 1000:.0f} ms of them computing): await, or move the work into a thread"
     )
     where = (
         held.where
-        or "where is not known: it was over before anybody could look, or it let no other thread run\n"
+        or "the location is unknown: it ended before it could be sampled, or it blocked all threads\n"
     )
     return f"{said}\n{where}"
 

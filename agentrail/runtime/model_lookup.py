@@ -49,7 +49,7 @@ def string_of(model: str | Provider) -> str:
     name: object = call_guarded(lambda _: None, getattr, model, "name")
     if not isinstance(name, str) or not name:
         raise OptionError(
-            [f"model is a provider of type {type(model).__name__} whose name is not a text: name it"]
+            [f"model is a provider of type {type(model).__name__} whose name is not text: give it a name"]
         )
     return f"{name}:object"
 
@@ -166,14 +166,14 @@ def _refuse_provider(model: str, error: Exception) -> NoReturn:
 def _fault_of_capabilities(known: object) -> str | None:
     """Return the fault in an answer of `capabilities`, since a provider may be a foreign object."""
     if not isinstance(known, Capabilities):
-        return f"gave a value of type {type(known).__name__}: expected agentrail.abc.Capabilities"
+        return f"returned a value of type {type(known).__name__}: expected agentrail.abc.Capabilities"
     given: Any = known
     for member in ("context_window", "max_output_tokens"):
         tokens = getattr(given, member)
         if tokens is not None and (type(tokens) is not int or tokens < 1):
-            return f"gave {member}={tokens!r:.200}: expected a whole number from 1, or None"
+            return f"returned {member}={tokens!r:.200}: expected a whole number >= 1, or None"
     if given.price is not None and not isinstance(given.price, Price):
-        return f"gave price={given.price!r:.200}: expected a Price, or None"
+        return f"returned price={given.price!r:.200}: expected a Price, or None"
     return None
 
 
@@ -247,5 +247,5 @@ def check_chunk(chunk: Chunk) -> None:
 
 def _check(name: str, given: object, wanted: type | UnionType, expected: str) -> None:
     if not isinstance(given, wanted):
-        message = f"{name} is {given!r:.100}, expected {expected}: its provider has to make it so"
+        message = f"{name} is {given!r:.100}, expected {expected}: its provider must ensure this"
         raise ProtocolError(message)

@@ -136,12 +136,14 @@ class Overwriter:
             return False
         look = partial(store.owed, _OWED.kind, limit=1)
         try:
-            return bool(await self._write(partial(call_guarded, bug_told("looking for what is owed"), look)))
+            return bool(
+                await self._write(partial(call_guarded, bug_told("looking for pending overwrites"), look))
+            )
         except (AgentrailError, StoreBug):
             return True  # unknown, and one rewrite too many is harmless
 
     async def _overwrite(self) -> bool:
-        tell = bug_told("overwriting what was removed")
+        tell = bug_told("overwriting removed data")
         self._is_due = False  # later deletions make it due again
         try:
             is_done = await self._write(partial(call_guarded, tell, self._overwrite_now))

@@ -196,7 +196,7 @@ class PendingCalls:
             if not isinstance(asked, _STOPS):
                 self.refuse(to, _told_to_sender(error, asked))
             elif to in answered:
-                message = f"the work has been stopped, and this is not recorded yet: {error}"
+                message = f"the work was stopped, but this is not recorded yet: {error}"
                 self.refuse(to, StopNotWritten(message))
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
@@ -214,15 +214,12 @@ class PendingCalls:
 
     def refuse_self(self, call: str) -> None:
         if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
-            message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
+            message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: call it after the tool has returned"
             raise CallingSelf(message)
 
 
 def _told_to_sender(error: StoreUnavailable, asked: Asked | None) -> StoreUnavailable:
     if not isinstance(asked, Prompt) or asked.client_id is not None:
         return error
-    message = (
-        f"{error}; this prompt had none, and may have been taken: wait for its answer with collect_reply(), "
-        "because sending it again may do it twice"
-    )
+    message = f"{error}; this prompt had none and may have been accepted: wait for its answer with collect_reply(), because sending it again may run it twice"
     return StoreUnavailable(message)

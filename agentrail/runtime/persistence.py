@@ -228,7 +228,7 @@ class Keeping:
                 forked_from=forked_from,
             )
         except CodecError as error:
-            fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
+            fault = f"session {config.session_id!r} cannot be stored: {error}"
             raise OptionError([fault]) from None
         draft, blobs = split_draft(draft)
         records, tail = sealed((draft,), Tail(), scope=config.scope, session=config.session_id)

@@ -132,20 +132,16 @@ async def run_memory_request(
         case KeepMemory() if own.memories is not None:
             return await _keep(wanted, own.memories)
         case Search(query=query):
-            return _missing(
-                f"nothing is remembered in this session that {query!r:.200} could be looked up in"
-            )
+            return _missing(f"this session has no memories in which {query!r:.200} could be searched")
         case KeepMemory():
-            return _missing("nothing can be remembered in this session")
+            return _missing("this session cannot store memories")
         case _:
-            message = (
-                "this session has no working notes: give its supervisor memories by name, or notes of its own"
-            )
+            message = "this session has no working notes: set memories= or notes= of its supervisor"
             return RequestFailed(error=ErrorInfo(code="no_notes", message=message))
 
 
 def _missing(what: str) -> RequestFailed:
-    message = f"{what}: give its supervisor memories"
+    message = f"{what}: set memories= of its supervisor"
     return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
 
 

@@ -76,7 +76,9 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
     raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
 
-_MISSED: Final = "this prompt was answered, and the events that say how are kept no longer: read the conversation with messages()"
+_MISSED: Final = (
+    "this prompt was answered, but its events are no longer kept: read the conversation with messages()"
+)
 
 
 def _look_for_failure(event: Event, ref: PromptRef, now: SessionState, *, is_taken: bool) -> None:

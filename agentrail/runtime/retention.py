@@ -114,7 +114,7 @@ class SweepPlan:
             return f"its last record is older than keep_days={self._limits.days:g}"
         most = self._limits.size_bytes
         if most is not None and self._sizes[one.scope] > most:
-            return f"its scope has {self._sizes[one.scope]} bytes, more than keep_bytes={most}, and no session of it is older"
+            return f"its scope has {self._sizes[one.scope]} bytes, more than keep_bytes={most}, and this is its oldest session"
         return None
 
     def deleted(self, one: StoredTree) -> None:
@@ -188,7 +188,7 @@ class Retention:
                 await self._delete(plan, *found)
         except (AgentrailError, StoreBug) as error:
             LOGGER.warning(
-                "stored sessions could not be swept: %s; tried again in %g s", error, SWEEP_EVERY_SECONDS
+                "stored sessions could not be swept: %s; retrying in %g s", error, SWEEP_EVERY_SECONDS
             )
             return
         finally:
@@ -207,7 +207,7 @@ class Retention:
                 ", ".join(sorted(by)),
             )
         if len(needed) > _NAMED:
-            LOGGER.info("and %d other sessions are kept for such reasons", len(needed) - _NAMED)
+            LOGGER.info("and %d other sessions are kept for similar reasons", len(needed) - _NAMED)
         for scope, size in plan.too_large():
             LOGGER.info(
                 "scope %r has %d bytes, and keep_bytes=%d: the remaining sessions are live or needed",

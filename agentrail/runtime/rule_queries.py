@@ -69,7 +69,9 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
     owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - internal access to the cell of a handle
     form = form_of_approval(owner.visible.data, approval_id)
     if form is None:
-        message = f"no call waits for an approval under {approval_id!r:.200}: it was decided before, or never existed"
+        message = (
+            f"there is no pending approval {approval_id!r:.200}: it was already decided, or never existed"
+        )
         raise UnknownApproval(message)
     return WaitingCall(
         form=form,

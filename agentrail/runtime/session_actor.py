@@ -545,7 +545,7 @@ class SessionCell(SleepingCell):
                     await request.told.wait()
             except (Fenced, StoreUnavailable) as error:
                 failed.append(error)
-            scope.cancel(reason="it is known what became of it")
+            scope.cancel(reason="its outcome is known")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow, nursery.cancel_scope)
@@ -781,7 +781,7 @@ def decide_parked(first: Signal, before: SessionState) -> str | None:
     """Return why a resumed session must be parked: it may be the cause of process crashes. None if it continues."""
     if not isinstance(first, Recovered) or not is_left_alone(before.data, first):
         return None
-    return f"parked: {first.attempt} recoveries in a row, and no new record in between; resume it by its id when the cause is gone"
+    return f"parked: {first.attempt} recoveries in a row without a new record; resume it by its id when the cause is fixed"
 
 
 def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:
@@ -803,7 +803,7 @@ def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep)
     """Return the signal that reports a bug of the core to it: text only, no exception is kept."""
     kind = type(signal).__name__
     said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
-    message = f"{kind} crashed the session's core and was put aside ({said}); please report it"
+    message = f"{kind} crashed the session's core and was skipped ({said}); please report it"
     return StepCrashed(
         at_ms=now_ms(),
         signal_kind=kind,

@@ -77,10 +77,7 @@ def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
     if said == text:
         return data
     if is_exact:
-        fault = (
-            "a secret that is known here stands in what was recorded, from when it was not known: "
-            "export without content, or as markdown, where it is replaced"
-        )
+        fault = "the records contain a secret that was registered only later: export without content, or as markdown, where it is replaced"
         raise OptionError([fault])
     return said.encode()
 

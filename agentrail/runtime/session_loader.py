@@ -135,10 +135,7 @@ def fault_of_origin(record: PluginRecord) -> str | None:
     """Return why a plugin must not be added to a stored session: another process must find it where it was defined."""
     if found_at(record.origin) is not None:
         return None
-    return (
-        f"plugin {record.name!r} is defined at {record.origin!r}, where no other process finds it, and the session is kept in a store: "
-        "make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
-    )
+    return f"plugin {record.name!r} is defined at {record.origin!r}, where no other process can find it, but the session is stored: make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
 
 
 def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
@@ -302,7 +299,7 @@ def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int,
     )  # records before the first snapshot cannot be folded, neither now nor after trimming
     after = max(first, stored.first_seq - 1, seen)
     back = [
-        f"its record {one.seq}, with which it went back behind record {number}"
+        f" its record {one.seq}, with which it went back to record {number}"
         for one in read_after(store, scope, session_id, after)
         if one.kind == REWOUND and (number := decode_rewound(one.body).number) < first
     ]
@@ -368,7 +365,7 @@ def newest_snapshot(  # noqa: PLR0913 - its conditions, by name
         fault: str | None = None
         behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
         if not is_sound(snapshot) or not behind or behind[0].hash != snapshot.hash:
-            fault = "its hash does not belong to it"
+            fault = "its hash does not match"
         else:
             try:
                 state, begun = decode_session(snapshot.state, finder, ask=ask), begun_in(snapshot.state)

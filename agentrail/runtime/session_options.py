@@ -31,33 +31,33 @@ from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_re
 
 
 def _of_the_model(name: str) -> str:
-    return f"it is the provider's: provider_opts={{{name!r}: …}}"
+    return f"it is a provider option: provider_opts={{{name!r}: …}}"
 
 
 def _of_prompts_too(name: str) -> str:
     return f"{_of_the_model(name)}, or for one prompt session.prompt(…, settings={{{name!r}: …}})"
 
 
-_IS_SYSTEM_PROMPT: Final = "it is system_prompt=… here"
-_IS_MESSAGES: Final = "it is messages=[…] here"
-_IS_MAX_TURNS: Final = "it is max_turns=… here"
-_IS_OUTPUT: Final = "a type is asked for with each prompt: session.ask(…, output=…)"
-_IS_PLUGIN: Final = "what watches and steers a session is a plugin: plugins=[…]"
-_IS_AGENTS: Final = "who works for the session stands in agents=[Agent(…), …]"
-_IS_BUDGET: Final = "it is budget=Budget(max_cost_usd=…, max_total_tokens=…) here"
+_IS_SYSTEM_PROMPT: Final = "use system_prompt=…"
+_IS_MESSAGES: Final = "use messages=[…]"
+_IS_MAX_TURNS: Final = "use max_turns=…"
+_IS_OUTPUT: Final = "give the type with each prompt: session.ask(…, output=…)"
+_IS_PLUGIN: Final = "use plugins to watch and steer a session: plugins=[…]"
+_IS_AGENTS: Final = "use agents=[Agent(…), …]"
+_IS_BUDGET: Final = "use budget=Budget(max_cost_usd=…, max_total_tokens=…) here"
 
 OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "instructions": _IS_SYSTEM_PROMPT,
         "system": _IS_SYSTEM_PROMPT,
         "system_message": _IS_SYSTEM_PROMPT,
-        "prompt": "the system prompt is system_prompt=…; what is asked goes to session.ask(…)",
+        "prompt": "use system_prompt=… for the system prompt, and session.ask(…) for the question",
         "history": _IS_MESSAGES,
         "message_history": _IS_MESSAGES,
-        "functions": "it is tools=[…] here",
-        "allowed_tools": "a session has the tools that it is given: tools=[…]",
-        "context": "what tools work with is deps=…; data that is written down is user_data={…}",
-        "cwd": "it is working_dir=… here",
+        "functions": "use tools=[…]",
+        "allowed_tools": "a session has only the tools that it is given: tools=[…]",
+        "context": "use deps=… for objects of tools, and user_data={…} for stored data",
+        "cwd": "use working_dir=…",
         "api_key": _of_the_model("api_key"),
         "base_url": _of_the_model("base_url"),
         "api_base": _of_the_model("base_url"),
@@ -70,19 +70,19 @@ OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "reasoning": _of_prompts_too("reasoning"),
         "reasoning_effort": _of_prompts_too("reasoning"),
         "thinking": _of_prompts_too("reasoning"),
-        "model_settings": "they are provider_opts={…}, or for one prompt session.prompt(…, settings={…})",
-        "timeout": f"of requests {_of_the_model('timeout')}; of tools tool_timeout_seconds=…",
-        "max_tokens": "it is max_output_tokens=… for each response; budget=Budget(max_total_tokens=…) bounds them all",
+        "model_settings": "use provider_opts={…}, or session.prompt(…, settings={…}) for a single prompt",
+        "timeout": f"for requests, {_of_the_model('timeout')}; for tools, use tool_timeout_seconds=…",
+        "max_tokens": "use max_output_tokens=… for each response, or budget=Budget(max_total_tokens=…) for their sum",
         "max_steps": _IS_MAX_TURNS,
         "max_iterations": _IS_MAX_TURNS,
         "recursion_limit": _IS_MAX_TURNS,
-        "parallel_tool_calls": "it is max_parallel_tools=… here, 1 for one after the other",
+        "parallel_tool_calls": "use max_parallel_tools=…; 1 runs them one after the other",
         "output": _IS_OUTPUT,
         "output_type": _IS_OUTPUT,
         "result_type": _IS_OUTPUT,
         "response_model": _IS_OUTPUT,
-        "output_schema": "it is response_format={…} here, a JSON Schema; for a type session.ask(…, output=…)",
-        "stream": "what comes is read from session.stream(…) or session.subscribe()",
+        "output_schema": "use response_format={…} for a JSON Schema, or session.ask(…, output=…) for a type",
+        "stream": "read events from session.stream(…) or session.subscribe()",
         "middleware": _IS_PLUGIN,
         "hooks": _IS_PLUGIN,
         "callbacks": _IS_PLUGIN,
@@ -283,7 +283,9 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
         given = {name: value for name, value in {**behind, **given}.items() if name != "blueprint"}
     faults = [_unknown(name) for name in given if name not in _KNOWN]
     if "model" not in given:
-        faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
+        faults.append(
+            "model is missing: give a model string such as 'demo:', because a library call never picks one"
+        )
     if faults:  # SessionOptions is never created in this case, so report its other faults here
         usable = {"model": "demo:", **{name: given[name] for name in given if name in _NAMES}}
         try:
@@ -306,9 +308,7 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
         found = with_others(besides) if callable(with_others) else blueprint.options()
     if not isinstance(found, Mapping):
         raise OptionError(
-            [
-                f"blueprint is {blueprint!r}: expected an object with .options(), which gives a mapping of options"
-            ]
+            [f"blueprint is {blueprint!r}: expected an object whose .options() returns a mapping of options"]
         )
     return found
 
@@ -462,7 +462,7 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
 
 def _whole(name: str, value: object, *, least: int = 0) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        return [f"{name} is {value!r}: expected a whole number from {least}"]
+        return [f"{name} is {value!r}: expected a whole number >= {least}"]
     return []
 
 
@@ -476,7 +476,7 @@ def _tools(_: str, tools: object) -> list[str]:
     if not _is_sequence(tools):
         return [f"tools is {tools!r}: expected a sequence of tools"]
     return [
-        f"tools has {tool!r:.200}: expected tools, such as functions under @agentrail.tool, or objects with "
+        f"tools has {tool!r:.200}: expected tools, such as functions decorated with @agentrail.tool, or objects with "
         f"{', '.join(TOOL_MEMBERS)}; {fault}"
         for tool in tools
         if (fault := fault_of_tool(tool)) is not None
@@ -495,7 +495,7 @@ def _agents(name: str, value: object) -> list[str]:
     names = [one.name for one in value if isinstance(one, Agent)]
     doubled = sorted({one for one in names if names.count(one) > 1})
     return faults + [
-        f"{name} has two that are named {one!r}: names are unique in a session" for one in doubled
+        f"{name} has two entries named {one!r}: names are unique in a session" for one in doubled
     ]
 
 
@@ -509,11 +509,11 @@ def _context_providers(name: str, value: object) -> list[str]:
 
 def fault_of_tool(value: object) -> str | None:
     if isinstance(value, type):
-        return "a class is none: pass an instance"
+        return "a class is not an instance: pass an instance"
     if _has_all(value, TOOL_MEMBERS):
         return None
     missing = [member for member in TOOL_MEMBERS if not _has_member(value, member)]
-    return f"this has no {', '.join(missing)}" if missing else None
+    return f"it has no {', '.join(missing)}" if missing else None
 
 
 def is_provider(value: object) -> bool:
@@ -549,7 +549,7 @@ def _unknown(name: str) -> str:
     if known_elsewhere is not None:
         return f"there is no option {name!r}: {known_elsewhere}"
     near = difflib.get_close_matches(name, _NAMES, n=1)
-    guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(_NAMES))}"
+    guess = f", did you mean {near[0]!r}" if near else f", expected one of {', '.join(sorted(_NAMES))}"
     return f"there is no option {name!r}{guess}"
 
 

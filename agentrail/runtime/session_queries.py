@@ -18,7 +18,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 COLLECT_REPLY: Final = (
-    "collect_reply() waits for its answer, and the same prompt sent again would be answered twice"
+    "call collect_reply() to wait for its answer, because the same prompt sent again would be answered twice"
 )
 CALL_AGAIN: Final = "call this again to wait for longer"
 

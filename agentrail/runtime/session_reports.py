@@ -89,7 +89,7 @@ class SessionReports:
     async def __aenter__(self) -> Self:
         """Start: all later reports are received. There is not even a checkpoint in between."""
         if self._is_entered:
-            message = "these reports were entered before: call supervisor.reports() once more"
+            message = "these reports were already entered: call supervisor.reports() again"
             raise YourMove(message)
         need_trio()
         self._enter(self)
@@ -107,7 +107,7 @@ class SessionReports:
 
     async def __anext__(self) -> SessionReport:
         if not self._is_entered:
-            message = "these reports were not entered: read them inside of `async with supervisor.reports() as reports:`"
+            message = "these reports were not entered: read them inside `async with supervisor.reports() as reports:`"
             raise YourMove(message)
         try:
             return await self._receiver.receive()
@@ -125,7 +125,7 @@ class ReportBoard:
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
         if type(buffer) is not int or buffer < 1:
-            faults.append(f"buffer is {buffer!r:.200}: expected a whole number from 1")
+            faults.append(f"buffer is {buffer!r:.200}: expected a whole number >= 1")
         found = [fault for fault in faults if fault is not None]
         if found:
             raise OptionError(found)

@@ -148,12 +148,10 @@ class Resumption:
     def _look(self, wanted: WantedSession) -> StoredSession:
         stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
         if stored.root != stored.session:
-            message = (
-                f"session {stored.session!r} works for another: resume {stored.root!r}, which it goes with"
-            )
+            message = f"session {stored.session!r} is a sub-agent: resume its root, {stored.root!r}"
             raise OptionError([message])
         if stored.standing.has_ended:
-            raise SessionDown(wanted.session_id, "it has ended: nothing follows")
+            raise SessionDown(wanted.session_id, "it has ended and cannot continue")
         return stored
 
     def _read_tree(self) -> dict[SessionId, Revived]:
@@ -253,7 +251,7 @@ class Resumption:
     def _close(self, revived: Revived) -> None:
         config = revived.state.data.config
         draft = closed_draft(
-            "the session above does not wait for it any more", at_ms=now_ms(), events=revived.state.data.seq
+            "the parent session no longer waits for it", at_ms=now_ms(), events=revived.state.data.seq
         )
         records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
         self._keeping.close_journal(records)
@@ -266,7 +264,9 @@ def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
     assert cell.journal is not None  # noqa: S101 - just set
-    LOGGER.warning("session %s: the code here produces another history: %s", cell.ports.session_id, drift)
+    LOGGER.warning(
+        "session %s: the current code produces a different history: %s", cell.ports.session_id, drift
+    )
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
 
 
@@ -290,7 +290,7 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
     merged = {**known, **(given or {}), "session_id": opening.session_id, "scope": opening.scope}
     if "user_data" not in (given or {}) and has_handle(config.user_data):
         raise Unrevivable(
-            opening.session_id, missing=["user_data, which holds a Secret: its value is kept nowhere"]
+            opening.session_id, missing=["user_data, which contains a Secret, whose value is never stored"]
         )
     if "model" not in merged and "blueprint" not in merged:
         raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])

@@ -118,7 +118,7 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
     """Return the owner of a session's memories: the tenant and the user that a host writes into `user_data`."""
     tenant, user = user_data.get("tenant_id"), user_data.get("user_id")
     faults = [
-        f"user_data[{name!r}] is of type {type(given).__name__}: expected text, so that it is known whose memories these are"
+        f"user_data[{name!r}] is of type {type(given).__name__}: expected text, to identify the owner of the memories"
         for name, given in (("tenant_id", tenant), ("user_id", user))
         if given is not None and not isinstance(given, str)
     ]

@@ -67,9 +67,9 @@ async def _stop_child(child: Session, usage: ChildUsage) -> None:
             try:
                 with suppress(StoreUnavailable):  # its work was stopped, and it must end as well
                     await child.abort(
-                        "its parent's call is over", kill_tools="all", clear_queue=True, wait=False
+                        "its parent's call has ended", kill_tools="all", clear_queue=True, wait=False
                     )
-                await child.stop("its parent's call is over")
+                await child.stop("its parent's call has ended")
             finally:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
                     while True:
@@ -83,14 +83,14 @@ def fault_of_within(within: object) -> str | None:
     is_number = isinstance(within, int | float) and not isinstance(within, bool)
     if is_number and 0 <= within < float("inf"):  # type: ignore[operator]  # it is a number; NaN is not below
         return None
-    return f"within is {within!r:.200}: expected finite seconds from 0"
+    return f"within is {within!r:.200}: expected finite seconds >= 0"
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:
     await cell.awake()
     path = cell.state.data.config.path
     if len(path) > 1:
-        message = f"session {path[-1]!r} works for a call of {path[-2]!r}: put {path[0]!r} to rest, which it goes with"
+        message = f"session {path[-1]!r} is a sub-agent of {path[-2]!r}: stop its root, {path[0]!r}"
         raise OptionError([message])
     cell.pending_calls.refuse_self("rest")
     await trio.lowlevel.checkpoint_if_cancelled()
@@ -102,7 +102,7 @@ async def leave_quietly(cell: SessionCell, within: float) -> None:
         try:
             await _leave(cell, within)
         except CodecError:  # a snapshot cannot hold it, but the journal does
-            await stop_quietly(cell, "it cannot be written down")
+            await stop_quietly(cell, "it cannot be recorded")
 
 
 async def _leave(cell: SessionCell, within: float) -> Rested:

@@ -144,7 +144,7 @@ class SpendingBook:
             return self._walk(key, first_state(records, sources), records, Tail(), sources)
         start, tail, _ = newest_snapshot(self._store, stored, finder, ask)
         if start is None:
-            message = f"session {stored.session!r} was trimmed, and has no snapshot to begin with"
+            message = f"session {stored.session!r} was trimmed and has no snapshot to start from"
             raise SessionNotFound(message)
         earlier: tuple[Spending, ...] = ()
         if stored.forked_from is None:  # otherwise most of it was used by the source of the fork

@@ -201,8 +201,7 @@ class Writer:
 
     def unavailable_error(self) -> StoreUnavailable:
         return StoreUnavailable(
-            f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): "
-            "nothing is acknowledged until it does; work can be stopped all the same. Try again later, with the same client_id"
+            f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): nothing is acknowledged until it does, but work can still be stopped. Try again later, with the same client_id"
         )
 
     async def wait_available(self) -> None:

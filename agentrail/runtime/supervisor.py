@@ -270,7 +270,7 @@ class SessionSupervisor:
             return
         if self._shared.dependencies.host is not NO_HOST:
             raise OptionError(
-                ["this supervisor asks another host about calls already: open one for each host"]
+                ["this supervisor already belongs to another host: open a supervisor for each host"]
             )
         self._shared.dependencies = evolve(self._shared.dependencies, host=host)
 
@@ -359,8 +359,8 @@ class SessionSupervisor:
                 trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True),
                 suppress(SessionDown, StoreUnavailable),
             ):
-                await session.abort("the call is over", kill_tools="all", clear_queue=True, wait=False)
-                await session.stop("the call is over")
+                await session.abort("the call has ended", kill_tools="all", clear_queue=True, wait=False)
+                await session.stop("the call has ended")
                 await session.monitor().wait()
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
@@ -369,7 +369,7 @@ class SessionSupervisor:
         cell, workspace = assemble(session_id, chosen, self._shared.dependencies)
         names = cell.state.data.tools.names
         if calling is not None and calling not in names:
-            there = f"there are {', '.join(names)}" if names else "give tools in the options"
+            there = f"expected one of {', '.join(names)}" if names else "give tools in the options"
             message = f"there is no tool {calling!r:.200} to call: {there}"
             raise UnknownTool(message, names=names)
         refused = decide_refusal(cell.state, now_ms())
@@ -666,7 +666,7 @@ class SessionSupervisor:
 
     async def _close_rest(self) -> None:
         for entry in tuple(self._shared.entries.values()):
-            await self._retire(entry, "the supervisor had no more time for it")
+            await self._retire(entry, "the supervisor had no time left for it")
         await self._hibernation.close()
         self._shared.fan_in.close("the supervisor was closed")
         self._shared.ended.close()
@@ -680,7 +680,7 @@ class SessionSupervisor:
         known = self._known(key_of(scope, session_id))
         if known is not None:
             within = f" of scope {scope!r}" if scope else ""
-            message = f"session {session_id!r}{within} is alive already: use its handle, or another id"
+            message = f"session {session_id!r}{within} is already alive: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(known))
 
     def _known(self, key: str) -> SessionCell | None:
@@ -767,7 +767,7 @@ class SessionSupervisor:
             if entry.tools is not None and (cell.crash is None or cell.is_leaving):
                 entry.tools.leave()
             if cell.crash is None and not cell.is_leaving:
-                self._close(entry, "the supervisor had no more time for it")
+                self._close(entry, "the supervisor had no time left for it")
             await self._dismiss(entry, task_group)  # noqa: ASYNC102 - shielded and bounded inside
             if cell.is_leaving:
                 self._hibernation.suspend(entry)
@@ -790,7 +790,7 @@ class SessionSupervisor:
                 )
             )
         if task_group.working and entry.cell.crash is not None:
-            entry.cell.crash += f"; left behind, still at work: {', '.join(task_group.working)}"
+            entry.cell.crash += f"; left behind, still running: {', '.join(task_group.working)}"
 
     def _hear(self, report: Report) -> None:
         ended = self._shared.entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
@@ -883,7 +883,7 @@ class OneCallModel:
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         await trio.lowlevel.checkpoint()
         if self._has_asked or self._tool not in request.tools.names:
-            message = f"there is no model to ask: this session was started for one call of {self._tool!r}"
+            message = f"this session has no model: it was started for a single call of {self._tool!r}"
             raise BadRequest(message)
         self._has_asked = True
         call = ToolCall(call_id=CALL_ID, name=self._tool, arguments=self._arguments)
@@ -924,7 +924,7 @@ def _fault_of_arguments(arguments: object) -> str | None:
     if not isinstance(arguments, Mapping):
         return f"arguments is {arguments!r:.200}: expected a mapping, such as {{'path': 'a.txt'}}"
     fault = not_json(dict(arguments), "arguments")
-    return None if fault is None else f"{fault}: expected what JSON has"
+    return None if fault is None else f"{fault}: expected JSON values"
 
 
 async def run_call(session: Session, name: str) -> Ok | Error:
@@ -950,5 +950,5 @@ def decide_call_outcome(end: Event, result: ToolResult | None, name: str) -> Ok 
         case AgentError(error=error):
             raise CycleFailed(error)
         case _:
-            message = f"{name!r} was never called: a plugin has switched the model, or answered in its place"
+            message = f"{name!r} was never called: a plugin switched the model, or answered instead"
             raise CycleFailed(ErrorInfo(code="not_called", message=message))

@@ -377,7 +377,7 @@ def _cleaned(text: str) -> str:
 
 T = TypeVar("T")
 
-_CALL_IS_OVER: Final = "the call that asks is over"
+_CALL_IS_OVER: Final = "the calling tool call has ended"
 _END_SESSIONS_WITHIN_SECONDS: Final = 4.5
 """Seconds, slightly more than a session takes at most to end."""
 
@@ -456,13 +456,15 @@ class RunningCall:
 
     def detach(self, text: object, details: JsonValue) -> None:
         if not isinstance(text, str):
-            message = f"detach takes text, got {type(text).__name__}"
+            message = f"detach takes a text, got {type(text).__name__}"
             raise ToolContractError(message)
         if self._is_detached:
-            message = "detach was called before: the call is already answered, and now it can only end"
+            message = "detach was already called: the call is answered and can only end"
             raise ToolContractError(message)
         if self._sessions:
-            message = "detach cannot be called while sessions work for the call: let them end first"
+            message = (
+                "detach cannot be called while sub-agents of the call are running: wait until they have ended"
+            )
             raise ToolContractError(message)
         plain = plain_details(self.effect.name, details)
         self._is_detached = True

@@ -45,11 +45,7 @@ def tool_origin(tool: Tool) -> str | None:
 
 def fault_of_bare(tool: Tool) -> str:
     """Return why a tool must not be added to a stored session: no other process would find it."""
-    return (
-        f"tool {tool.name!r} is defined at {_place_of(tool)!r}, and no other process finds it there as it is: the session is kept in a "
-        "store. Make it importable as package.module:NAME, by a name of its own in a module; give it to start_session and "
-        "resume_session; or use store='memory:'"
-    )
+    return f"tool {tool.name!r} is defined at {_place_of(tool)!r}, where no other process can find it, but the session is stored. Make it importable as package.module:NAME; or pass it to start_session and resume_session; or use store='memory:'"
 
 
 def tool_at(spec: ToolSpec) -> Tool | None:
@@ -66,7 +62,7 @@ class GoneTool:
     """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else."""
 
     name: str
-    description: str = "A tool that is not there any more."
+    description: str = "A tool that no longer exists."
     parameters: JsonObject
     effect_class: EffectClass = "once"
 

@@ -119,7 +119,7 @@ def _schema_of(tool: Any) -> JsonObject:
     try:
         return frozen_json(schema)
     except TooDeep as error:
-        message = f"the schema of tool {tool.name!r} is {error}, or holds itself: say the same with fewer"
+        message = f"the schema of tool {tool.name!r} is {error}, or contains itself: simplify it"
         raise ToolDefinitionError(message) from None
 
 
@@ -142,7 +142,7 @@ def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:
     who = call_guarded(lambda _: f"<{type(tool).__name__}>", getattr, tool, "name", "")
     for member in (*TOOL_MEMBERS, *_DEFAULTS):
         call_guarded(partial(_refuse_member, who, member), _read, tool, member)
-    message = f"tool {who!r} could be read at one time and not at another: make its members plain attributes"
+    message = f"tool {who!r} could be read once but not again: make its members plain attributes"
     raise ToolDefinitionError(message) from None
 
 
@@ -171,7 +171,7 @@ def _check_types(spec: Any) -> None:
     if not isinstance(spec.description, str):
         message = (
             f"the description of tool {spec.name!r} is {_shown(spec.description)}: "
-            "expected a text, or a function of a ToolListing that gives one"
+            "expected a text, or a function of a ToolListing that returns one"
         )
         raise ToolDefinitionError(message)
     fault = not_json(spec.parameters)
@@ -182,10 +182,10 @@ def _check_types(spec: Any) -> None:
     _check(spec, "killable", isinstance(spec.killable, bool), "True or False")
     _check(spec, "polling", isinstance(spec.polling, bool), "True or False")
     _check(spec, "timeout_seconds", seconds is None or _is_number(seconds), "a number of seconds, or None")
-    _check(spec, "max_retries", retries is None or _is_count(retries), "a whole number from 0, or None")
+    _check(spec, "max_retries", retries is None or _is_count(retries), "a whole number >= 0, or None")
     _check(spec, "effect_class", *_one_of(spec.effect_class, get_args(EffectClass)))
     is_one = spec.answered_by != "machine" or spec.name in ANSWERED_BY_SESSIONS
-    _check(spec, "answered_by", is_one, "'code', because no session answers calls of that name")
+    _check(spec, "answered_by", is_one, "'code', because sessions do not answer calls of that tool")
     _check(spec, "answered_by", *_one_of(spec.answered_by, ("code", "user", "child", "client", "machine")))
 
 

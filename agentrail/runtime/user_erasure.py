@@ -134,7 +134,7 @@ class UserErasure:
                     erased = await keeping.write(erase)
                     self._shared.ended.drop_tree(scope, root)
                     return erased
-        raise StillNeeded(root, by=["this process, where it is alive" if why is None else str(why)])
+        raise StillNeeded(root, by=["this process, in which it is running" if why is None else str(why)])
 
     async def _end_unkept(self, owner: MemoryOwner) -> ForgottenUser:
         ended: list[TreeKey] = []

@@ -70,7 +70,7 @@ class Meanings:
         with trio.move_on_after(QUERY_SECONDS):
             (vector,) = await self._vectors_of([query[:_MAX_QUERY]])
             return vector
-        message = f"the embedder {self._source.name} gave no answer within {QUERY_SECONDS:g} s"
+        message = f"the embedder {self._source.name} did not answer within {QUERY_SECONDS:g} s"
         self._rest(message)
         raise NoMeaning(message)
 
@@ -104,7 +104,7 @@ class Meanings:
                 self._at_work[key] = False
         except (AgentrailError, NoMeaning) as error:
             # The next run continues here.
-            LOGGER.warning("vectors were not made: %s", error)
+            LOGGER.warning("vectors were not created: %s", error)
         finally:
             del self._at_work[key]
 
@@ -117,7 +117,7 @@ class Meanings:
             pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
             await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
             return len(pairs)
-        message = f"the embedder {self._source.name} gave no answer within {_BATCH_SECONDS:g} s"
+        message = f"the embedder {self._source.name} did not answer within {_BATCH_SECONDS:g} s"
         raise NoMeaning(message)
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[bytes]:

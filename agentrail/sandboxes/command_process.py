@@ -693,9 +693,7 @@ def _describe_stopped(result: ExecuteResult, window: OutputWindow) -> ExecuteRes
     if not window.is_over:
         return evolve(result, timed_out=True)
     megabytes = MAX_OUTPUT_BYTES // 1_000_000
-    note = (
-        f"\n[The command was stopped: it had printed more than {megabytes} MB. Print less, or into a file.]"
-    )
+    note = f"\n[The command was stopped: it had printed more than {megabytes} MB. Print less, or redirect it into a file.]"
     return evolve(result, output=result.output + note)
 
 

@@ -83,7 +83,7 @@ class CompositeSandbox:
                     f"route {prefix!r}: expected a path such as '/memories/', with a slash at both ends"
                 )
             elif names in self._routes:
-                faults.append(f"route {prefix!r} is there twice")
+                faults.append(f"route {prefix!r} is given twice")
             else:
                 self._routes[names] = sandbox
         if faults:
@@ -241,13 +241,13 @@ class CompositeSandbox:
         """Open a process in the default.
 
         Raises:
-            ProcessRefused: The refusals of the default, or it opens no processes.
+            ProcessRefused: The refusals of the default, or it cannot open processes.
         """
         found = self._place_of(options.workdir, only_default=True)
         if isinstance(found, Refusal):
             raise ProcessRefused(found.message, code=found.code)
         if not offers(found.sandbox, ProcessSandbox):
-            message = f"{type(found.sandbox).__name__} opens no processes"
+            message = f"{type(found.sandbox).__name__} cannot open processes"
             raise ProcessRefused(message, code="unsupported")
         async with found.sandbox.open_process(argv, evolve(options, workdir=found.path)) as process:
             yield process

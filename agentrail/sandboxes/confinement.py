@@ -106,7 +106,7 @@ def fall_back(fallback: ShellFallback, why: str) -> Confinement:
 async def _try_bubblewrap(program: str | None) -> Trial:
     """Try bubblewrap with all its options. Then drop unsupported ones, one after the other."""
     if sys.platform != "linux":
-        return Trial(why=f"there is none for {sys.platform}")
+        return Trial(why=f"it does not exist for {sys.platform}")
     if program is None:
         return Trial(why="it is not installed")
     lacks = frozenset() if find_filter("none", frozenset()) else frozenset({CALL_FILTER})
@@ -159,7 +159,7 @@ def decide_trial(code: int, said: str) -> Trial:
     """Judge by the outcome of a trial whether it would always end so."""
     if code == 0:
         return Trial(why=None)
-    why = (said.strip().splitlines() or [f"it ends with {code}"])[-1]
+    why = (said.strip().splitlines() or [f"it exits with {code}"])[-1]
     is_for_good = code > 0 and _SAYS_FORBIDDEN.search(said) is not None
     # No namespaces at all, or no more at the moment.
     if _SAYS_TOO_MANY_NAMESPACES in said:

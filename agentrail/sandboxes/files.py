@@ -123,7 +123,7 @@ def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], No
         temporary.rename(directory)  # also replaces an empty directory
     except OSError as error:
         reason = (
-            "there is something in it: name one that is not there yet"
+            "it is not empty: name a directory that does not exist yet"
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
             else f"{error.strerror}: name another working_dir"
         )
@@ -140,7 +140,7 @@ def _check_place(root: int, directory: Path) -> None:
             found = above.stat()
             if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
                 message = (
-                    f"the files cannot be copied to {str(directory)!r}: it is inside the copied directory"
+                    f"the files cannot be copied to {str(directory)!r}, which is inside the copied directory"
                 )
                 raise SandboxError(message)
     if directory.is_symlink() or (

@@ -79,7 +79,7 @@ async def grep_in_helper(
         process = await outside.processes().open(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={})
         asking, answering = process.stdin, process.stdout
         if asking is None or answering is None:  # never: both were requested
-            message = "the helper of a search has no pipes"
+            message = "the search helper has no pipes"
             raise trio.TrioInternalError(message)
         try:
             collected = await _converse(_Helper(asking, answering), pattern, options, next_batch)
@@ -108,7 +108,7 @@ def fault_of_pattern(pattern: str) -> Refusal | None:
     if len(pattern) > MAX_SEARCH_PATTERN_CHARACTERS:
         fault = f"it has {len(pattern):,} characters, at most {MAX_SEARCH_PATTERN_CHARACTERS:,} are allowed"
     elif "\0" in pattern or any("\ud800" <= character <= "\udfff" for character in pattern):
-        fault = "it has a character that no text file has (NUL, or half of a surrogate pair)"
+        fault = "it contains a character that text files cannot have (NUL or a lone surrogate)"
     else:
         return None
     return refuse_pattern(pattern, "grep", fault)
@@ -144,7 +144,7 @@ class _Helper:
         while b"\n" not in self._received:
             piece = await self._answering.receive_some()
             if not piece:
-                message = "the helper of a search ended"
+                message = "the search helper ended"
                 raise trio.BrokenResourceError(message)
             self._received.extend(piece)
         line, _, rest = bytes(self._received).partition(b"\n")

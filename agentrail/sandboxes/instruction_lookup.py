@@ -50,7 +50,7 @@ class FilesAbove:
         if self._home is not None and (folder := self._home / _USER_FOLDER) not in levels:
             found.look(partial(_open_in, folder), f"~/{_USER_FOLDER}/")
         if len(levels) > MAX_INSTRUCTION_LEVELS:
-            reason = f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"
+            reason = f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are searched"
             found.unread.append(
                 UnreadInstructions(path=_name_of_level(MAX_INSTRUCTION_LEVELS), reason=reason)
             )
@@ -106,9 +106,9 @@ class _Found:
 
     def with_fault(self, path: str, error: OSError) -> InstructionsFound:
         reason = (
-            "it is a link that leads out of the repository, and those are not followed"
+            "it is a symbolic link that leads out of the repository"
             if error.errno in _LED_OUT
-            else f"the system says {os.strerror(error.errno or 0)}"
+            else f"the operating system reports: {os.strerror(error.errno or 0)}"
         )
         self.unread.append(UnreadInstructions(path=path, reason=reason))
         return self.all
@@ -145,6 +145,6 @@ def _read(descriptor: int) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        message = "it is no text"
+        message = "it is not text"
         raise ValueError(message)
     return text[:MAX_READ_CHARACTERS]

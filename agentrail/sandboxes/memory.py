@@ -261,7 +261,7 @@ class MemorySandbox:
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Refuse: no command can run here."""
         await trio.lowlevel.checkpoint()
-        message = "Commands are disabled: the files of this session are in memory, where nothing can run."
+        message = "Commands are disabled: the files of this session are in memory, where commands cannot run."
         return ExecuteResult(error=Refusal(code="unsupported", message=message))
 
     async def snapshot(self) -> str:

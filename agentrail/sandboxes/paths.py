@@ -61,7 +61,7 @@ def fault_of_path(text: str, max_characters: int) -> str | None:
     if len(text) > max_characters:
         return f"it has {len(text):,} characters, at most {max_characters:,} are allowed"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in text):
-        return "it has a control character in it"
+        return "it contains a control character"
     if any("\ud800" <= character <= "\udfff" for character in text):
         return "it is not valid Unicode"
     return None
@@ -77,7 +77,7 @@ def _fault(path: str) -> str | None:
     if len(path) > 2 * MAX_PATH_BYTES:  # before any other check
         return f"it has {len(path)} characters, at most {MAX_PATH_BYTES} bytes are allowed"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in path):
-        return "it has a control character in it"
+        return "it contains a control character"
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

@@ -296,12 +296,12 @@ def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
         real = place.real
         if real == root:
             if place.is_whole:
-                raise _refuse(root, f"it is {place.path}, from which this program runs")
+                raise _refuse(root, f"it is {place.path}, where this program is installed")
             found.update((name,) for name in _OF_AN_ENVIRONMENT if root.joinpath(name).exists())
         elif real.is_relative_to(root):
             found.add(real.relative_to(root).parts)
         elif place.is_whole and root.is_relative_to(real):
-            raise _refuse(root, f"it lies in {place.path}, from which this program runs")
+            raise _refuse(root, f"it is inside {place.path}, where this program is installed")
     found |= _named_below(root)
     kept = tuple(
         sorted(names for names in found if not any(names[:n] in found for n in range(1, len(names))))
@@ -330,12 +330,9 @@ def _refuse_links(root: Path, kept: tuple[tuple[str, ...], ...]) -> None:
         for link in find_links(place.path, root):
             names = link.relative_to(root).parts
             if not any(names[: len(one)] == one and len(names) > len(one) for one in kept):
-                raise _refuse(root, f"this program runs from {place.path} through the link {link}")
+                raise _refuse(root, f"this program is installed in {place.path} through the link {link}")
 
 
 def _refuse(root: Path, why: str) -> SandboxError:
-    message = (
-        f"the root {str(root)!r} cannot be confined: {why}, so that what is written there would run outside of the "
-        "sandbox. Name another directory, or install agentrail elsewhere"
-    )
+    message = f"the root {str(root)!r} cannot be confined: {why}, so files written there would run outside the sandbox. Name another directory, or install agentrail elsewhere"
     return SandboxError(message)

@@ -45,17 +45,17 @@ def refusal_of(error: OSError, shown: str) -> Refusal:
 
 _REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
     {
-        errno.ENOTDIR: ("invalid_path", "it is no directory, or leads through something that is none"),
+        errno.ENOTDIR: ("invalid_path", "it is not a directory, or leads through something that is not one"),
         errno.EXDEV: ("invalid_path", "a link in it leads out of the working directory"),
         errno.ELOOP: ("invalid_path", "it leads through a link that is not followed"),
         errno.ENAMETOOLONG: ("invalid_path", "it is too long"),
-        errno.EACCES: ("permission_denied", "the user has no right to do this"),
-        errno.EPERM: ("permission_denied", "the user has no right to do this"),
+        errno.EACCES: ("permission_denied", "permission denied"),
+        errno.EPERM: ("permission_denied", "permission denied"),
         errno.EROFS: ("permission_denied", "the file system is read-only"),
         errno.ENXIO: ("permission_denied", "sockets and devices are not opened"),
         errno.ENODEV: ("permission_denied", "sockets and devices are not opened"),
         errno.ENOSPC: ("no_space", "there is no space left"),
-        errno.EDQUOT: ("no_space", "the user's share of the disk is used up"),
+        errno.EDQUOT: ("no_space", "the user's disk quota is exhausted"),
     }
 )
 
@@ -113,7 +113,7 @@ def refuse_unreadable(found: str) -> PathRefused:
 
 def refuse_hard_link(shown: str) -> PathRefused:
     """Return the refusal of a file with other names, which may be outside."""
-    message = f"{shown} has other names too (hard links), maybe outside of the working directory."
+    message = f"{shown} has other names too (hard links), possibly outside the working directory."
     return PathRefused(code="permission_denied", message=message)
 
 

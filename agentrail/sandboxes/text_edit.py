@@ -25,7 +25,7 @@ _MAX_LINES_COMPARED: Final = 5_000
 _MAX_LINE_SHOWN: Final = 200
 _MAX_COMPARED_IN_FULL: Final = 50
 _ALIKE: Final = 0.75
-_CUT: Final = "[The diff goes on; read the file to see the rest.]\n"
+_CUT: Final = "[The diff continues; read the file to see the rest.]\n"
 
 
 @frozen(kw_only=True)

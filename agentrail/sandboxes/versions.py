@@ -290,7 +290,7 @@ class VersionedFiles(Files):
             if not is_straight:
                 os.close(existing)
         if not is_straight:
-            message = f"{show_names(names)} leads through a link that was not there."
+            message = f"{show_names(names)} leads through a link that did not exist before."
             raise PathRefused(code="invalid_path", message=message)
         return existing, depth
 
@@ -439,12 +439,12 @@ def _mode_wanted(wanted: WantedFile, now: FileState | None) -> int | None:
 
 def _conflict(now: FileState | None, wanted: WantedFile) -> str:
     if now is None:
-        return "It was removed since."
+        return "It has been removed since."
     if wanted.left[0] is None:
-        return "It was made again since."
+        return "It has been created again since."
     if not wanted.left[0].sha256:
-        return "What the session left there may not be known, so it cannot be told whether it changed since."
-    return "It was changed since."
+        return "The session's version is unknown, so later changes cannot be detected."
+    return "It has been changed since."
 
 
 def _not_kept(then: FileState) -> str:
@@ -452,8 +452,8 @@ def _not_kept(then: FileState) -> str:
         case "too_large":
             return f"It had {then.size_bytes:,} bytes, and at most {MAX_KEPT_BYTES:,} are kept."
         case "secret":
-            return "A secret stood in it, and those are not kept."
+            return "It contained a secret, and secrets are not kept."
         case "unreadable":
             return "It could not be read when it was overwritten."
         case _:
-            return "What it contained is not in the store any more."
+            return "Its content is no longer in the store."

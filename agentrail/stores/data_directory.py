@@ -21,7 +21,7 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
         return Path(environ["XDG_DATA_HOME"]) / "agentrail"
     if environ.get("HOME"):
         return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
-    reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME says where"
+    reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME is set"
     raise no_store_at(Path(STORE_FILE), reason)
 
 

@@ -218,7 +218,7 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     except UnreadableDocument as error:
         raise UnreadDocument(str(error)) from None
     if read.left_out:
-        message = "it has more text than one document may have: split it"
+        message = "it contains too much text for one document: split it"
         raise UnreadDocument(message)
     if kind == "pdf":
         return _of_pages(read.pages)
@@ -252,7 +252,7 @@ def _text_of(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"it is not UTF-8 from byte {error.start:,} on: save it as UTF-8"
+        message = f"it is not UTF-8 at byte {error.start:,}: save it as UTF-8"
         raise UnreadDocument(message) from None
     if "\0" in text:
         message = "it contains zero bytes, so it is not text"
@@ -267,7 +267,7 @@ def _of_pages(pages: tuple[str, ...]) -> DocumentText:
         starts.append(len(lines) + 1)
         lines += [*page.splitlines(), ""]
     if not any(lines):
-        message = "it contains no text: its pages may be pictures, which are not read"
+        message = "it contains no text: its pages may be scanned images, which are not supported"
         raise UnreadDocument(message)
     return DocumentText(text="\n".join(lines), pages=tuple(starts))
 

@@ -356,13 +356,13 @@ class SqliteKnowledge(SqliteCollection):
 
 def _checked_path(path: Any) -> str:
     if not isinstance(path, str) or not 0 < len(path) <= MAX_DOCUMENT_PATH or not path.isprintable():
-        fault = f"{path!r:.80} is no path of a document: expected 1 to {MAX_DOCUMENT_PATH} characters that can be printed"
+        fault = f"{path!r:.80} is not a document path: expected 1 to {MAX_DOCUMENT_PATH} printable characters"
         raise OptionError([fault])
     return path
 
 
 def _fault_of_base(base: str, names: Sequence[str]) -> str:
-    there = f"there are {', '.join(names)}" if names else "there is none"
+    there = f"expected one of {', '.join(names)}" if names else "there is none"
     return (
         f"there is no knowledge base {base!r:.80}: {there}"
         if base

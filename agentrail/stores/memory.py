@@ -176,7 +176,7 @@ def check_same_opening(there: MemoryJournal, opening: Opening) -> None:
     if is_same and there.tail.epoch > tail.epoch:
         raise Fenced(there.session, durable_up_to=there.last_of(tail.epoch))
     if not is_same or there.node not in ("", opening.node):
-        message = f"there is a session {there.session!r} already: resume_session, or choose another id"
+        message = f"session {there.session!r} already exists: call resume_session, or choose another id"
         raise AlreadyExists(message)
 
 
@@ -424,13 +424,13 @@ class MemoryStore:
             if before > journal.tail.seq:
                 raise OptionError(
                     [
-                        f"before is {before}, and session {session!r} ends at {journal.tail.seq}: name a record of it"
+                        f"before is {before}, but session {session!r} ends at {journal.tail.seq}: name a record of it"
                     ]
                 )
             if before <= journal.first_seq:
                 return 0
             if not any(journal.is_sound(one) for one in journal.snapshots.values() if one.seq >= before):
-                fault = f"session {session!r} has no sound snapshot at record {before} or behind it: trim to where one stands"
+                fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
                 raise OptionError([fault])
             forks = sorted(
                 fork
@@ -565,7 +565,7 @@ class MemoryStore:
         journal = self._journals.get((scope, session))
         if journal is None:
             nearest = self._nearest(scope, session)
-            like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": look for it with `find`"
+            like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
             message = f"there is no session {session!r}{like}"
             raise SessionNotFound(message, nearest=nearest)
         return journal

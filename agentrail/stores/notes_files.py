@@ -164,5 +164,5 @@ def _make_directories(top: Path, folder: Path) -> None:
 
 
 def _no_notes(path: Path, reason: str) -> NotAStore:
-    message = f"{os.fspath(path)!r} cannot be notes: {reason}; nothing in it was touched. Repair it, or move it away"
+    message = f"{os.fspath(path)!r} cannot be used for notes: {reason}; it was not modified. Repair it, or move it away"
     return NotAStore(message)

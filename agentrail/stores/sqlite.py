@@ -160,11 +160,8 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
     # A damaged store is salvaged, a foreign file is left alone. So one mark of a store must be present.
     if found == APPLICATION_ID or names >= _OWN_TABLES or has_lock_file(path):
         return Look(is_there=True, is_damaged=True)
-    what = "it is no database of SQLite" if found is None else f"its application id is {found:#010x}"
-    message = (
-        f"{os.fspath(path)!r} is not a store of agentrail: {what}, expected {APPLICATION_ID:#010x}; "
-        "nothing in it was touched. Name another file, or none for the one in the data directory"
-    )
+    what = "it is not an SQLite database" if found is None else f"its application id is {found:#010x}"
+    message = f"{os.fspath(path)!r} is not a store of agentrail: {what}, expected {APPLICATION_ID:#010x}; it was not modified. Name another file, or omit it for the one in the data directory"
     raise NotAStore(message)
 
 
@@ -175,10 +172,7 @@ def _id_in(head: bytes) -> int | None:
 
 def _check_version(path: Path, found: int, schema: StoreSchema) -> None:
     if found > schema.version:
-        message = (
-            f"the store {os.fspath(path)!r} has tables of version {found}, and this agentrail knows up to {schema.version}: "
-            "nothing in it was touched. Use the newer agentrail that made it"
-        )
+        message = f"the store {os.fspath(path)!r} has tables of version {found}, but this agentrail supports up to {schema.version}; it was not modified. Use the newer agentrail that created it"
         raise StoreTooNew(message, found=found, known=schema.version)
 
 
@@ -317,7 +311,7 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
         apsw.Error: The store cannot be read.
     """
     if path.exists():
-        raise OptionError([f"there is a file {os.fspath(path)!r} already: name a new file"])
+        raise OptionError([f"{os.fspath(path)!r} already exists: name a new file"])
     fresh = path.with_name(f"{path.name}.new")
     try:
         fresh.unlink(missing_ok=True)
@@ -389,7 +383,7 @@ class SqliteStore:
         keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
             raise OptionError(
-                [f"vfs is {vfs!r}, and SQLite knows {', '.join(apsw.vfs_names())} here: register it first"]
+                [f"vfs is {vfs!r}, but SQLite knows only {', '.join(apsw.vfs_names())}: register it first"]
             )
         self._wall = outside.current().wall if wall is None else wall
         self._lease_ms = lease_ms
@@ -445,10 +439,7 @@ class SqliteStore:
 
     def _look_to_read(self) -> None:
         if not self._path.exists():
-            message = (
-                f"no sessions are stored in {os.fspath(self._path)!r}: there is no such file; "
-                "keep one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
-            )
+            message = f"no sessions are stored in {os.fspath(self._path)!r}: there is no such file; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
             raise StoreUnavailable(message)
         with translated(self._path):
             look_at(self._connector, self._schema)
@@ -471,7 +462,7 @@ class SqliteStore:
     def _connected(self) -> apsw.Connection:
         if self._lock is None or self._is_closed:
             if not self._is_closed:
-                fault = f"the store {os.fspath(self._path)!r} was opened to read: open it without read_only to write"
+                fault = f"the store {os.fspath(self._path)!r} was opened read-only: open it without read_only to write"
                 raise OptionError([fault])
             message = "the store was closed"
             raise apsw.ConnectionClosedError(message)

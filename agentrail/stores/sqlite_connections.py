@@ -35,11 +35,11 @@ _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
     apsw.IOError: "the disk could not be read or written",
     apsw.CantOpenError: "the file cannot be opened",
     apsw.ReadOnlyError: "the file cannot be written",
-    apsw.PermissionsError: "the file may not be used",
-    apsw.BusyError: "another connection holds it",
-    apsw.LockedError: "another connection holds it",
-    apsw.ProtocolError: "another connection holds it",
-    apsw.ConnectionClosedError: "it was closed meanwhile",
+    apsw.PermissionsError: "access to the file is denied",
+    apsw.BusyError: "another connection has locked it",
+    apsw.LockedError: "another connection has locked it",
+    apsw.ProtocolError: "another connection has locked it",
+    apsw.ConnectionClosedError: "it was closed in the meantime",
 }
 """Errors that pass, or that an operator can fix. Every other error is a bug of ours."""
 
@@ -55,7 +55,7 @@ def check_sqlite(found: str) -> None:
     """Raise StoreUnavailable for an unsound SQLite. The wheels of apsw bundle a sound one."""
     if tuple(int(part) for part in found.split(".")[:3]) < FIRST_SOUND:
         wanted = ".".join(map(str, FIRST_SOUND))
-        message = f"SQLite {found} may lose commits, {wanted} is the first that does not: install apsw from its wheel, `pip install --force-reinstall apsw`"
+        message = f"SQLite {found} may lose commits, which {wanted} fixed: install apsw from its wheel, `pip install --force-reinstall apsw`"
         raise StoreUnavailable(message)
 
 
@@ -164,7 +164,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (*_DAMAGE, DamagedStoreError) as error:
-        message = f"the store {os.fspath(path)!r} is damaged ({error}): it is salvaged by the process that writes it, at its next try"
+        message = f"the store {os.fspath(path)!r} is damaged ({error}): the writing process repairs it at its next attempt"
         raise StoreUnavailable(message) from error
     except tuple(_TROUBLE) as error:
         reason = next(text for kind, text in _TROUBLE.items() if isinstance(error, kind))

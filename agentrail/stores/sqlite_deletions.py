@@ -179,12 +179,12 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
     """Drop records before a number. Their large values stay, because snapshots may refer to them."""
     there = known(connection, scope, session)
     if before > there.tail.seq:
-        fault = f"before is {before}, and session {session!r} ends at {there.tail.seq}: name a record of it"
+        fault = f"before is {before}, but session {session!r} ends at {there.tail.seq}: name a record of it"
         raise OptionError([fault])
     if before <= there.first_seq:
         return 0
     if not _has_sound_snapshot(connection, scope, session, before):
-        fault = f"session {session!r} has no sound snapshot at record {before} or behind it: trim to where one stands"
+        fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
         raise OptionError([fault])
     forks = connection.execute(
         "SELECT session FROM session WHERE scope = ? AND forked_from = ? AND forked_at >= ? ORDER BY session",

@@ -61,7 +61,7 @@ def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) 
         return "it is a directory, and a file was expected"
     kind = file_system_of(directory, mounts or _read_mounts)
     if kind in _NETWORKED:
-        return f"it lies on a network file system ({kind}), where the locks of a database do not hold"
+        return f"it is on a network file system ({kind}), where database locks are unreliable"
     if not os.access(directory, os.W_OK | os.X_OK):
         return "the directory cannot be written"
     return None

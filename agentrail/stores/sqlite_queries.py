@@ -70,7 +70,7 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
         return there
     check_witness(connection, scope, session, None)
     nearest = _nearest(connection, scope, session)
-    like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": look for it with `find`"
+    like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
     message = f"there is no session {session!r}{like}"
     raise SessionNotFound(message, nearest=nearest)
 

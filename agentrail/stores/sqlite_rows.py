@@ -92,7 +92,7 @@ def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
 
 def session_of(row: SqliteRow) -> StoredSession:
     if tuple(map(type, row)) not in _KINDS:
-        message = f"stored data of session {row[1]!r} is not what was written"
+        message = f"stored data of session {row[1]!r} has changed since it was written"
         raise DamagedStoreError(message)
     forked_from = None if row[4] is None else (SessionId(row[4]), row[5])
     return StoredSession(
@@ -187,5 +187,5 @@ def check_witness(connection: apsw.Connection, scope: str, session: str, there: 
     ).fetchone()
     found = None if row is None else Tail(seq=row[0], epoch=row[1], hash=row[2])
     if found != last:
-        message = f"the last record of session {session!r} is not the one that the session names"
+        message = f"the last record of session {session!r} is not the one named by the session"
         raise DamagedStoreError(message)

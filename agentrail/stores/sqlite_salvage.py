@@ -82,14 +82,14 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         hurt = [one for one in self.sessions if not one.is_whole]
-        counts = f"{len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not"
+        counts = f"{len(self.sessions) - len(hurt)} sessions are intact, {len(hurt)} are damaged"
         lost = f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
         lines = [f"{self.damaged.name}: {counts}; {lost}"]
         for one in hurt:
             of = f" of {one.scope!r}" if one.scope else ""
-            rebuilt = "; what stood of the session itself was lost" if one.is_rebuilt else ""
+            rebuilt = "; the session's own row was lost" if one.is_rebuilt else ""
             lines.append(
-                f"session {one.session!r}{of}: sound up to record {one.last_good} of {one.last_known}{rebuilt}"
+                f"session {one.session!r}{of}: intact up to record {one.last_good} of {one.last_known}{rebuilt}"
             )
         return "\n".join(lines)
 

@@ -93,7 +93,7 @@ def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms:
 def check_steps(schema: StoreSchema, found: int) -> None:
     """Raise ValueError unless there is an upgrade path from older tables."""
     if any(version not in schema.steps for version in range(found, schema.version)):
-        message = f"no step leads from tables of version {found} to those of version {schema.version}"
+        message = f"there is no migration from table version {found} to version {schema.version}"
         raise ValueError(message)
 
 
@@ -108,7 +108,7 @@ def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> No
             else:
                 connection.execute(step)
         except (apsw.SQLError, apsw.ConstraintError) as error:
-            message = f"the step from tables of version {version} to the next is wrong: {error}"
+            message = f"the migration from table version {version} to the next is wrong: {error}"
             raise ValueError(message) from error
     connection.pragma("user_version", schema.version)
     connection.execute("COMMIT")

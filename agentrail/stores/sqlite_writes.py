@@ -80,7 +80,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
     if is_same and there.tail.epoch > tail.epoch:
         raise Fenced(there.session, durable_up_to=last_of_epoch(connection, there, tail.epoch))
     if not is_same or there.node not in ("", opening.node):
-        message = f"there is a session {there.session!r} already: resume_session, or choose another id"
+        message = f"session {there.session!r} already exists: call resume_session, or choose another id"
         raise AlreadyExists(message)
 
 

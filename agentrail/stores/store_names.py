@@ -28,7 +28,9 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     if scheme == "sqlite" and colon:
         return Path(rest).expanduser() if rest else data_directory / STORE_FILE
     if scheme in {"postgres", "postgresql"} and colon:
-        fault = f"store is {name!r}: stores of many machines, postgres://…, come with a later version; expected {NAMES}"
+        fault = (
+            f"store is {name!r}: shared stores such as postgres://… are not supported yet; expected {NAMES}"
+        )
         raise OptionError([fault])
     raise OptionError([f"store is {name!r}: expected {NAMES}"])
 
@@ -73,12 +75,12 @@ def faults_of_keeping(
     is_number = isinstance(store_patience, int | float) and not isinstance(store_patience, bool)
     if not is_number or not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):  # type: ignore[operator]  # a number by then
         faults.append(
-            f"store_patience is {store_patience!r:.80}: expected finite seconds from {MIN_PATIENCE_SECONDS:g}"
+            f"store_patience is {store_patience!r:.80}: expected finite seconds >= {MIN_PATIENCE_SECONDS:g}"
         )
     if resume not in ("none", "working", "all"):
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
     elif resume != "none" and store is None:
-        faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
+        faults.append(f"resume is {resume!r}, but there is no store: give one, such as store='sqlite:'")
     if on_drift not in ("park", "go_on"):
         faults.append(f"on_drift is {on_drift!r:.80}: expected 'park' or 'go_on'")
     return faults + _faults_of_sleep(hibernate_after, store)
@@ -94,7 +96,7 @@ def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
         ]
     if store is None:
         given = f"hibernate_after is {hibernate_after!r:.80}"
-        return [f"{given}, and there is no store for what sleeps: give one, such as store='sqlite:'"]
+        return [f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"]
     return []
 
 
@@ -112,11 +114,11 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
     is_whole = isinstance(keep_bytes, int) and not isinstance(keep_bytes, bool)
     if keep_bytes is not None and not (is_whole and keep_bytes >= 1):  # type: ignore[operator]  # a number by then
         faults.append(
-            f"keep_bytes is {keep_bytes!r:.80}: expected a whole number of bytes from 1, or None to keep all"
+            f"keep_bytes is {keep_bytes!r:.80}: expected a whole number of bytes >= 1, or None to keep all"
         )
     if store is None:
         faults += [
-            f"{name} is {value!r:.80}, and there is no store: give one, such as store='sqlite:'"
+            f"{name} is {value!r:.80}, but there is no store: give one, such as store='sqlite:'"
             for name, value in (("keep_days", keep_days), ("keep_bytes", keep_bytes))
             if value is not None
         ]

@@ -169,7 +169,7 @@ class TenantFile:
             if cause is None:
                 raise
             if is_damage(cause):
-                message = f"the file of {what} {path!r} is damaged ({cause}): move it away, or put a copy of it in its place"
+                message = f"the file of {what} {path!r} is damaged ({cause}): move it away, or replace it with a backup"
             else:
                 message = f"the file of {what} {path!r} cannot be used now: {cause}; try again later"
             raise StoreUnavailable(message) from cause
@@ -229,10 +229,10 @@ class TenantFile:
         found, version = connection.pragma("application_id"), connection.pragma("user_version")
         path, what = os.fspath(self.path), self._schema.what
         if found != self._schema.application_id:
-            message = f"{path!r} is not a file of {what}: its application id is {found:#010x}, expected {self._schema.application_id:#010x}; nothing in it was touched"
+            message = f"{path!r} is not a file of {what}: its application id is {found:#010x}, expected {self._schema.application_id:#010x}; it was not modified"
             raise NotAStore(message)
         if version > self._schema.version:
-            message = f"the file of {what} {path!r} has tables of version {version}, and this agentrail knows up to {self._schema.version}: nothing in it was touched. Use the newer agentrail that made it"
+            message = f"the file of {what} {path!r} has tables of version {version}, but this agentrail supports up to {self._schema.version}; it was not modified. Use the newer agentrail that created it"
             raise StoreTooNew(message, found=version, known=self._schema.version)
         self._is_known = True
 

@@ -83,7 +83,7 @@ def check_history(messages: Sequence[Message]) -> None:
         came = tuple(result.call_id for result in message.results) if isinstance(message, ToolMessage) else ()
         assert came == asked, f"message {position}: expected results for {asked}, got {came}"
         asked = tuple(call.call_id for call in message.calls) if isinstance(message, AssistantMessage) else ()
-    assert not asked, f"the last message asks for {asked}, and nothing answers"
+    assert not asked, f"the last message asks for {asked}, but there is no answer"
 
 
 def check_events(events: Iterable[Event]) -> None:
@@ -138,7 +138,7 @@ def check_nothing_lost(events: Iterable[Event], messages: Sequence[Message] | No
         if isinstance(block, Text)
     ]
     lost = [ref for ref in fates.applied if not any(fates.steers[ref] in text for text in steered)]
-    assert not lost, f"the steers {lost} were applied, and the history has only {steered}"
+    assert not lost, f"the steers {lost} were applied, but the history has only {steered}"
 
 
 class _Fates:
@@ -184,7 +184,7 @@ def _check_cycles(events: Sequence[Event]) -> None:
             running = event
         elif type(event) in TERMINAL:
             # An abort is reported in idle too, where no cycle ends.
-            assert running is not None or isinstance(event, AgentAbort), f"{event!r} ends no cycle"
+            assert running is not None or isinstance(event, AgentAbort), f"{event!r} does not end a cycle"
             assert isinstance(event, AgentEnd | AgentAbort | AgentError)
             named = None if running is None else running.ref
             assert event.ref in (named, None), f"{event!r} does not name the prompt of its cycle, {named!r}"

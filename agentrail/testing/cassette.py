@@ -77,7 +77,7 @@ class CassetteModel:
         self._secrets = tuple(sorted(_secrets_in(secrets), key=len, reverse=True))
         self._recorded = record if not self._path.exists() else None
         if self._recorded is None and not self._path.exists():
-            fault = f"there is no cassette {str(path)!r}: give record=provider once, with a key, to make it"
+            fault = f"there is no cassette {str(path)!r}: pass record=provider once, with a key, to record it"
             raise OptionError([fault])
         lines = [] if self._recorded is not None else self._path.read_text().splitlines()
         self._tape = [_read(line) for line in lines]

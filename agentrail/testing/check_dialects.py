@@ -77,7 +77,7 @@ def _anthropic(body: _Item) -> None:
             assert block["type"] != "text" or block["text"].strip(), f"a text of message {place} is blank"
         answers = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         assert all(block["type"] == "tool_result" for block in blocks[: len(answers)]), (
-            f"message {place} says something in front of its results"
+            f"message {place} has content before its results"
         )
         before = messages[place - 1]["content"] if place else ()
         _are_answered([block["id"] for block in before if block["type"] == "tool_use"], answers, place)
@@ -119,11 +119,11 @@ def _openai(body: _Item) -> None:
         "function_call_output": {"reasoning", "user", "assistant", "function_call", "function_call_output"},
     }
     for place, (kind, following) in enumerate(itertools.pairwise(kinds)):
-        assert following in leads_to[kind], f"{following} stands behind {kind} at item {place}"
-    assert kinds[-1:] != ["reasoning"], "reasoning stands at the end, and led to nothing"
+        assert following in leads_to[kind], f"{following} comes after {kind} at item {place}"
+    assert kinds[-1:] != ["reasoning"], "reasoning is last, with no output after it"
     expected: list[str] = []
     for place, (item, kind) in enumerate(zip(items, kinds, strict=True)):
-        _is_not_empty(item.get("content", "nothing to say"), place)
+        _is_not_empty(item.get("content", "no content"), place)
         if kind == "function_call":
             expected.append(item["call_id"])
             _arguments_are_objects([item["arguments"]], place)
@@ -158,7 +158,9 @@ _RULES: Final[Mapping[Dialect, Callable[[_Item], None]]] = MappingProxyType(
 def _turns_alternate(roles: Sequence[str], *, tools: bool = False) -> None:
     for place, (one, other) in enumerate(itertools.pairwise(roles)):
         # With results left out, a response may follow a response: the results were between them.
-        assert one != other or (tools and one == "assistant"), f"{one!r} speaks twice, from message {place}"
+        assert one != other or (tools and one == "assistant"), (
+            f"{one!r} has two messages in a row, from message {place}"
+        )
 
 
 def _is_not_empty(content: object, place: int) -> None:
@@ -172,9 +174,9 @@ def _are_answered(calls: Sequence[str], answers: Sequence[str], place: int) -> N
 
 
 def _nothing_is_open(calls: Sequence[str]) -> None:
-    assert not calls, f"there is no result behind {', '.join(calls)}"
+    assert not calls, f"there is no result after {', '.join(calls)}"
 
 
 def _arguments_are_objects(texts: Iterable[str], place: int) -> None:
     for text in texts:
-        assert isinstance(json.loads(text), dict), f"the arguments at {place} are no object: {text}"
+        assert isinstance(json.loads(text), dict), f"the arguments at {place} are not an object: {text}"

@@ -99,7 +99,7 @@ def any_word_finds_passages(trial: KnowledgeTrial) -> None:
     trial.add("headed.md", "# Otters\n\nThey swim.")
     expect_same(trial.found("otters"), ["headed.md"], "a heading")
     expect_same(len(trial.found("weather", limit=3)), 3, "a limit")
-    expect_same(trial.found("zebra"), [], "a word that there is not")
+    expect_same(trial.found("zebra"), [], "an unknown word")
 
 
 def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
@@ -109,7 +109,7 @@ def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
     for query in HOSTILE_QUERIES:
         for base in ("", "hers"):
             others = [one.path for one in trial.store.search(READER_ADA, query, base) if one.base != "hers"]
-            expect_same(others, [], f"what is not hers under {query[:40]!r}")
+            expect_same(others, [], f"results of other readers for {query[:40]!r}")
 
 
 def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
@@ -129,22 +129,22 @@ def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
         expect_same(
             sorted(trial.found("trains", reader=reader)),
             [f"{one}.md" for one in wanted],
-            f"what {reader!r} finds",
+            f"results for {reader!r}",
         )
         if "hers" not in wanted:
-            expect_same(trial.store.read(reader, hers.id), (), f"what {reader!r} reads")
+            expect_same(trial.store.read(reader, hers.id), (), f"the passage read by {reader!r}")
             search = partial(trial.store.search, reader, "trains", "hers")
-            expect_error(OptionError, search, f"a search of {reader!r} in a base that is not theirs")
+            expect_error(OptionError, search, f"a search of {reader!r} in a base they may not read")
 
 
 def readers_are_changed(trial: KnowledgeTrial) -> None:
     """Named users may read from then on, and no other user. If none are named, the readers stay."""
     trial.add("a.md", "trains")
     trial.store.open_base(TENANT, "hers")
-    expect_same(trial.found("trains"), ["a.md"], "with none named")
+    expect_same(trial.found("trains"), ["a.md"], "without a base")
     trial.store.open_base(TENANT, "hers", ["bob"])
-    expect_same([one.name for one in trial.store.bases(READER_ADA)], [], "who was a reader")
-    expect_same(trial.found("trains", reader=READER_BOB), ["a.md"], "who is one")
+    expect_same([one.name for one in trial.store.bases(READER_ADA)], [], "a former reader")
+    expect_same(trial.found("trains", reader=READER_BOB), ["a.md"], "a current reader")
 
 
 def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
@@ -162,12 +162,12 @@ def what_waits_is_announced(trial: KnowledgeTrial) -> None:
     trial.add("same.md", "same")
     trial.add("other.md", "old")
     listed = [("same.md", _digest("same")), ("other.md", _digest("new")), ("more.md", _digest("x"))]
-    expect_same(trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "what is to be added")
+    expect_same(trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "documents to add")
     expect_same(
         trial.states(), {"more.md": "pending", "other.md": "pending", "same.md": "indexed"}, "the states"
     )
     expect_same(
-        trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "what is to be added still"
+        trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"), "documents to add still"
     )
 
 
@@ -177,29 +177,35 @@ def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
     failed = trial.store.add(TENANT, "hers", "a.md", b"trains \xff")
     expect_same((failed.state, failed.passages, bool(failed.reason)), ("failed", 0, True), "the state")
     trial.add("b.md", "trains")
-    expect_same(trial.found("trains"), ["b.md"], "what is found")
+    expect_same(trial.found("trains"), ["b.md"], "search results")
     trial.store.fail(TENANT, "hers", "b.md", "it vanished")
-    expect_same(trial.found("trains"), [], "what is found then")
+    expect_same(trial.found("trains"), [], "search results then")
     expect_same(trial.states(), {"a.md": "failed", "b.md": "failed"}, "the states")
-    expect_same(trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",), "it waits again")
+    expect_same(
+        trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",), "the pending document"
+    )
 
 
 def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
     """A summary belongs to the version that was read, is shown only to readers, and is removed with its document."""
     store = trial.store
     added = trial.add("a.md", "trains\n\nplanes")
-    expect_same(store.beginning(TENANT, "hers", "a.md", most=6), "trains", "how it begins")
-    expect_same(store.beginning(TENANT, "hers", "b.md"), "", "how none begins")
+    expect_same(store.beginning(TENANT, "hers", "a.md", most=6), "trains", "the beginning of a document")
+    expect_same(store.beginning(TENANT, "hers", "b.md"), "", "the beginning of an unknown document")
     told = [
         store.summarize(TENANT, "hers", "a.md", digest, "About trains.")
         for digest in ("0" * 64, added.digest)
     ]
     expect_same(told, [False, True], "another digest, and its own")
     expect_same(
-        [one.summary for one in store.readable(READER_ADA, "hers")], ["About trains."], "what a reader sees"
+        [one.summary for one in store.readable(READER_ADA, "hers")],
+        ["About trains."],
+        "the list for a reader",
     )
     expect_same(
-        [one.summary for one in store.documents(TENANT, "hers")], ["About trains."], "who looks after it"
+        [one.summary for one in store.documents(TENANT, "hers")],
+        ["About trains."],
+        "the list for an operator",
     )
     expect_error(OptionError, lambda: store.readable(STRANGER, "hers"), "a stranger")
     for line in ("", "x" * (MAX_DOCUMENT_SUMMARY_CHARACTERS + 1), "a\nb"):
@@ -207,7 +213,9 @@ def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
             OptionError, partial(store.summarize, TENANT, "hers", "a.md", added.digest, line), "no line"
         )
     trial.add("a.md", "boats")
-    expect_same([one.summary for one in store.readable(READER_ADA, "hers")], [""], "of what has changed")
+    expect_same(
+        [one.summary for one in store.readable(READER_ADA, "hers")], [""], "tags of a changed document"
+    )
 
 
 def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
@@ -223,14 +231,14 @@ def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
 
     expect_same(store.tag(TENANT, "hers", ["a.md", "c.md", "none.md"], ["travel", "eu"]), 2, "how many")
     both = ("travel", "eu")
-    expect_same(tags(), {"a.md": both, "b.md": (), "c.md": both}, "who has them")
-    expect_same(trial.add("c.md", "boats").tags, both, "of one that is added")
+    expect_same(tags(), {"a.md": both, "b.md": (), "c.md": both}, "documents with these tags")
+    expect_same(trial.add("c.md", "boats").tags, both, "tags of an added document")
     trial.add("a.md", "new trains")
-    expect_same(tags()["a.md"], both, "of one that has changed")
-    expect_same(store.fail(TENANT, "hers", "a.md", "it vanished").tags, both, "of one that failed")
+    expect_same(tags()["a.md"], both, "tags of a changed document")
+    expect_same(store.fail(TENANT, "hers", "a.md", "it vanished").tags, both, "tags of a failed document")
     store.tag(TENANT, "hers", ["a.md"], ["new"])
     store.tag(TENANT, "hers", ["c.md"], [])
-    expect_same(tags(), {"a.md": ("new",), "b.md": (), "c.md": ()}, "with others, and with none")
+    expect_same(tags(), {"a.md": ("new",), "b.md": (), "c.md": ()}, "with other tags, and without tags")
     refused: tuple[list[Any], ...] = (
         ["a", "a"],
         [""],
@@ -245,9 +253,9 @@ def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
             OptionError, partial(store.tag, TENANT, "hers", ["a.md"], wrong), f"the tags {wrong!r:.40}"
         )
     expect_error(OptionError, lambda: store.tag(TENANT, "nothing", ["a.md"], ["new"]), "tags in no base")
-    expect_same(tags()["a.md"], ("new",), "what was refused")
+    expect_same(tags()["a.md"], ("new",), "state after a refusal")
     store.remove(TENANT, "hers", "a.md")
-    expect_same(trial.add("a.md", "trains").tags, (), "of one that is new again")
+    expect_same(trial.add("a.md", "trains").tags, (), "tags of a re-added document")
 
 
 def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
@@ -281,15 +289,15 @@ def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
         within = DocumentFilter(folder=folder, tags=tags)
         for base in ("", "hers"):
             found = {one.path for one in store.search(READER_ADA, "trains", base, within)}
-            expect_same(found, wanted, f"what is found in {within!r}")
+            expect_same(found, wanted, f"search results in {within!r}")
         listed = [one.path for one in store.readable(READER_ADA, "hers", within)]
-        expect_same(listed, sorted(wanted), f"what is listed in {within!r}")
+        expect_same(listed, sorted(wanted), f"the list in {within!r}")
         looked = [one.path for one in store.documents(TENANT, "hers", within)]
-        expect_same(looked, sorted(wanted), f"what who looks after it sees in {within!r}")
-        expect_same(store.search(STRANGER, "trains", "", within), (), "what a stranger finds")
+        expect_same(looked, sorted(wanted), f"the list for an operator in {within!r}")
+        expect_same(store.search(STRANGER, "trains", "", within), (), "search results for a stranger")
         expect_error(OptionError, partial(store.readable, STRANGER, "hers", within), "a list for a stranger")
     one = store.search(READER_ADA, "trains", "", DocumentFilter(folder="docs"), limit=1)
-    expect_same(len(one), 1, "how many with a limit")
+    expect_same(len(one), 1, "the number of results with a limit")
     for wrong in (
         "",
         "/",
@@ -313,7 +321,7 @@ def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
     near = [one.trail[-1] for one in trial.store.read(READER_ADA, middle.id, around=1)]
     expect_same(near, ["Part 1", "Part 2", "Part 3"], "one on each side")
     expect_same(trial.store.read(READER_ADA, middle.id), (middle,), "it alone")
-    expect_same(len(trial.store.read(READER_ADA, middle.id, around=MAX_AROUND)), 5, "all there are")
+    expect_same(len(trial.store.read(READER_ADA, middle.id, around=MAX_AROUND)), 5, "all passages")
     for unknown in ("p-0", "", "\ud800", "' OR 1"):
         expect_same(trial.store.read(READER_ADA, unknown), (), f"the id {unknown!r}")
 
@@ -324,7 +332,7 @@ def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
     trial.add("b.md", "trains")
     expect_same(trial.store.remove(TENANT, "hers", "a.md"), expected=True, what="the first time")
     expect_same(trial.store.remove(TENANT, "hers", "a.md"), expected=False, what="the second time")
-    expect_same(trial.found("trains"), ["b.md"], "what is found")
+    expect_same(trial.found("trains"), ["b.md"], "search results")
     expect_same(trial.states(), {"b.md": "indexed"}, "the documents")
 
 
@@ -344,7 +352,7 @@ def passages_are_limited(trial: KnowledgeTrial) -> None:
         )
     for name in ("", "a b", "../x", "x" * 65, None):
         expect_error(OptionError, partial(store.open_base, TENANT, name), f"a base named {name!r:.20}")
-    expect_error(OptionError, partial(store.open_base, TENANT, "hers", [7]), "a reader that is no text")
+    expect_error(OptionError, partial(store.open_base, TENANT, "hers", [7]), "a reader that is not text")
     expect_error(
         OptionError, lambda: trial.store.add(TENANT, "nothing", "a.md", b"x"), "a document for no base"
     )
@@ -374,7 +382,7 @@ def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> N
         is_over.set()
         for reader in readers:
             reader.join()
-    expect_same(wrong, [], "what was read in between")
+    expect_same(wrong, [], "results during concurrent writes")
 
 
 def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:
@@ -393,7 +401,7 @@ def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
     trial.store.tag(TENANT, "hers", ["b.md"], ["eu"])
     trial.store = trial.reopen(trial.store)
     expect_same(trial.found("trains"), ["a.md"], "the search")
-    expect_same(trial.found("trains", reader=READER_BOB), [], "what another finds")
+    expect_same(trial.found("trains", reader=READER_BOB), [], "search results of another reader")
     expect_same(trial.states(), {"a.md": "indexed", "b.md": "pending"}, "the states")
     tags = [one.tags for one in trial.store.documents(TENANT, "hers")]
     expect_same(tags, [(), ("eu",)], "the tags")

@@ -140,8 +140,8 @@ def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
         )
         expect_same(trial.store.get(ADA, entry.id), entry, "get")
     expect_same({one.text for one in trial.store.list(ADA)}, set(texts), "the list")
-    expect_same(trial.store.get(ADA, "m99"), None, "an id that there is not")
-    expect_same(trial.store.get(ADA, "\ud800"), None, "an id that can be none")
+    expect_same(trial.store.get(ADA, "m99"), None, "an unknown id")
+    expect_same(trial.store.get(ADA, "\ud800"), None, "an invalid id")
 
 
 def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
@@ -178,7 +178,7 @@ def lists_are_read_in_pages(trial: MemoryTrial) -> None:
             after = page[-1].at_ms, page[-1].id
         expect_same(seen, wanted, "all pages")
     trial.store.delete(ADA, "m5")
-    expect_same(trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"], "behind what is gone")
+    expect_same(trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"], "after a deleted memory")
 
 
 def what_fits_best_comes_first(trial: MemoryTrial) -> None:
@@ -260,7 +260,7 @@ def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
             set(trial.found(query, owner=BOB)) - {"b1"}, set(), f"the query {query!r:.60} of another owner"
         )
     expect_same(trial.found("NOT green"), ["m1"], "NOT is a word")
-    expect_same(trial.found("\0 tea"), ["m1"], "words behind a NUL")
+    expect_same(trial.found("\0 tea"), ["m1"], "words after a NUL")
 
 
 def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
@@ -271,7 +271,7 @@ def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
     his = trial.put("m1", "black coffee", owner=BOB)
     expect_same(trial.store.get(ADA, "m1"), mine, "mine")
     expect_same(trial.store.get(BOB, "m1"), his, "his")
-    expect_same((trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []), "what is found")
+    expect_same((trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []), "search results")
 
 
 def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
@@ -291,12 +291,12 @@ def deleting_twice_is_fine(trial: MemoryTrial) -> None:
     expect_same(trial.store.delete(ADA, "m1"), expected=True, what="the first time")
     expect_same(trial.store.delete(ADA, "m1"), expected=False, what="the second time")
     expect_same(
-        (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False), "what never was"
+        (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False), "an unknown memory"
     )
     expect_same(
         (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")),
         (["m2"], ["m2"], None),
-        "what is left",
+        "remaining memories",
     )
 
 
@@ -309,7 +309,9 @@ def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
     expect_same((first.entries, first.is_erased), (3, True), "the first time")
     expect_same(trial.store.forget(ADA).entries, 0, "the second time")
     expect_same(
-        (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"]), "what is left"
+        (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)),
+        ([], [], ["m1"]),
+        "remaining memories",
     )
     trial.put("m1", "white tea")
     expect_same(trial.found("tea"), ["m1"], "anew")
@@ -324,7 +326,7 @@ def limits_are_kept_to(trial: MemoryTrial) -> None:
     expect_same(
         (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
         (8, 8),
-        "as much as there is",
+        "all memories",
     )
     wrong: tuple[Any, ...] = (0, -1, True, 2.0, "3", None)
     for limit in wrong:
@@ -367,7 +369,7 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
         is_over.set()
         for reader in readers:
             reader.join()
-    expect_same(wrong, [], "what was read in between")
+    expect_same(wrong, [], "results during concurrent writes")
 
 
 def memories_are_closed_twice(trial: MemoryTrial) -> None:

@@ -23,7 +23,7 @@ NoteRule: TypeAlias = Callable[[NoteStore], None]
 
 def notes_come_back_as_they_were_written(store: NoteStore) -> None:
     """Reading returns the last written text, byte for byte. Without any written text it is empty."""
-    expect_same(store.read(_ADA, "s1"), "", "before anything was written")
+    expect_same(store.read(_ADA, "s1"), "", "before any write")
     for text in ("one\n", "line\r\n\r\nline", "\ufeff\u2028\0 é 咖啡", "x" * (64 << 10)):
         seen: list[str] = []
 
@@ -32,18 +32,18 @@ def notes_come_back_as_they_were_written(store: NoteStore) -> None:
             return new
 
         before = store.read(_ADA, "s1")
-        expect_same(store.change(_ADA, "s1", edit), text, "what change gives")
-        expect_same(seen, [before], "what edit was given")
-        expect_same(store.read(_ADA, "s1"), text, "what is read")
+        expect_same(store.change(_ADA, "s1", edit), text, "the result of change")
+        expect_same(seen, [before], "the input of edit")
+        expect_same(store.read(_ADA, "s1"), text, "the notes read")
 
 
 def an_empty_text_removes_them(store: NoteStore) -> None:
     """Empty notes are as if they had never existed. Removing them again does nothing."""
     store.change(_ADA, "s1", lambda _: "one")
     for _ in range(2):
-        expect_same(store.change(_ADA, "s1", lambda _: ""), "", "what change gives")
-        expect_same(store.read(_ADA, "s1"), "", "what is read")
-    expect_same(store.forget(_ADA), 0, "what is forgotten")
+        expect_same(store.change(_ADA, "s1", lambda _: ""), "", "the result of change")
+        expect_same(store.read(_ADA, "s1"), "", "the notes read")
+    expect_same(store.forget(_ADA), 0, "forgotten topics")
 
 
 def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
@@ -58,7 +58,7 @@ def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
     except OptionError as error:
         came = str(error)
     expect_same(came, "no room", "what travels")
-    expect_same(store.read(_ADA, "s1"), "one", "what is read")
+    expect_same(store.read(_ADA, "s1"), "one", "the notes read")
 
 
 def no_two_sessions_share_notes(store: NoteStore) -> None:
@@ -82,7 +82,7 @@ def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
     expect_same(
         [store.read(_ADA, "s1"), store.read(_ADA, "S/2"), store.read(_BOB, "s1")],
         ["", "", "his"],
-        "what is left",
+        "remaining notes",
     )
     expect_same(store.change(_ADA, "s1", lambda old: f"{old}two"), "two", "anew")
 
@@ -102,7 +102,7 @@ def changes_come_one_after_the_other(store: NoteStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    expect_same(wrong, [], "what was read in between")
+    expect_same(wrong, [], "results during concurrent writes")
     expect_same(sorted(store.read(_ADA, "s1").split()), sorted("abc" * 5), "all of it")
 
 

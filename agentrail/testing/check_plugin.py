@@ -91,7 +91,7 @@ def check_plugin(
         state = states[member.name]
         again, _ = load_stack([entry]) if isinstance(plugin, type) else (stack, states)
         assert isinstance(member.plugin.describe(), str | dict | MappingProxyType), (
-            "describe() gives text or a mapping"
+            "describe() must return text or a mapping"
         )
         for moment in range(ROUNDS):
             for event in events:
@@ -99,7 +99,7 @@ def check_plugin(
                     state = _asked(stack, again.members[0], event, state, moment)
         ended = attempt(member.plugin.on_session_end, state, _context(ROUNDS))
         assert ended == attempt(member.plugin.on_session_end, state, _context(ROUNDS)), (
-            f"{member.name}: on_session_end gives another answer the second time"
+            f"{member.name}: on_session_end returns a different answer the second time"
         )
 
 
@@ -112,10 +112,10 @@ def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: i
     with _watched() as touched:
         first = attempt(member.plugin.handle, event, state, context)
         second = attempt(twin.plugin.handle, event, state, _context(moment))
-    assert not touched, f"{what}: a plugin is pure, and this one called {', '.join(touched)}"
-    assert repr((event, state, context)) == given, f"{what}: it changed what it was given"
+    assert not touched, f"{what}: a plugin must be pure, but this one called {', '.join(touched)}"
+    assert repr((event, state, context)) == given, f"{what}: it changed its input"
     assert first == second, (
-        f"{what}: the same question has another answer the second time: {first!r}, then {second!r}"
+        f"{what}: the same event gets a different answer the second time: {first!r}, then {second!r}"
     )
     states = MappingProxyType({member.name: state})
     outcome = run_hook(stack, event, states, _context(moment))
@@ -143,7 +143,7 @@ def _sound(events: Sequence[object], what: str) -> None:
 
 def _no_answer(_plugin_request: Any) -> h.RequestResult:
     """Fail every request: plugins must tolerate that, and a check has neither disk nor model."""
-    return h.RequestFailed(error=ErrorInfo(code="not_there", message="there is nothing behind a check"))
+    return h.RequestFailed(error=ErrorInfo(code="not_there", message="the check context ends here"))
 
 
 def _context(moment: int) -> Context:

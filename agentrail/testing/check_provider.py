@@ -57,7 +57,7 @@ def check_terminal(chunks: Sequence[Chunk], error: ProviderError | None, rule: s
 
 def check_message(chunks: Sequence[Chunk], end: Completed) -> None:
     """Check that a message equals the sum of its deltas."""
-    rule = "the message is what the deltas add up to"
+    rule = "the message equals the sum of the deltas"
     added, said = added_up(chunks), said_in(end.message)
     assert added == said, broken(rule, f"expected {added}", said)
     reasons = (end.stop_reason, end.message.stop_reason)
@@ -68,7 +68,7 @@ def check_same(came: Sequence[object], expected: Sequence[object], rule: str) ->
     """Check that two lists of chunks or messages are equal, and name the first difference."""
     for position, (one, other) in enumerate(zip(came, expected, strict=False)):
         assert one == other, broken(rule, f"expected {other!r} as chunk {position}", one)
-    sizes = f"expected {len(expected)} chunks, as of the whole answer"
+    sizes = f"expected {len(expected)} chunks, as for the whole answer"
     assert len(came) == len(expected), broken(rule, sizes, len(came))
 
 
@@ -471,7 +471,7 @@ async def cancelled_behind_every_chunk_nothing_stays(case: ProviderCase) -> None
     # Its body never ends: a provider may keep the connection of a finished body for the next request.
     async with _open(case, stream(*case.events, stays=True)) as (provider, server):
         for taken in range(count):
-            rule = f"cancelled behind chunk {taken} of {count}, nothing stays"
+            rule = f"cancelled after chunk {taken} of {count}, nothing is left open"
             with _patience(rule):
                 async with no_orphans():
                     await _cancel_behind(provider, case, taken, rule)
@@ -538,7 +538,7 @@ async def unknown_events_are_tolerated(case: ProviderCase) -> None:
 async def cancelled_in_every_silence_nothing_stays(case: ProviderCase) -> None:
     """Cancelled while it waits for the n-th event, for every n, a request closes its connection and leaves no task."""
     for count in range(len(case.events) + 1):
-        rule = f"cancelled in the silence behind event {count} of {len(case.events)}, nothing stays"
+        rule = f"cancelled in the silence after event {count} of {len(case.events)}, nothing is left open"
         silent = stream(*case.events[:count], stays=True)
         async with _open(case, silent) as (provider, server):
             with _patience(rule):
@@ -659,7 +659,7 @@ async def _cancel_behind(provider: Provider, case: ProviderCase, taken: int, rul
                 await trio.lowlevel.checkpoint()  # a chunk that is already available may come without waiting
         except ProviderError as error:
             raise AssertionError(broken(rule, "expected the cancellation itself", error)) from error
-    assert scope.cancelled_caught, broken(rule, "expected the cancellation to come out", "nothing")
+    assert scope.cancelled_caught, broken(rule, "expected the cancellation to propagate", "nothing")
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ def check_requests_extend(requests: Sequence[ModelRequest], providers: Iterable[
             gone = _gone(provider.encode(older), provider.encode(newer)).decode(errors="replace")
             words = gone if len(gone) <= 2 * _AROUND else f"{gone[:_AROUND]} … {gone[-_AROUND:]}"
             assert not gone, (
-                f"{place}: {provider.name} encodes the same values anew, and this is gone: {words}"
+                f"{place}: {provider.name} encodes the same values differently, and this is missing: {words}"
             )
 
 

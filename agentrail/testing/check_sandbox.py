@@ -49,7 +49,7 @@ async def opens_processes(sandbox: Sandbox) -> None:
         assert await process.stdout.receive_some() == b"begun\n"
         await process.stop()
         await process.stop()
-        assert await process.wait() != 0, "a process that was stopped ended as if it had not been"
+        assert await process.wait() != 0, "a stopped process ended as if it had finished"
     for workdir, code in (("..", "invalid_path"), ("d/a", "invalid_path"), ("missing", "file_not_found")):
         found = await _refusal_of(sandbox, ProcessOptions(workdir=workdir))
         assert found == code, f"workdir {workdir}: expected {code}, got {found}"
@@ -131,14 +131,14 @@ async def notes_what_it_writes(sandbox: Sandbox) -> None:
     assert told == [("a", False, False, 0), ("a", False, False, 0), ("d/b", True, False, 1)], told
     assert sorted(notes.contents.values()) == [b"\0", b"new", b"newer", b"old"], notes.contents
     notes.refusal = Refusal(code="io_error", message="no")
-    _expect_refused((await kept.write("a", "x")).error, "a write that cannot be noted")
-    _expect_refused((await kept.edit("a", "newer", "x")).error, "an edit that cannot be noted")
+    _expect_refused((await kept.write("a", "x")).error, "a write that cannot be recorded")
+    _expect_refused((await kept.edit("a", "newer", "x")).error, "an edit that cannot be recorded")
     _expect_refused((await kept.upload([FileBytes(path="e", content=b"x")]))[0].error, "an upload")
     _expect_refused((await kept.execute("touch f", ExecuteOptions())).error, "a command")
     assert len(notes.taken_back) == len(notes.writes) - len(told), notes.taken_back
     await _expect_restored(sandbox, "a", "newer")
-    assert not await sandbox.exists("e"), "what was refused was written"
-    assert not await sandbox.exists("f"), "what was refused was run"
+    assert not await sandbox.exists("e"), "a refused write was written"
+    assert not await sandbox.exists("f"), "a refused command was run"
 
 
 async def puts_files_back(sandbox: Sandbox) -> None:
@@ -164,20 +164,20 @@ async def puts_files_back(sandbox: Sandbox) -> None:
         assert found == dict(zip(("a", "b", "d/e/new"), outcomes, strict=True)), put
         await _expect_restored(sandbox, "a", "old")
         await _expect_restored(sandbox, "b", "old" if force else "a person's")
-        assert not await sandbox.exists("d"), "directories that were made for a file stay when it goes"
+        assert not await sandbox.exists("d"), "directories created for a file remain after its removal"
     await _expect_restored(sandbox, "other", "newer")
-    assert b"a person's" in undo.contents.values(), "what is overwritten by force is not noted"
+    assert b"a person's" in undo.contents.values(), "a forced overwrite is not recorded"
     undone = await versioned.put_back(undo.wanted(), (content | undo.contents).get, _Notes())
     assert {one.outcome for one in undone} == {"restored"}, undone
     await _expect_restored(sandbox, "b", "a person's")
     (lost,) = await versioned.put_back(
         [WantedFile(path="b", then=wanted[0].then, left=(None,))], lambda _: None, _Notes(), force=True
     )
-    assert lost.outcome == "failed", "a file was made without its content"
+    assert lost.outcome == "failed", "a file was created without its content"
 
 
 def _expect_refused(error: Refusal | None, what: str) -> None:
-    assert error is not None, f"{what} was made all the same"
+    assert error is not None, f"{what} was created nevertheless"
     assert error.code == "io_error", f"{what}: {error}"
 
 
@@ -225,7 +225,7 @@ async def _keeps_what_is_written(sandbox: Sandbox) -> None:
     again = await sandbox.write("a/b/c.txt", "")
     assert (again.error, again.is_new, again.total_lines) == (None, False, 0), again
     await _expect_text(sandbox, "a/b/c.txt", "")
-    assert written.sha256 != again.sha256, "two contents have one hash"
+    assert written.sha256 != again.sha256, "two contents have the same hash"
     assert (written.sha256_before, again.sha256_before) == (None, written.sha256), again
     assert (await sandbox.write("d", "one\ntwo\n")).sha256 == written.sha256, "one content has two hashes"
 
@@ -369,7 +369,7 @@ async def _says_what_is_in_the_way(sandbox: Sandbox) -> None:
     _expect_code(
         (await sandbox.edit("src/ap.py", "x", "y")).error, "file_not_found", "edit of a missing file"
     )
-    _expect_code((await sandbox.list_dir("scr")).error, "file_not_found", "list_dir of what is missing")
+    _expect_code((await sandbox.list_dir("scr")).error, "file_not_found", "list_dir of a missing directory")
     for refusal in (
         (await sandbox.read("src")).error,
         (await sandbox.write("src", "x")).error,
@@ -524,7 +524,7 @@ async def _brings_snapshots_back(sandbox: Sandbox) -> None:
     await sandbox.write("b/c", "new")
     assert await keeping.restore(kept) is None
     await _expect_text(sandbox, "a", "old")
-    assert not await sandbox.exists("b"), "what was made after the snapshot is still there"
+    assert not await sandbox.exists("b"), "a file created after the snapshot still exists"
     _expect_code(await keeping.restore("no such"), "file_not_found", "restore of an unknown snapshot")
 
 

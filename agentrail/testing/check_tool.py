@@ -90,16 +90,16 @@ async def _has_legal_traits(tool: Tool, arguments: JsonObject, _ctx: ToolContext
     retries = getattr(tool, "max_retries", None)
     assert retries is None or (type(retries) is int and retries >= 0), f"max_retries is {retries!r}"
     if effect_class_of(tool) == "reconcilable":
-        assert getattr(tool, "reconcile", None) is not None, "it is reconcilable and has no `reconcile`"
+        assert getattr(tool, "reconcile", None) is not None, "it is reconcilable but has no `reconcile`"
     most = getattr(tool, "max_result_bytes", 1)
     assert type(most) is int and most > 0, f"max_result_bytes is {most!r}"  # noqa: PT018 - one statement
     label = getattr(tool, "label", None)
     if label is not None:
         text = label(arguments)
-        assert isinstance(text, str), f"label gave a value of type {type(text).__name__}"
-        assert text, "label gave the empty text"
-        assert "\n" not in text, f"label gave several lines: {text!r}"
-        assert len(text) <= MAX_LABEL_CHARACTERS, f"label gave {len(text)} characters"
+        assert isinstance(text, str), f"label returned a value of type {type(text).__name__}"
+        assert text, "label returned the empty text"
+        assert "\n" not in text, f"label returned several lines: {text!r}"
+        assert len(text) <= MAX_LABEL_CHARACTERS, f"label returned {len(text)} characters"
 
 
 async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
@@ -168,7 +168,7 @@ async def _hears_a_stop_while_it_waits(tool: Tool, arguments: JsonObject, ctx: T
 
             nursery.start_soon(stop)
             returned = await tool.execute(given, waiting)
-            nursery.cancel_scope.cancel(reason="it waits for nothing")
+            nursery.cancel_scope.cancel(reason="it never awaits")
     assert call.cancelled_caught or not waits.is_set(), f"it returned {returned!r}"
 
 

@@ -96,9 +96,7 @@ LATER_MS: Final = 1_000_000
 MANY: Final = 200
 """More answers than a session can need that starts new work only for callers."""
 
-_NOTHING_THERE: Final = RequestFailed(
-    error=ErrorInfo(code="not_there", message="there is nothing behind this")
-)
+_NOTHING_THERE: Final = RequestFailed(error=ErrorInfo(code="not_there", message="the context ends here"))
 
 
 def answer_what_is_open(state: SessionState) -> Signal | None:
@@ -159,7 +157,7 @@ def come_to_rest(state: SessionState) -> Iterator[Seen]:
             return
         before, (state, effects) = state, machine.step(state, signal)
         yield Seen(before, signal, state, effects)
-    message = f"after {MANY} answers the session still has something open: {answer_what_is_open(state)}"
+    message = f"after {MANY} answers the session still has open effects: {answer_what_is_open(state)}"
     raise AssertionError(message)
 
 
@@ -398,7 +396,7 @@ class Run:
 
     def rest(self) -> None:
         script, turns = list(self.script), 0
-        with self._telling("a quiet session comes to rest", self.script):
+        with self._telling("an idle session settles", self.script):
             steps = come_to_rest(self.state)
             for seen in steps:
                 script.append(seen.signal)
@@ -408,7 +406,7 @@ class Run:
                 before = 0 if any(isinstance(event, AgentStart) for event in seen.events) else turns
                 turns = before + len(seen.of(StartStream)) if is_quiet else 0
                 assert turns <= QUIET_TURNS, (
-                    f"the model has nothing more to say, and plugins keep it talking for {turns} turns"
+                    f"the model has finished, but plugins continued it for {turns} turns"
                 )
         with self._telling("a run is complete", script):
             run_is_complete(self.seen)

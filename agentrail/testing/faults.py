@@ -93,7 +93,7 @@ class FaultPlan:
                             await trio.sleep(chance.uniform(0, _MAX_PAUSE_SECONDS))
                 return seen
             except SubscriberTooSlow as error:
-                self.faults.append(f"subscriber cut off behind {error.resume_after}")
+                self.faults.append(f"subscriber cut off after {error.resume_after}")
 
     def draw(self, name: str) -> random.Random:
         """Return the random source of the next action under a name, for faults of your own."""
@@ -178,7 +178,7 @@ class _FaultyTool:
             self._crash(f"{name} crashes before its work")
         outcome = await self._tool.execute(arguments, ctx)
         if when == "behind":
-            self._crash(f"{name} crashes behind its work")
+            self._crash(f"{name} crashes after its work")
         return outcome
 
     def _crash(self, message: str) -> None:

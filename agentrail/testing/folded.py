@@ -183,7 +183,9 @@ class _Life:
             if number >= first and events.get(number) != event:
                 return f"event {number} was {_shown(event)} and folds to {_shown(events.get(number))}"
         if self._is_told and events and max(events) > self._last_event:
-            return f"event {max(events)} comes of the fold, and the last one that was published is {self._last_event}"
+            return (
+                f"event {max(events)} results from the fold, but the last published one is {self._last_event}"
+            )
         return None
 
     def _fault_of_state(self, state: SessionState) -> str | None:
@@ -211,7 +213,7 @@ class _Noted(_Life):
         try:
             self._keep((opened_draft(cell.state, at_ms=now_ms(), engine=ENGINE),))
         except CodecError as error:
-            self._refusal = f"no store would begin it: {error}"
+            self._refusal = f"no store accepts it: {error}"
 
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
@@ -274,9 +276,9 @@ class _Kept(_Life):
         except (Trimmed, StoreUnavailable, SessionNotFound) as error:
             return str(error)
         if any(record.kind == ERASED for record in self._records):
-            return "what was said in it was erased"
+            return "its content was erased"
         if not self._records or self._records[-1].hash != self._tail.hash:
-            return "its store does not have all of it"
+            return "its store has only part of it"
         return None
 
     def records(self) -> tuple[Sequence[Record], GetBlob]:

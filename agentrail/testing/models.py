@@ -161,7 +161,7 @@ class ScriptedModel(FunctionModel):
         if isinstance(given, str) or not isinstance(given, Collection):
             raise OptionError([f"turns is {given!r:.200}: {_EXPECTED}, in a list"])
         faults = [
-            f"turns[{position}] is {turn!r:.200}: {_EXPECTED}, in one list and not in lists of it"
+            f"turns[{position}] is {turn!r:.200}: {_EXPECTED}, in a flat list"
             for position, turn in enumerate(given)
             if not isinstance(turn, Turn)
         ]

@@ -138,8 +138,7 @@ def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
                 continue
             alone = ask_again(second.member, first.event, second.state, second.ctx)
             assert alone != second.answer, (
-                f"plugins {first.member.name!r} and {second.member.name!r} have priority {first.member.priority}, and on "
-                f"{type(second.event).__name__} what the first made is lost: give them different priorities"
+                f"plugins {first.member.name!r} and {second.member.name!r} have priority {first.member.priority}, so on {type(second.event).__name__} the first one's result is lost: give them different priorities"
             )
 
 
@@ -154,7 +153,7 @@ def rewrites_agree(moment: PluginMoment) -> None:
         is_met = same_json(_rewritten_from(second, again), again)
         assert not is_settled or is_met or same_json(ours, theirs), (
             f"plugins {first.member.name!r} and {second.member.name!r} rewrite a call of {_question(first).name!r} against "
-            f"each other: {_json(again)} by the first, {_json(theirs)} by the second; let one of them decide"
+            f"each other: {_json(again)} by the first, {_json(theirs)} by the second; let only one of them decide"
         )
 
 
@@ -165,7 +164,7 @@ def effects_are_not_doubled(moment: PluginMoment) -> None:
         alone = _rewritten_from(second, _question(first).arguments)
         assert not same_json(alone, ours) or same_json(ours, theirs), (
             f"plugins {first.member.name!r} and {second.member.name!r} each rewrite a call of {_question(first).name!r} to "
-            f"{_json(ours)}; together they make {_json(theirs)} of it: keep one of them"
+            f"{_json(ours)}; together they rewrite it to {_json(theirs)}: keep one of them"
         )
     for place, after in enumerate(moment.askings):
         for before in moment.askings[:place]:
@@ -260,8 +259,7 @@ def _let_pass(moment: PluginMoment, asking: AskedPlugin, arguments: JsonObject, 
         isinstance(answer, RequireApproval) and not is_approved
     )
     assert not refuses, (
-        f"a call of {question.name!r} got past plugin {asking.member.name!r}, which {why}: "
-        f"to {_json(arguments)} it says {type(answer).__name__}"
+        f"a call of {question.name!r} got past plugin {asking.member.name!r}, which {why}: for {_json(arguments)} it returns {type(answer).__name__}"
     )
 
 

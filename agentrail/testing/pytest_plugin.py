@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "unfolded(why): sessions of `supervisor` are something else than their journals say"
-    )
+    config.addinivalue_line("markers", "unfolded(why): sessions of `supervisor` differ from their journals")
 
 
 @pytest.fixture

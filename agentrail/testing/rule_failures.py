@@ -20,7 +20,7 @@ def under_rule(rule: Callable[..., object], tried: object) -> Iterator[None]:
         message = f"{tried} breaks a rule: {_sentence_of(rule)} {error}"
         raise AssertionError(message) from error
     except Exception as error:
-        error.add_note(f"{tried} raised it under the rule: {_sentence_of(rule)}")
+        error.add_note(f"{tried} raised this error for the rule: {_sentence_of(rule)}")
         raise
 
 

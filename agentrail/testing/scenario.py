@@ -122,7 +122,7 @@ def run_scenario(path: Path | str, *, rewrite: bool = False) -> None:
         file.write_text(came, encoding="utf-8")
         return
     lines = difflib.unified_diff(
-        written.splitlines(keepends=True), came.splitlines(keepends=True), f"{file} as written", "as it came"
+        written.splitlines(keepends=True), came.splitlines(keepends=True), f"{file} as written", "as produced"
     )
     message = (
         f"{file.name} has a different result; if it is correct, store it with --rewrite\n{''.join(lines)}"
@@ -165,7 +165,7 @@ def read_scenario(text: str) -> Scenario:
                     lines[-1] = Input(text=line, number=number, signal=signal, is_timed=is_timed)
                 case _:
                     expected = (
-                        "expected session, tool, plugin, message, @<ms> and a command, or # and a remark"
+                        "expected session, tool, plugin, message, @<ms> and a command, or # and a comment"
                     )
                     raise ScenarioError(expected)
         except ValueError as error:

@@ -153,7 +153,7 @@ def _parting(
     ends = accumulate(map(len, parts), initial=at)
     one = next((one for one, end in zip(told, islice(ends, 1, None), strict=True) if place < end), told[-1])
     lived, played = _behind_what_is_equal(lived.strip(), played.strip())
-    return _no_words(one.record, f"played, it comes to {played!r:.200} in place of {lived!r:.200}")
+    return _no_words(one.record, f"replayed, it results in {played!r:.200} instead of {lived!r:.200}")
 
 
 def _behind_what_is_equal(lived: str, played: str) -> tuple[str, str]:

@@ -96,7 +96,7 @@ def print_plugin(entry: PluginEntry, origin: StackOrigin | None = None) -> str:
         return f"plugin {plugin.name} priority={plugin.priority} {rules}".rstrip()
     found = _path_of(plugin)
     if found is None:
-        return f"# plugin {_name_of(plugin)} can not be written here: give it a name in a module"
+        return f"# plugin {_name_of(plugin)} cannot be written here: give it a name in a module"
     return " ".join(("plugin", found, *(f"{key}={json.dumps(value)}" for key, value in options.items())))
 
 

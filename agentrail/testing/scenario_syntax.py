@@ -374,7 +374,7 @@ def _named(words: LineWords, lines: Mapping[str, Line]) -> Line:
     name = words.take_name()
     if name is None or name not in lines:
         *others, last = lines
-        expected = f"expected {', '.join(others)} or {last}, and what they say; got {name or 'nothing'}"
+        expected = f"expected {', '.join(others)} or {last}, with their values; got {name or 'nothing'}"
         raise words.fault(expected)
     return lines[name]
 

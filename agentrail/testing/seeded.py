@@ -51,11 +51,11 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
     ):
         return (
             f"not repeatable: Trio {release} has no {_GENERATOR} or no {_SORTED_FIRST} in trio._core._run, "
-            "so nothing here has a say in the order of tasks; use one of " + _known()
+            "so the order of tasks cannot be controlled; use one of " + _known()
         )
     if ".".join(release.split(".")[:2]) not in TRIO_RELEASES:
         return (
-            f"not repeatable: nothing is known of the order of tasks in Trio {release}; use one of {_known()}, "
+            f"not repeatable: the order of tasks is unknown for Trio {release}; use one of {_known()}, "
             "or run tests/testing/test_schedule.py under it and add it to TRIO_RELEASES"
         )
     return None
@@ -241,7 +241,7 @@ class SeededMachine(RealMachine):
             RuntimeError: Your move: the caller is not an offloaded function.
         """
         if self._running is None:
-            message = "check_cancelled is for functions that were offloaded"
+            message = "check_cancelled is only for functions in worker threads"
             raise RuntimeError(message)
         if self._running.is_cancelled:
             raise _Stopped
@@ -280,5 +280,5 @@ class SeededMachine(RealMachine):
 
 def _no_process(command: Command) -> PermissionError:
     return PermissionError(
-        1, f"{command[0]!r} was not started: no process is, in a seeded run; use a memory sandbox"
+        1, f"{command[0]!r} was not started: seeded runs start no processes; use a memory sandbox"
     )

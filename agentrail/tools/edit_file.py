@@ -47,11 +47,11 @@ def decide_whether_done(text: str, old: str, new: str, *, path: str) -> Reconcil
 )
 async def edit_file(
     path: Annotated[str, "File, relative to the working directory."],
-    old_string: Annotated[str, "What is there now, word for word, with all spaces and line ends."],
-    new_string: Annotated[str, "What is to be there."],
+    old_string: Annotated[str, "The current text, exactly, with all spaces and line ends."],
+    new_string: Annotated[str, "The new text."],
     *,
     replace_all: Annotated[
-        bool, "Whether every occurrence is replaced; else there must be exactly one."
+        bool, "Whether every occurrence is replaced; otherwise there must be exactly one."
     ] = False,
     ctx: ToolContext,
 ) -> Ok | Error:

@@ -15,7 +15,7 @@ def _label(arguments: JsonObject) -> str:
 
 @tool(name="forget", effect_class="idempotent", timeout_seconds=30, label=_label)
 async def forget_memory(
-    id: Annotated[str, "Of the memory, as recall shows it."] = "",  # noqa: A002 - what the model reads in the fence
+    id: Annotated[str, "The id of the memory, as recall shows it."] = "",  # noqa: A002 - what the model reads in the fence
     topic: Annotated[
         str, "Instead of an id: a topic of your working notes, with all that is noted under it."
     ] = "",

@@ -117,7 +117,7 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
 def _check_text(name: str, text: object) -> None:
     if not isinstance(text, str):
-        message = f"tool {name!r} returned a result whose text is {_kind(text)}: make it text, str(…)"
+        message = f"tool {name!r} returned a result whose text is {_kind(text)}: convert it with str(…)"
         raise ToolContractError(message)
 
 
@@ -141,7 +141,7 @@ def _to_json(name: str, value: object, *, is_sorted: bool = False) -> JsonValue:
         json.dumps(plain, allow_nan=False)
     except RecursionError:
         message = (
-            f"tool {name!r} returned {_kind(value)} that is nested too deeply, or holds itself: flatten it"
+            f"tool {name!r} returned {_kind(value)} that is nested too deeply, or contains itself: flatten it"
         )
         raise ToolContractError(message) from None
     except (TypeError, ValueError) as error:
@@ -173,7 +173,7 @@ def _explain(name: str, value: object) -> str:
         return f"{expected}: collect it first, as in list(…)"
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{expected}: decode it first"
-    return f"{expected}: wrap it, Ok(text=str(value))"
+    return f"{expected}: wrap it in Ok(text=str(value))"
 
 
 def _kind(value: object) -> str:
@@ -206,11 +206,8 @@ def check_returned(function: Callable[..., object]) -> None:
     if found is None:
         return
     culprit, way_out = found
-    inside = "" if culprit is hint else f", and `{type_name(culprit)}` is in it"
-    message = (
-        f"tool function {function.__qualname__!r} returns `{type_name(hint)}` by its annotation{inside}, "
-        f"which no model can read: {way_out}"
-    )
+    inside = "" if culprit is hint else f", which contains `{type_name(culprit)}`"
+    message = f"tool function {function.__qualname__!r} returns `{type_name(hint)}` by its annotation{inside}, which a model cannot read: {way_out}"
     raise ToolDefinitionError(message)
 
 
@@ -242,7 +239,7 @@ def _fault_of(hint: Any, seen: set[Any], *, is_inside: bool = False) -> tuple[An
     if kind is typing.Union or kind is types.UnionType:
         return _first_fault(typing.get_args(hint), seen, is_inside=is_inside)
     if kind is collections.abc.Callable:
-        return hint, "call it, and return what comes of it"
+        return hint, "call it, and return the result"
     if not isinstance(kind, type) or kind in _SAYS_NOTHING:
         return None
     if issubclass(kind, _BYTES):
@@ -373,11 +370,13 @@ def _signature_annotation_of(function: Callable[..., object], parameter: inspect
     name = parameter.name
     match parameter.kind:
         case inspect.Parameter.VAR_POSITIONAL:
-            _refuse(function, f"*{name}", "collects arguments that have no names: take one list instead")
+            _refuse(function, f"*{name}", "collects arguments without names: take a single list instead")
         case inspect.Parameter.VAR_KEYWORD:
-            _refuse(function, f"**{name}", "takes any name, and a model needs to know which: write them out")
+            _refuse(
+                function, f"**{name}", "takes any name, but a model needs to know the names: write them out"
+            )
         case inspect.Parameter.POSITIONAL_ONLY:
-            _refuse(function, name, "is positional-only, and arguments come by name: remove the slash")
+            _refuse(function, name, "is positional-only, but arguments are passed by name: remove the slash")
         case _:
             if parameter.annotation is inspect.Parameter.empty:
                 _refuse(function, name, f"has no annotation: write its type, such as `{name}: str`")
@@ -400,7 +399,7 @@ def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> A
         _refuse(
             function,
             parameter.name,
-            f"has the annotation {parameter.annotation!r}, which is no type: {error}",
+            f"has the annotation {parameter.annotation!r}, which is not a type: {error}",
         )
 
 
@@ -501,7 +500,7 @@ def _describe(
     try:
         return struct, _schema(struct, fields, adapted, texts)
     except KeyError as error:
-        message = f"tool function {function.__qualname__!r} uses two types of one name ({error}): rename one of them"
+        message = f"tool function {function.__qualname__!r} uses two types with the same name ({error}): rename one of them"
         raise ToolDefinitionError(message) from None
 
 
@@ -721,8 +720,7 @@ class FunctionTool(ToolTraits, Generic[P, R]):
         if took > _SLOW_SECONDS and now - self._slow.reported_at >= _QUIET_SECONDS:
             self._slow.reported_at = now
             LOGGER.warning(
-                "tool %r blocked the event loop for %d ms, and all sessions with it: leave out thread=False, so that it "
-                "runs in a worker thread",
+                "tool %r blocked the event loop for %d ms, and all sessions with it: remove thread=False, so that it runs in a worker thread",
                 self.name,
                 round(took * 1000),
             )
@@ -827,9 +825,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
 
 def _checked_function(function: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isroutine(function) or inspect.isbuiltin(function):
-        message = (
-            f"a tool is made of a function written with def or async def, got {function!r}: wrap it in one"
-        )
+        message = f"a tool must be a function written with def or async def, got {function!r}: wrap it in one"
         raise ToolDefinitionError(message)
     return function
 
@@ -838,7 +834,7 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
     where = f"tool function {made.function.__qualname__!r}"
     message = None
     if not _NAME.fullmatch(made.name):
-        message = f"{where} has the name {made.name!r}, expected 1 to 64 of A-Z a-z 0-9 _ -: give another with name="
+        message = f"{where} has the name {made.name!r}, expected 1 to 64 of A-Z a-z 0-9 _ -: give another name with name="
     elif not made.description:
         message = f"{where} has no description: write a docstring, or give one with description="
     elif made.effect_class == "reconcilable" and made.reconcile is None:
@@ -853,9 +849,11 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
     elif made.timeout_seconds is not None and not 0 < made.timeout_seconds < math.inf:
         message = f"{where} has timeout_seconds={made.timeout_seconds!r}, expected a number above 0, or None"
     elif made.max_retries is not None and (type(made.max_retries) is not int or made.max_retries < 0):
-        message = f"{where} has max_retries={made.max_retries!r}, expected a whole number from 0, or None"
+        message = f"{where} has max_retries={made.max_retries!r}, expected a whole number >= 0, or None"
     elif made.abandonable and not made.threaded:
-        message = f"{where} is abandonable but runs in no thread: only a worker thread can be abandoned"
+        message = (
+            f"{where} is abandonable but does not run in a thread: only a worker thread can be abandoned"
+        )
     if message is not None:
         raise ToolDefinitionError(message)
     if made.answered_by == "code":  # otherwise it is never called

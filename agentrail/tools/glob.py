@@ -19,9 +19,9 @@ async def glob(
     pattern: Annotated[
         str,
         msgspec.Meta(min_length=1),
-        "Such as *.py, src/**/test_*.py or *.{md,txt}. ** is any directories.",
+        "Such as *.py, src/**/test_*.py or *.{md,txt}. ** matches any number of directories.",
     ],
-    path: Annotated[str, "Where to begin, relative to the working directory."] = ".",
+    path: Annotated[str, "Where to start, relative to the working directory."] = ".",
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
@@ -34,7 +34,7 @@ async def glob(
 
 def render_paths(found: GlobResult, *, pattern: str, path: str) -> str:
     if not found.paths:
-        return f'Nothing in {printable(path)} fits "{printable(pattern)}".'
+        return f'Nothing in {printable(path)} matches "{printable(pattern)}".'
     lines = [printable(one) for one in found.paths]
     if found.truncated:
         lines.append(f"[{len(lines):,} paths shown, there are more. Narrow the pattern or the path.]")

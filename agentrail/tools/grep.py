@@ -24,7 +24,7 @@ async def grep(  # noqa: PLR0913 - one parameter for each thing that a model may
     path: Annotated[str, "Directory or file, relative to the working directory."] = ".",
     *,
     include: Annotated[
-        str | None, "Only files that fit this pattern, such as *.py or src/**/*.{ts,tsx}."
+        str | None, "Only files that match this pattern, such as *.py or src/**/*.{ts,tsx}."
     ] = None,
     context_lines: Annotated[
         int, msgspec.Meta(ge=0, le=10), "How many lines to show before and after each match."

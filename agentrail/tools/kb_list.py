@@ -12,7 +12,7 @@ from agentrail.tools.tool_text import counted
 
 MAX_LISTED_DOCUMENTS: Final = 200
 
-BASE_MISSING: Final = "folder and tags are for the documents of one knowledge base: name it in kb."
+BASE_MISSING: Final = "folder and tags need a knowledge base: name it in kb."
 
 
 @tool(effect_class="pure", timeout_seconds=30)

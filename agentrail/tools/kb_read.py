@@ -17,10 +17,8 @@ def _label(arguments: JsonObject) -> str:
 
 @tool(effect_class="pure", timeout_seconds=30, label=_label)
 async def kb_read(
-    id: Annotated[str, msgspec.Meta(min_length=1), "Of a passage, as kb_search shows it."],  # noqa: A002 - what the model reads in the fence
-    around: Annotated[
-        int, msgspec.Meta(ge=0, le=5), "How many passages in front of it and behind it to show."
-    ] = 1,
+    id: Annotated[str, msgspec.Meta(min_length=1), "The id of a passage, as kb_search shows it."],  # noqa: A002 - what the model reads in the fence
+    around: Annotated[int, msgspec.Meta(ge=0, le=5), "How many passages before and after it to show."] = 1,
     *,
     ctx: ToolContext,
 ) -> Ok | Error:

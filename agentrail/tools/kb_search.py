@@ -22,7 +22,7 @@ def _label(arguments: JsonObject) -> str:
 @tool(effect_class="pure", timeout_seconds=30, label=_label)
 async def kb_search(  # noqa: PLR0913 - what a model may say
     query: Annotated[
-        str, msgspec.Meta(min_length=1), "Words that stand in what you look for; nothing in it is syntax."
+        str, msgspec.Meta(min_length=1), "Words to search for; no character has a special meaning."
     ],
     kb: Annotated[str, "The knowledge base, as kb_list shows it; empty for all of them."] = "",
     limit: Annotated[
@@ -44,8 +44,8 @@ async def kb_search(  # noqa: PLR0913 - what a model may say
             query, kb, limit=limit, folder=folder.strip() or None, tags=wanted_tags(tags)
         )
     except AgentrailError as error:
-        return Error(text=f"Nothing could be looked up: {error}")
+        return Error(text=f"The search failed: {error}")
     if not found:
         where, wider = (" there", ", a wider folder or fewer tags") if folder.strip() or tags else ("", "")
-        return Ok(text=f'Nothing is written about "{printable(query[:200])}"{where}. Try other words{wider}.')
+        return Ok(text=f'No passage matches "{printable(query[:200])}"{where}. Try other words{wider}.')
     return Ok(text=fenced_passages(found), details={"sources": [one.source for one in found]})

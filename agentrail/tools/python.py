@@ -91,9 +91,8 @@ _SIGNATURES: Final = (
     (b"GIF89a", "image/gif"),
 )
 _DESCRIPTION: Final = (
-    "Run Python code in a process of its own, in the working directory: its files can be read, written and imported. Gives what it "
-    "printed, and the value of a last line that is an expression. Pictures (png, jpeg, gif, webp) that it writes to out/ are shown to "
-    "you. Nothing is kept for the next call but files."
+    "Run Python code in a process of its own, in the working directory: its files can be read, written and imported. Returns its output, and the value of the last line if that is an expression. Pictures (png, jpeg, gif, webp) that it writes to out/ are shown to "
+    "you. Only files are kept for the next call."
 )
 _UNCONFINED: Final = "It is not confined here: it runs with all rights of the user."
 
@@ -118,7 +117,7 @@ async def python(
     timeout_seconds: Annotated[
         float,
         msgspec.Meta(ge=1, le=MAX_COMMAND_SECONDS),
-        "After this time it is stopped, with all it started.",
+        "It is stopped after this time, with all processes it started.",
     ] = 60,
     *,
     ctx: ToolContext,
@@ -144,11 +143,9 @@ def _fault_of(code: str) -> str | None:
     try:
         data = code.encode()
     except UnicodeEncodeError:
-        return (
-            "The code has a lone surrogate in it, which no file can have: write it as an escape, '\\ud800'."
-        )
+        return "The code contains a lone surrogate, which no file can hold: write it as an escape, '\\ud800'."
     if b"\0" in data:
-        return "The code has a NUL in it: write it as an escape, '\\0'."
+        return "The code contains a NUL: write it as an escape, '\\0'."
     if len(shlex.quote(code).encode()) > MAX_CODE_BYTES:
         return f"The code has more than {MAX_CODE_BYTES:,} bytes: write it to a file, and import that here."
     return None
@@ -197,7 +194,7 @@ async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[I
         data = transfer.content
         media_type = None if data is None else media_type_of(data)
         if data is None or media_type is None or len(data) > MAX_IMAGE_BYTES:
-            why = "it is no picture" if transfer.error is None else transfer.error.message
+            why = "it is not a picture" if transfer.error is None else transfer.error.message
             notes.append(f"[{transfer.path} is not shown: {why}]")
             continue
         text = base64.b64encode(data).decode()
@@ -208,7 +205,7 @@ async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[I
 def _why_not(picture: NewPicture) -> str:
     if picture.size_bytes > MAX_IMAGE_BYTES:
         return f"it has {picture.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are allowed"
-    return f"at most {MAX_RESULT_IMAGES} are"
+    return f"at most {MAX_RESULT_IMAGES} are shown"
 
 
 def media_type_of(data: bytes) -> str | None:

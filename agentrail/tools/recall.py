@@ -23,16 +23,16 @@ def _label(arguments: JsonObject) -> str:
 
 @tool(name="recall", effect_class="pure", timeout_seconds=30, label=_label)
 async def recall_memories(
-    query: Annotated[str, "Words that stand in what you look for; empty for what was remembered last."] = "",
+    query: Annotated[str, "Words to search for; empty for the newest memories."] = "",
     tags: Annotated[
         tuple[str, ...],
         msgspec.Meta(max_length=MAX_TAGS),
-        "Only what has one of these tags, exactly as they were written.",
+        "Only memories with one of these tags, exactly as they were written.",
     ] = (),
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED), "How many to show at most."] = 5,
     topic: Annotated[
         str,
-        "Instead of a query: a topic of your working notes of this session, whole; * for the list of topics.",
+        "Instead of a query: a topic of your working notes, returned whole; * for the list of topics.",
     ] = "",
     *,
     ctx: ToolContext,
@@ -50,11 +50,11 @@ async def recall_memories(
         else:
             found = await ctx.memories.newest(tags_any=wanted, limit=limit)
     except AgentrailError as error:
-        return Error(text=f"Nothing could be looked up: {error}")
+        return Error(text=f"The search failed: {error}")
     if not found:
         about = f' about "{printable(query[:200])}"' if query.strip() else ""
         return Ok(
-            text=f"Nothing is remembered{about}{' with these tags' if tags else ''}. Try other words, or fewer tags."
+            text=f"No memories found{about}{' with these tags' if tags else ''}. Try other words, or fewer tags."
         )
     return Ok(text=fenced(found), details={"ids": [entry.id for entry in found]})
 
@@ -65,7 +65,7 @@ async def _read_notes(topic: str, ctx: ToolContext) -> Ok | Error:
     try:
         text = await ctx.notes.read()
     except AgentrailError as error:
-        return Error(text=f"Nothing could be looked up: {error}")
+        return Error(text=f"The search failed: {error}")
     topics = [one.name for one in topics_of(text)]
     found = notes_about(text, topic)
     if found is not None:

@@ -28,7 +28,7 @@ async def remember_text(
     topic: Annotated[
         str,
         msgspec.Meta(max_length=MAX_TOPIC_CHARACTERS),
-        "Of a working note: what it is about, in one to three words; notes of one topic stand together.",
+        "For a working note: its topic, in one to three words; notes with the same topic are kept together.",
     ] = "",
     scope: Annotated[
         Literal["session", "user"],
@@ -37,7 +37,7 @@ async def remember_text(
     tags: Annotated[
         tuple[str, ...],
         msgspec.Meta(max_length=MAX_TAGS),
-        "With scope user: what it is about, in short words such as food or project-x.",
+        "With scope user: its subjects, as short words such as food or project-x.",
     ] = (),
     *,
     ctx: ToolContext,

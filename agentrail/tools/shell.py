@@ -42,7 +42,7 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
     """
     if ctx.tools and "shell_output" not in ctx.tools:
         return Error(
-            text="Not started: nothing runs in the background here, because there is no shell_output to read it with."
+            text="Not started: background commands are not possible here, because there is no shell_output to read their output."
         )
     fault = _fault_of(command)
     if fault is not None:
@@ -51,8 +51,7 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
     if begun is None:
         running = ", ".join([f"{one.id} ({one.command})" for one in ctx.commands.running])
         return Error(
-            text=f"Not started: {MAX_BACKGROUND_COMMANDS} commands run in the background already, and no more may. "
-            f"Stop one with shell_stop first: {running}."
+            text=f"Not started: {MAX_BACKGROUND_COMMANDS} commands are already running in the background, which is the limit. Stop one with shell_stop first: {running}."
         )
     how = "stopped"
     try:
@@ -68,16 +67,11 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
         return Error(text=str(refused))
     finally:
         begun.close(how)
-    return Ok(
-        text=f"{begun.id} has ended ({how}). shell_output gives what it printed since it was read last."
-    )
+    return Ok(text=f"{begun.id} has ended ({how}). shell_output returns its output since the last read.")
 
 
 def _begun_text(begun: BackgroundCommand) -> str:
-    return (
-        f"{begun.id} runs in the background. shell_output gives what it prints, shell_stop ends it; "
-        "it ends with the session."
-    )
+    return f"{begun.id} runs in the background. shell_output returns its output, shell_stop ends it; it ends with the session."
 
 
 def _fault_of(command: str) -> str | None:
@@ -86,7 +80,7 @@ def _fault_of(command: str) -> str | None:
             return None
     except UnicodeEncodeError:
         pass
-    return "The command has a NUL or a lone surrogate in it, which no command can have. Leave it out."
+    return "The command contains a NUL or a lone surrogate, which is not allowed. Remove it."
 
 
 async def _follow(process: ToolProcess, begun: BackgroundCommand) -> str:
@@ -128,7 +122,7 @@ def _label(arguments: JsonObject) -> str:
     )
 
 
-_DESCRIPTION: Final = "Run a shell command and return its output and exit code. What it leaves running in the background is stopped."
+_DESCRIPTION: Final = "Run a shell command and return its output and exit code. Processes that it leaves in the background are stopped."
 _UNCONFINED: Final = "Commands are not confined here: they run with all rights of the user."
 
 
@@ -140,16 +134,16 @@ def _describe(listing: ToolListing) -> str:
 # shorter command itself, and can still return its output.
 @tool(timeout_seconds=MAX_COMMAND_SECONDS + 5, label=_label, description=_describe)
 async def shell(
-    command: Annotated[str, "What to run, as in `bash -c`. It cannot ask questions: its input is closed."],
+    command: Annotated[str, "The command, as for `bash -c`. It cannot ask questions: its input is closed."],
     timeout_seconds: Annotated[
         float,
         msgspec.Meta(ge=1, le=MAX_COMMAND_SECONDS),
-        "After this time it is stopped, with all it started.",
+        "It is stopped after this time, with all processes it started.",
     ] = 30,
     workdir: Annotated[str, "Where to run it, relative to the working directory."] = ".",
     background: Annotated[  # noqa: FBT002 - what the model writes
         bool,
-        "For a server or a long job: answer at once with an id and let it run on, without a time limit, until it ends or is stopped.",
+        "For a server or a long job: return an id at once and let it run without a time limit, until it ends or is stopped.",
     ] = False,
     *,
     ctx: ToolContext,

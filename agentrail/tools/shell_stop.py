@@ -13,7 +13,7 @@ _STOPPED_WITHIN_SECONDS: Final = 8.0
 
 @tool(effect_class="idempotent", timeout_seconds=30)
 async def shell_stop(
-    id: Annotated[str, "As the call of shell gave it."],  # noqa: A002 - what the model writes
+    id: Annotated[str, "The id that shell returned."],  # noqa: A002 - what the model writes
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
@@ -25,5 +25,5 @@ async def shell_stop(
     with trio.move_on_after(_STOPPED_WITHIN_SECONDS):
         await begun.wait_gone()
     if begun.is_running:
-        return Error(text=f"{id} was told to stop and is there still: look again with shell_output.")
+        return Error(text=f"{id} was told to stop but is still running: check again with shell_output.")
     return Ok(text=begun.read())

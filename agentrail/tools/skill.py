@@ -26,11 +26,11 @@ _SHOWN_FILES: Final = 100
 _OPEN: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "minLength": 1, "description": "Of the skill."},
+        "name": {"type": "string", "minLength": 1, "description": "The name of the skill."},
         "task": {
             "type": ["string", "null"],
             "default": None,
-            "description": "What to do by it. Needed where a skill is worked by a sub-agent, which knows nothing else.",
+            "description": "The task. Required if a sub-agent works by the skill, because it knows nothing else.",
         },
     },
     "required": ["name"],
@@ -72,7 +72,9 @@ class SkillTool:
         if skill is None:
             return Error(text=_no_such(name, self.skills))
         if not skill.text.for_model:
-            return Error(text=f"The skill {name!r} is for the user to open, not for you. Go on without it.")
+            return Error(
+                text=f"The skill {name!r} is for the user to open, not for you. Continue without it."
+            )
         if skill.text.delegates:
             return await self._delegated(skill, task, ctx)
         parts = [
@@ -88,7 +90,7 @@ class SkillTool:
     async def _delegated(self, skill: Skill, task: str, ctx: ToolContext) -> ToolOutcome:
         if not task:
             return Error(
-                text=f"The skill {skill.name!r} is worked by a sub-agent, which knows nothing else: say in `task` what to do."
+                text=f"The skill {skill.name!r} is followed by a sub-agent, which knows nothing else: describe the work in `task`."
             )
         instructions = "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill))))
         wanted, known = skill.text.agent, dict(ctx.agents)
@@ -104,11 +106,11 @@ class SkillTool:
                 agent=agent,
             )
         except ChildRefused as error:
-            return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
+            return Error(text=f"The skill {skill.name!r} could not be followed: {error}")
         details: dict[str, JsonValue] = {"delegated": skill.name, "digest": skill.digest}
         if agent is not None:
             details["agent"] = agent
-        return Ok(text=answer or "[It ended without words.]", details=details)
+        return Ok(text=answer or "[It ended without an answer.]", details=details)
 
 
 def _tools_of_child(
@@ -133,7 +135,7 @@ class SkillSearch:
     skills: SkillSet
     name: str = field(default="skill_search", init=False)
     description: str = field(
-        default="Find skills by words of their names and descriptions; there may be more than the system prompt lists.",
+        default="Find skills by words in their names and descriptions; there may be more than the system prompt lists.",
         init=False,
     )
     parameters: JsonObject = field(factory=lambda: dict(_FIND), init=False)
@@ -148,7 +150,7 @@ class SkillSearch:
         found = search_skills(offered, str(arguments["query"]))
         if not found:
             return Ok(
-                text=f"None of the {len(offered)} skills has these words. Try others, or go on without."
+                text=f"None of the {len(offered)} skills has these words. Try others, or continue without a skill."
             )
         return Ok(text="\n".join(f"- {one.name}: {one.description}" for one in found))
 
@@ -241,7 +243,7 @@ class MountedReadFile:
         except SkillFileFault as fault:
             return Error(text=f"{fault}.")
         except UnicodeDecodeError:
-            return Error(text=f"{path} is no text: it cannot be shown.")
+            return Error(text=f"{path} is not text: it cannot be shown.")
         lines = text.removesuffix("\n").split("\n") if text else []
         end = len(lines) if limit is None else offset - 1 + limit
         page = "\n".join(lines[offset - 1 : end])
@@ -256,7 +258,7 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
     data = read_skill_file(skill.directory, file.path, most=MAX_SKILL_READ_BYTES)
     # The model reads only content that the skill's id covers and that was trusted.
     if hashlib.sha256(data).hexdigest() != file.digest:
-        message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"
+        message = f"{file.path} has changed since the skill was read: a new session reads the current version"
         raise SkillFileFault(message)
     return data
 

@@ -69,7 +69,7 @@ def _walk(root: str, below: str, level: int) -> Iterator[FoundSkillFile]:
                 _look_at_link(root, path)
             elif entry.is_dir(follow_symlinks=False):
                 if level == MAX_SKILL_LEVELS:
-                    message = f"{path} lies over {MAX_SKILL_LEVELS} levels deep: nest less deeply"
+                    message = f"{path} is more than {MAX_SKILL_LEVELS} levels deep: nest less deeply"
                     raise SkillFileFault(message)
                 yield from _walk(root, path, level + 1)
             elif entry.is_file(follow_symlinks=False):
@@ -81,7 +81,7 @@ def _walk(root: str, below: str, level: int) -> Iterator[FoundSkillFile]:
 def _look_at_link(root: str, path: str) -> None:
     end = os.path.realpath(os.path.join(root, path))  # noqa: PTH118 - as above
     if os.path.commonpath((end, os.path.realpath(root))) != os.path.realpath(root):
-        message = f"{path} is a link that leads outside: put the file itself there"
+        message = f"{path} is a symbolic link that leads outside: replace it with the file itself"
         raise SkillFileFault(message)
 
 
@@ -117,7 +117,7 @@ def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
             os.close(at)
     except OSError as error:
         is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
-        message = f"{path!r:.200} cannot be read: {'a link is on the way' if is_link else error.strerror}"
+        message = f"{path!r:.200} cannot be read: {'its path contains a symbolic link' if is_link else error.strerror}"
         raise SkillFileFault(message) from error
 
 

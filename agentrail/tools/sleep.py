@@ -9,10 +9,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 
-_DESCRIPTION: Final = (
-    "Wait for some seconds: until something that runs in the background is further on, or before you look again. "
-    "When the user has something to say you wake."
-)
+_DESCRIPTION: Final = "Wait for some seconds, for background work to progress or before you check again. A message of the user wakes you."
 _PARAMETERS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -41,7 +38,5 @@ class SleepTool:
         Raises:
             ToolContractError: Always.
         """
-        message = (
-            f"sleep is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
-        )
+        message = f"sleep is answered by the session {ctx.session_id!r}, not by code; got {dict(arguments)!r}"
         raise ToolContractError(message)

@@ -12,10 +12,7 @@ from agentrail.messages import JsonObject
 
 TIMEOUT_SECONDS: Final = 120.0
 
-_DESCRIPTION: Final = (
-    "Give a self-contained piece of work to a sub-agent with the same tools. It does not know this conversation: write down "
-    "all that it must know. Its last text is the result. Several calls in one response run side by side."
-)
+_DESCRIPTION: Final = "Give a self-contained piece of work to a sub-agent with the same tools. It does not know this conversation: write down everything it must know. Its last text is the result. Several calls in one response run side by side."
 
 _PARAMETERS: Final[JsonObject] = {
     "type": "object",
@@ -68,5 +65,7 @@ class TaskTool:
         Raises:
             ToolContractError: Always.
         """
-        message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        message = (
+            f"{self.name} is answered by the session {ctx.session_id!r}, not by code; got {dict(arguments)!r}"
+        )
         raise ToolContractError(message)

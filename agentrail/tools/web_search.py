@@ -22,7 +22,7 @@ from agentrail.web.search import (
 from agentrail.web.web_client import WebClient
 
 NO_ENGINE: Final = (
-    "There is no search engine here: this program was given none. Go on without, and do not try again."
+    "There is no search engine here: none is configured. Continue without it, and do not try again."
 )
 
 
@@ -54,9 +54,9 @@ def web_search_tool(open_engine: Callable[[], SearchEngine] | None, client: WebC
             engine = open_engine()
             hits = await search_web(engine, client_for(engine, client), query, max_results)
         except OptionError as error:
-            return Error(text=f"The search engine cannot be asked: {'; '.join(error.faults)}")
+            return Error(text=f"The search engine cannot be used: {'; '.join(error.faults)}")
         except FetchFailed as error:
-            return Error(text=f"The search engine gave no answer. {error}")
+            return Error(text=f"The search engine did not answer. {error}")
         if not hits:
             return Ok(text=f'Nothing was found for "{printable(query)}". Try other words.')
         return Ok(text=fenced_hits(hits), details={"urls": [hit.url for hit in hits]})

@@ -16,8 +16,8 @@ def _label(arguments: JsonObject) -> str:
 # Not killable: it takes milliseconds, and a write cancelled by a steer would be useless.
 @tool(effect_class="idempotent", killable=False, timeout_seconds=30, label=_label)
 async def write_file(
-    path: Annotated[str, "File, relative to the working directory. Missing directories are made."],
-    content: Annotated[str, "All of the file: what was there before is gone."],
+    path: Annotated[str, "File, relative to the working directory. Missing directories are created."],
+    content: Annotated[str, "The whole content of the file: it replaces the previous content."],
     *,
     ctx: ToolContext,
 ) -> Ok | Error:

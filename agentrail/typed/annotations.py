@@ -243,7 +243,7 @@ class _UnionNode(TypeNode):
                 reason = fault.reason if fault.path == path else str(fault)
                 said.append(f"as `{node.name}`, {reason[:MAX_CLASS_REASON]}")
         reasons = "; ".join(said[:_MAX_SAID])
-        reason = f"fits none of the {len(said)} types that may stand here: {reasons}"
+        reason = f"matches none of the {len(said)} allowed types: {reasons}"
         raise OutputFault(reason, path=path)
 
     def encode(self, value: Any, path: str) -> Any:
@@ -329,7 +329,7 @@ class TypeReader:
             node = self._met[key] = record = RecordType(kind, type_name(hint), key)
             record.take_fields(members, lambda one: self._member(one, where))
         if bounds:
-            reason = "a class has neither size nor order"
+            reason = "a class has no size or order"
             raise TypeFault(reason, where=where, way_out="bound its fields")
         return node
 
@@ -366,8 +366,8 @@ class TypeReader:
             item = self.read(arguments[0], f"{where}[]")
             return _Array(type_name(hint), item, tuple, _sizes(list, bounds, where))
         if bounds:
-            reason = "a tuple of places has its length"
-            raise TypeFault(reason, where=where, way_out="leave the bounds out")
+            reason = "the length of this tuple is fixed"
+            raise TypeFault(reason, where=where, way_out="remove the bounds")
         items = [self.read(one, f"{where}[{at}]") for at, one in enumerate(arguments)]
         return Places(type_name(hint), items)
 
@@ -375,7 +375,7 @@ class TypeReader:
         key, item = typing.get_args(hint) or (str, Any)
         keys = None if key is str or key is Any else leaf(*_unwrapped(key), f"{where}{{}}")
         if keys is not None and not keys.is_name:
-            reason = f"`{type_name(key)}` is no name, and names are what JSON has in objects"
+            reason = f"`{type_name(key)}` cannot be a key, because JSON objects need text keys"
             raise TypeFault(reason, where=where, way_out="write `dict[str, …]`, or a list of pairs")
         return _DictType(type_name(hint), keys, self.read(item, f"{where}{{}}"), _sizes(dict, bounds, where))
 
@@ -405,14 +405,12 @@ class TypeReader:
                 case _, "object":
                     objects.append(node)
                 case _:
-                    reason = f"`{node.name}` may be of any kind, and nothing tells it from the others"
-                    raise TypeFault(reason, where=where, way_out="write it alone")
+                    reason = f"`{node.name}` may be any value, so it cannot be told apart from the others"
+                    raise TypeFault(reason, where=where, way_out="use it alone")
         for alike, name in ((arrays, "arrays"), (tables, "dicts")):
             if len(alike) > 1:
-                reason = (
-                    f"`{alike[0].name}` and `{alike[1].name}` are both {name}, and nothing tells them apart"
-                )
-                raise TypeFault(reason, where=where, way_out="write one of them")
+                reason = f"`{alike[0].name}` and `{alike[1].name}` are both {name} and cannot be told apart"
+                raise TypeFault(reason, where=where, way_out="keep one of them")
         scalar = leaf(typing.Union[tuple(scalars)], (), where) if scalars else None  # noqa: UP007 - made at run time
         if scalar is not None and not (arrays or objects or tables):
             return scalar
@@ -447,18 +445,18 @@ def _reason(error: Exception) -> str:
 def _way_out(hint: Any) -> str:
     kind = typing.get_origin(hint) or hint
     if kind is collections.abc.Callable:
-        return "JSON holds no functions, leave it out"
+        return "JSON cannot hold functions, so remove it"
     if kind is typing.Union or kind is types.UnionType:
-        return "write one of them"
+        return "keep one of them"
     if isinstance(hint, str):
-        return "give the type itself, in place of its name"
+        return "give the type itself, instead of its name"
     if isinstance(kind, type) and kind.__module__ not in {
         "builtins",
         "typing",
         "collections",
         "collections.abc",
     }:
-        return f"make `{kind.__name__}` a dataclass, or an attrs or msgspec class, or write what is in it"
+        return f"make `{kind.__name__}` a dataclass, or an attrs or msgspec class, or spell out its fields"
     return _NO_CLASS
 
 
@@ -507,7 +505,7 @@ def _sizes(kind: type, bounds: _Metas, where: str) -> msgspec.Meta:
     try:
         msgspec.json.schema(Annotated[(kind, *bounds)])
     except _NO_SCHEMA as error:
-        raise TypeFault(_reason(error), where=where, way_out="bound what is in it, or its length") from None
+        raise TypeFault(_reason(error), where=where, way_out="bound its items, or its length") from None
     least = [meta.min_length for meta in bounds if meta.min_length is not None]
     most = [meta.max_length for meta in bounds if meta.max_length is not None]
     return msgspec.Meta(min_length=max(least, default=None), max_length=min(most, default=None))

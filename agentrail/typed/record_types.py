@@ -128,7 +128,7 @@ class RecordType(TypeNode):
         for name in value:
             if name not in self._members and name != tag_field:
                 known = ", ".join(f"`{one}`" for one in self._members) or "none"
-                reason = f"unknown field `{name}`, there are {known}"
+                reason = f"unknown field `{name}`, expected one of {known}"
                 raise OutputFault(reason, path=path)
         for name in (*([tag_field] if tag_field else ()), *self._members):
             if name not in value and self._is_required(name):
@@ -243,7 +243,7 @@ def _dataclass_fields(kind: Any, hints: Mapping[str, Any], where: str) -> Iterat
     asked = inspect.signature(kind).parameters
     unknown = sorted(asked.keys() - names)
     if unknown:
-        reason = "an `InitVar` is in no object that is made, and could not be written"
+        reason = "an `InitVar` is not stored in the object, so it cannot be encoded"
         raise TypeFault(reason, where=f"{where}.{unknown[0]}", way_out="make it a field")
     for one in dataclasses.fields(kind):
         if one.init:
@@ -291,8 +291,8 @@ def _made_by(factory: Any) -> Any:
 
 
 def _own_init(kind: Any, where: str) -> TypeFault:
-    reason = f"`{kind.__name__}` has an `__init__` of its own, which may want anything"
-    return TypeFault(reason, where=where, way_out="leave out `init=False`")
+    reason = f"`{kind.__name__}` has its own `__init__`, whose parameters are unknown"
+    return TypeFault(reason, where=where, way_out="remove `init=False`")
 
 
 # --- annotations of a class

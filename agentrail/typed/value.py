@@ -70,7 +70,7 @@ class TypedValue(Generic[T]):
             self._node = TypeReader().read(kind, self._name)
             body = self._node.body(definitions)
         except RecursionError:
-            reason, way_out = "it stands for itself, or is nested too deeply", "put a class in between"
+            reason, way_out = "it refers to itself, or is nested too deeply", "put a class in between"
             raise TypeFault(reason, where=self._name, way_out=way_out) from None
         nested = {"$defs": definitions.schemas} if definitions.schemas else {}
         self.is_object: bool = body.get("type") == "object"
@@ -81,13 +81,15 @@ class TypedValue(Generic[T]):
     def _checked(self, schema: Schema) -> JsonObject:
         fault = not_json(schema)
         if fault is not None:
-            reason = f"its schema is no JSON: {fault}"
+            reason = f"its schema is not JSON: {fault}"
             raise TypeFault(reason, where=self._name, way_out="give another default")
         frozen = frozen_json(schema)
         fault = fault_of_schema(frozen)
         if fault is not None:
             reason = f"its schema {fault}"
-            raise TypeFault(reason, where=self._name, way_out="bound it less, or in a description")
+            raise TypeFault(
+                reason, where=self._name, way_out="use fewer bounds, or describe them in the description"
+            )
         return frozen
 
     def decode(self, value: JsonValue, *, path: str = "$") -> T:
@@ -104,7 +106,7 @@ class TypedValue(Generic[T]):
             reason = "it is nested too deeply: send a simpler value"
             raise OutputFault(reason, path=path) from None
         except TooMuchDecoding:
-            reason = "it takes more work to judge than one value may: send a simpler one"
+            reason = "it takes too much work to validate: send a simpler value"
             raise OutputFault(reason, path=path) from None
         return made
 
@@ -136,7 +138,7 @@ class TypedValue(Generic[T]):
         try:
             plain: JsonValue = self._node.encode(value, "$")
         except RecursionError:
-            reason = "it holds itself, or is nested too deeply"
+            reason = "it contains itself, or is nested too deeply"
             raise TypeFault(reason, where="$") from None
         fault = not_json(plain)
         if fault is not None:

@@ -68,7 +68,7 @@ class BoundedBody:
     def __init__(self, encoding: str, max_bytes: int) -> None:
         named = encoding.strip().lower()
         if named not in ("", "identity", "gzip", "x-gzip"):
-            message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
+            message = f"its content-encoding is {named!r:.40}: expected gzip or none, as requested"
             raise BodyRefused(message)
         self._inflater = None if named in ("", "identity") else zlib.decompressobj(_GZIP)
         self._max_bytes = max_bytes
@@ -89,7 +89,7 @@ class BoundedBody:
             try:
                 piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
             except zlib.error as error:
-                message = f"it claims to be gzip and is not: {error}"
+                message = f"it is declared as gzip but is not: {error}"
                 raise BodyRefused(message) from None
             left = self._inflater.unconsumed_tail
             self._keep(piece)
@@ -98,7 +98,7 @@ class BoundedBody:
     def finish(self) -> bytes:
         # An empty body is valid under any encoding.
         if self._inflater is not None and self._taken and not self._inflater.eof:
-            message = "its gzip ends too early"
+            message = "its gzip data is truncated"
             raise BodyRefused(message)
         return bytes(self.content)
 
@@ -181,10 +181,7 @@ class Fetching:
                 break
             address = read_web_url(urljoin(address.url, answer.headers["location"]), self.rules)
             if stays_on_host and address.host != first.host:
-                message = (
-                    f"Not fetched: {first.host} leads to another host, which was not asked for and may not be allowed. "
-                    f"Fetch {address.url} itself if you want that page."
-                )
+                message = f"Not fetched: {first.host} redirects to another host, which may not be allowed. Fetch {address.url} itself if you want that page."
                 raise FetchFailed(message)
         else:
             message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
@@ -278,7 +275,7 @@ async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[byt
 async def _body_of(response: httpx.Response, chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     said = response.headers.get("content-length", "")
     if said.isdecimal() and int(said[:20]) > max_bytes:
-        message = f"it says that it has {int(said[:20]):,} bytes, at most {max_bytes:,} are fetched"
+        message = f"it declares {int(said[:20]):,} bytes, at most {max_bytes:,} are fetched"
         raise BodyRefused(message)
     body = BoundedBody(response.headers.get("content-encoding", ""), max_bytes)
     async for chunk in chunks:
@@ -310,12 +307,14 @@ def _why(error: Exception) -> str:
     """Return the reason of a failure, without text from strangers."""
     match error:
         case AddressRefused():
-            return f"Not fetched, and nothing was sent there: {error}."
+            return f"Not fetched, and no request was sent: {error}."
         case BodyRefused():
             return f"Not fetched: {error}."
         case OSError():
-            return "Not fetched: its name leads nowhere. Is the address right?"
+            return "Not fetched: its host name cannot be resolved. Check the address."
         case httpx.TimeoutException() | httpx.ConnectError():
-            return f"Not fetched: no connection over TLS could be made, or none in time ({type(error).__name__})."
+            return f"Not fetched: no TLS connection could be made in time ({type(error).__name__})."
         case _:
-            return f"Not fetched: the connection broke, or what came over it was no HTTP ({type(error).__name__})."
+            return (
+                f"Not fetched: the connection broke, or the response was not HTTP ({type(error).__name__})."
+            )

@@ -27,7 +27,7 @@ CPU_SECONDS = 10
 PATIENT_CPU_SECONDS = 5
 """CPU time in seconds after which the good reader is interrupted, if possible, and the plain one is used."""
 MAX_HELPER_OUTPUT_BYTES = 64 << 20
-NO_PDF_READER = "PDF is not read here: the extra kb is not installed"
+NO_PDF_READER = "PDF cannot be read: the extra kb is not installed"
 
 _CHARSETS = re.compile(
     r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb2312|gbk|gb18030|big5(hkscs)?|"

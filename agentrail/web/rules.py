@@ -102,7 +102,7 @@ def read_domain(name: Any) -> str:
         except AddressRefused:
             pass
     raise OptionError(
-        [f"{name!r:.80} is not a domain: expected such as 'example.com', without https:// and path"]
+        [f"{name!r:.80} is not a domain: expected a name such as 'example.com', without https:// and path"]
     )
 
 
@@ -133,7 +133,7 @@ def read_web_url(text: str, rules: WebRules) -> WebAddress:
         )
     if address.port not in rules.ports and address.origin not in rules.inside.origins:
         listed = ", ".join(map(str, sorted(rules.ports)))
-        message = f"port {address.port} is not fetched from: {listed} are"
+        message = f"port {address.port} is not allowed: expected {listed}"
         raise AddressRefused(message)
     _judge_domain(address.host, rules)
     if address.host in rules.inside.hosts or address.origin in rules.inside.origins:
@@ -141,7 +141,7 @@ def read_web_url(text: str, rules: WebRules) -> WebAddress:
     if address.ip is not None:
         judge_ip(address.ip, rules.inside, is_strict=True)
     elif not rules.inside.networks and is_home(address.host):
-        message = f"{address.host} is a name of a private network"
+        message = f"{address.host} is a private network name"
         raise AddressRefused(message)
     return address
 
@@ -157,7 +157,7 @@ def _judge_domain(host: str, rules: WebRules) -> None:
 
 def _plain_url(text: str) -> str:
     if len(text) > _MAX_GIVEN:
-        message = f"it has {len(text):,} characters, and an address has {_MAX_GIVEN:,} at most: shorten it"
+        message = f"it has {len(text):,} characters, at most {_MAX_GIVEN:,} are allowed: shorten it"
         raise AddressRefused(message)
     given = text.strip()
     found = _PARTS.fullmatch(given)
@@ -165,10 +165,10 @@ def _plain_url(text: str) -> str:
         message = f"{given[:80]!r} is not an address: expected https://host/path"
         raise AddressRefused(message)
     if found["scheme"].lower() not in USUAL_PORTS:
-        message = f"{found['scheme'][:20]}: is not fetched: use https:"
+        message = f"{found['scheme'][:20]}: is not supported: use https:"
         raise AddressRefused(message)
     if _UNSAFE.search(given):
-        message = "it has a space, a backslash or a control character in it: write those with %"
+        message = "it contains a space, a backslash or a control character: percent-encode those"
         raise AddressRefused(message)
     if "@" in found["place"]:
         message = "it has a user before its host; remove it"
@@ -185,7 +185,7 @@ def _host_and_port(place: str) -> tuple[str, str]:
 
 def _ascii_host(host: str) -> str:
     if len(host) > _MAX_HOST:
-        message = f"its host has more than {_MAX_HOST:,} characters, and a host name has 253 at most"
+        message = f"its host has more than {_MAX_HOST:,} characters, but a host name has at most 253"
         raise AddressRefused(message)
     if "%" in host:
         try:
@@ -193,7 +193,7 @@ def _ascii_host(host: str) -> str:
         except UnicodeDecodeError:
             host = "%"
         if any(one in host for one in "/?#@:[]%\\"):
-            message = "its host contains characters that no host name has"
+            message = "its host contains characters that are not allowed in host names"
             raise AddressRefused(message)
     if host.isascii():
         return host

@@ -206,7 +206,7 @@ def split_url(url: str) -> WebAddress:
         raise AddressRefused(message)
     place = _PLACE.fullmatch(found["place"])
     if place is None:
-        message = "it has no host that can be read"
+        message = "its host is missing or cannot be parsed"
         raise AddressRefused(message)
     host, ip = read_host(place["host"], "its host")
     port = USUAL_PORTS[scheme] if place["port"] is None else int(place["port"])
@@ -268,7 +268,7 @@ def judge_found(
             judge_ip(ip, allowed, is_strict=is_strict)
         judged[str(plain_ip(ip))] = None
     if not judged:
-        message = f"{address.host} leads nowhere"
+        message = f"{address.host} cannot be resolved"
         raise AddressRefused(message)
     return tuple(judged)
 
@@ -276,11 +276,11 @@ def judge_found(
 def judge_ip(ip: IpAddress, allowed: AllowedPlaces, *, is_strict: bool = False) -> None:
     """Raise if an IP address is not allowed."""
     if is_strict and carries_another(ip):
-        message = "it leads to an address inside another one, which may be unpacked on the way"
+        message = "it resolves to an address that embeds another one"
         raise AddressRefused(message)
     plain = plain_ip(ip)
     if any(plain in network for network in allowed.networks if network.version == plain.version):
         return
     if not is_public(plain):
-        message = "it leads to an address that is not public"
+        message = "it resolves to an address that is not public"
         raise AddressRefused(message)

@@ -338,7 +338,7 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+        message = f"the server's answer cannot be read: {error}; it may be a newer version"
         raise CodecError(message, path="$") from error
 
 

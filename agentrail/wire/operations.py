@@ -286,9 +286,9 @@ class RewindArguments(Value, frozen=True, kw_only=True):
 def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
     """Return what is wrong with a position in a journal, given as a record number or as a turn, or None."""
     if number is not None and turn is not None:
-        return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
+        return f"a number ({number!r}) and a turn ({turn!r}) are both given: give one of them"
     if needed and number is None and turn is None:
-        return "to what? give the number of a record, or turn="
+        return "no target given: give the number of a record, or turn="
     return None
 
 
@@ -296,7 +296,7 @@ def _faults_of_rewind(given: Mapping[str, object]) -> tuple[str | None, ...]:
     needs_files = given["force"] is True and given["files"] is False
     return (
         fault_of_place(given["to"], given["turn"], needed=True),
-        "force is about files: give files=True too" if needs_files else None,
+        "force applies only to files: give files=True too" if needs_files else None,
     )
 
 

@@ -87,17 +87,14 @@ def read_sandbox_address(text: str) -> RemoteAddress:
         message = f"expected http://host:port: {error}"
         raise NoAddress(message) from None
     if parts.username is not None or parts.password is not None:
-        message = "a user name or a token in an address is read by everyone who sees it: leave it out"
+        message = "an address must not contain a user name or a token: remove it"
         raise NoAddress(message)
     if parts.scheme not in {"http", "https"} or not host or parts.path not in {"", "/"} or parts.fragment:
         message = "expected http://host:port or https://host:port, and no path"
         raise NoAddress(message)
     can, is_insecure = _read_query(query)
     if parts.scheme == "http" and not is_insecure and not is_loopback_host(host):
-        message = (
-            f"{host} is another machine, and http:// would send it the token and all files for everyone to read: "
-            "use https://, or add ?insecure=true where the network between is yours alone"
-        )
+        message = f"{host} is another machine, and http:// would send the token and all files unencrypted: use https://, or add ?insecure=true on a network that only you use"
         raise NoAddress(message)
     shown = f"[{host}]" if ":" in host else host
     at = "" if port is None else f":{port}"

@@ -85,7 +85,7 @@ async def test_no_more_is_held_than_the_limit(stage):
         before = dead_letters().count
         address.cast("third")
         assert dead_letters().count == before + 1
-        with pytest.raises(MailboxFull, match="2 messages are held"):
+        with pytest.raises(MailboxFull, match="2 messages are already held"):
             await address.call("fourth")
         await trio.sleep(20)
         assert [what for _, what in machine.log if isinstance(what, str)] == ["first", "second"]

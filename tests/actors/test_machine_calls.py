@@ -514,7 +514,7 @@ class Handling(Bare):
 
 @pytest.mark.parametrize(
     ("behaviour", "lacks"),
-    [(Bare, "Bare has no handle"), (Handling, "Handling has no perform, and was to carry out a str")],
+    [(Bare, "Bare has no handle"), (Handling, "Handling has no perform, but must carry out a str")],
 )
 @on_virtual_time
 async def test_behaviour_that_lacks_a_part(stage, behaviour, lacks):

@@ -57,7 +57,7 @@ async def test_a_bug_of_the_reducer_costs_one_call(stage, caplog, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(supervision, "step_supervisor", buggy)
             with pytest.raises(
-                InternalError, match=r"a CountChildrenCall crashed .*put aside \(KeyError.*report it"
+                InternalError, match=r"a CountChildrenCall crashed .*skipped \(KeyError.*report it"
             ):
                 await inner.count_children()
             inner._core.post(CountChildrenCall())  # noqa: SLF001 - nobody waits for this one
@@ -69,7 +69,7 @@ async def test_a_bug_of_the_reducer_costs_one_call(stage, caplog, monkeypatch):
         await settled()
         assert supervisor.handle("below").incarnation == 2
     errors = logged(caplog, logging.ERROR)
-    assert [("has a bug" in error, "KeyError" in error.splitlines()[-1]) for error in errors] == [
+    assert [("which is a bug" in error, "KeyError" in error.splitlines()[-1]) for error in errors] == [
         (True, True)
     ] * 3
 

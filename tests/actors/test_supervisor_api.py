@@ -69,7 +69,7 @@ async def test_specs_that_are_not_kept(stage):
     children = [stage.W("a", restart="temporary"), stage.W("b"), stage.W("c"), below]
     async with stage.open(children=children) as supervisor:
         with pytest.raises(
-            ChildStartFailed, match=r"child 'x' did not start \(.*\): mend that and start it"
+            ChildStartFailed, match=r"child 'x' did not start \(.*\): fix that and start it"
         ) as caught:
             await supervisor.start_child(stage.F("x"))
         assert isinstance(caught.value.reason, InitFailed)

@@ -143,7 +143,7 @@ async def test_instances_of_a_dynamic_supervisor(stage):
         assert events[-1].reason == Normal()
         with pytest.raises(ChildNotFound, match="see which_children"):
             await follow(supervisor, started.handle, [])
-        with pytest.raises(WrongChildKey, match="known by their handles"):
+        with pytest.raises(WrongChildKey, match="are identified by their handles, got the id"):
             await follow(supervisor, "x", [])
         with pytest.raises(WrongChildKey, match="'x'"):
             supervisor.handle("x")
@@ -159,7 +159,7 @@ async def test_a_watcher_that_does_not_read_is_told(stage):
                 await settled()
             events = []
             for _ in range(2):
-                with pytest.raises(WatcherTooSlow, match="4 events were kept and given"):
+                with pytest.raises(WatcherTooSlow, match="4 events were delivered"):
                     await read(watching, events)
             assert words(events) == ["up 1", "down 1 back", "restarted 2", "down 2 back"]
             assert supervisor.handle("a").incarnation == 6

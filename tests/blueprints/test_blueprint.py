@@ -60,7 +60,7 @@ def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(OptionError, match="blueprint 'agent': mcp is 3: expected McpServer"):
         Blueprint(mcp=3)
     with pytest.raises(
-        OptionError, match=r"capability 'c': 3 is no tool.*; capability 'c': section 'k' is no text"
+        OptionError, match=r"capability 'c': 3 is not a tool.*; capability 'c': section 'k' is neither text"
     ):
         Capability(name="c", tools=[3], sections={"k": 1})
 
@@ -100,7 +100,8 @@ def test_what_a_bundle_brings_gives_way_to_the_guard_of_the_leader():
     assert [name_of_plugin(one) for one in keeps] == ["Planning", "WorkingNotes", "MemoryFlush"]
     own = (SecurityGuard, {"blocked_commands": ["reboot"]})
     with pytest.raises(
-        OptionError, match="its plugin 'SecurityGuard' has the name of a guard of the agent that it works for"
+        OptionError,
+        match="its plugin 'SecurityGuard' has the name of a guard that belongs to the agent's leader",
     ):
         coder.with_plugins(own).as_agent(lead)
     assert [name_of_plugin(one) for one in coder.with_plugins(SecurityGuard).as_agent(lead).plugins] == [

@@ -77,11 +77,11 @@ sonnet = "anthropic:claude-sonnet-4-5"
 REFUSED = [
     ".claude/agents/code-reviewer.md:11: color: is not read",
     ".claude/agents/code-reviewer.md:12: hooks: is not read",
-    ".claude/settings.json:3: permissions.allow: 'Bash(git * main)' is refused: a star in the middle covers nothing; write what runs",
+    ".claude/settings.json:3: permissions.allow: 'Bash(git * main)' is refused: a star in the middle matches nothing; write out the command",
     ".claude/settings.json:7: permissions.additionalDirectories: is not read",
     ".claude/settings.json:9: hooks: is not read",
-    ".claude/settings.local.json:1: permissions.deny: 'NotebookEdit' is not read: there is no such tool",
-    ".codex/agents/explorer.toml:3: model: 'gpt-5.4-mini' is not read: say in [models] which one it is here",
+    ".claude/settings.local.json:1: permissions.deny: 'NotebookEdit' is ignored: there is no such tool",
+    ".codex/agents/explorer.toml:3: model: 'gpt-5.4-mini' is ignored: map it to a model in [models]",
     ".codex/agents/explorer.toml:4: model_reasoning_effort: is not read",
     ".codex/agents/explorer.toml:9: nickname_candidates: is not read",
 ]

@@ -117,7 +117,7 @@ async def test_what_the_mode_and_plugins_add_is_replaced_too(autojump_clock):
     assert lead.replaced_sections() == {"mode": "Only read.", "weather": ""}
     for wrong in ({"wether": "x"}, {"wind": "x"}):
         with pytest.raises(
-            OptionError, match=r"did you mean 'weather'|says its key in its member `sections`"
+            OptionError, match=r"did you mean 'weather'|lists its key in its attribute `sections`"
         ):
             lead.override(prompt=PromptLayers(replace=wrong)).options()
     with pytest.raises(OptionError, match=r"'mode' \(prompt.replace\): \$\{what\} has no value"):
@@ -197,7 +197,7 @@ def test_a_section_may_be_a_pure_function():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         seen[0].agent = "c"
     for wrong, said in (
-        (lambda _: 3, "gave int"),
+        (lambda _: 3, "returned int"),
         (lambda _: 1 // 0, "its function failed: ZeroDivisionError"),
     ):
         with pytest.raises(OptionError, match=said):
@@ -207,15 +207,15 @@ def test_a_section_may_be_a_pure_function():
 def test_what_cannot_be_a_section_is_refused_where_it_is_written():
     """No text, a key of the layers, a replacement that is none; and what was handed in changes nothing later."""
     for sections, said in (
-        ({"k": 1}, "is no text"),
-        ({"base": "x"}, "a key of the layers"),
+        ({"k": 1}, "is neither text"),
+        ({"base": "x"}, "a key that is reserved for the layers"),
         ({"": "x"}, "or none"),
     ):
         with pytest.raises(OptionError, match=said):
             PromptLayers(sections=sections)
         with pytest.raises(OptionError, match=said):
             Capability(name="c", sections=sections)
-    with pytest.raises(OptionError, match=r"prompt\.replace of 'k' is no text"):
+    with pytest.raises(OptionError, match=r"prompt\.replace of 'k' is not text"):
         PromptLayers(replace={"k": 1})
     sections, replace = {"a": "x"}, {"a": "y"}
     prompt = PromptLayers(sections=sections, replace=replace)

@@ -87,8 +87,8 @@ def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):
     assert "expected at most 64 KiB, got 64" in said["large"]
     assert "expected at most 64 KiB, got 9765" in said["huge"]
     assert "expected UTF-8" in said["bytes"]
-    assert "it is a link" in said["linked"]
-    assert said["outside"] == "link is a link that leads outside: put the file itself there"
+    assert "it is a symbolic link" in said["linked"]
+    assert said["outside"] == "link is a symbolic link that leads outside: replace it with the file itself"
 
 
 def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
@@ -100,7 +100,9 @@ def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
     assert MAX_SKILL_DIRECTORIES == 1_000
     monkeypatch.undo()
     monkeypatch.setattr("agentrail.blueprints.skill_discovery.MAX_SOURCE_BYTES", 10)
-    assert why(read_skills(tmp_path)) == {"b": "the skills before it have over 256 MiB: take files away"}
+    assert why(read_skills(tmp_path)) == {
+        "b": "the skills before it already have over 256 MiB: remove some files"
+    }
     monkeypatch.undo()
 
     def fail(*_):
@@ -153,7 +155,7 @@ def test_later_sources_win(home):
     assert found(import_project=True).count("~/.claude/skills") == 0
     read = read_configuration({"HOME": str(home)}, cwd=deep).read_skills()
     assert names(read) == [("only", "~/.agents/skills"), ("same", ".agentrail/skills")]
-    assert why(read)["same"] == "that of .agentrail/skills takes its place"
+    assert why(read)["same"] == "the one of .agentrail/skills replaces it"
     assert [one.shown for one in find_sources(cwd=home, home=home)][1:] == [
         ".agents/skills",
         ".agentrail/skills",
@@ -167,12 +169,14 @@ def test_a_projects_skills_are_read_where_they_lie(tmp_path):
     (tmp_path / ".agents").mkdir()
     (tmp_path / ".agents" / "skills").symlink_to(tmp_path / "real")
     project = SkillSource(directory=tmp_path / ".agents" / "skills", shown="s", scope="project", is_own=False)
-    assert "it is a link" in why(read_source(project))["skills"]
+    assert "it is a symbolic link" in why(read_source(project))["skills"]
     own = SkillSource(directory=tmp_path / ".agents" / "skills", shown="s", scope="user")
     assert [one.name for one in read_source(own).skills] == ["a"]
     (tmp_path / "real" / "b").symlink_to(put(tmp_path / "other", "b"))
     inside = SkillSource(directory=tmp_path / "real", shown="s", scope="project", is_own=False)
-    assert why(read_source(inside)) == {"b": "it is a link, and a project's skills are read where they lie"}
+    assert why(read_source(inside)) == {
+        "b": "it is a symbolic link, and a project's skills must be real directories"
+    }
     assert [one.name for one in read_source(own).skills] == ["a", "b"]
 
 
@@ -232,7 +236,7 @@ def test_agents_name_their_skills(home):
     )
     assert built("told", skills=read.read_skills).options()["system_prompt"] == "Be kind.\n\n# b\n\nDo it."
     assert built("short", skills=read.read_skills).options()["system_prompt"] == "# b\n\nDo it."
-    with pytest.raises(OptionError, match="agent 'one': there is no skill 'a': there are: none"):
+    with pytest.raises(OptionError, match="agent 'one': there is no skill 'a': the skills are: none"):
         built("one")
 
 
@@ -248,7 +252,7 @@ def test_a_skill_that_there_is_not_is_refused_when_built(home):
         "agentrail.toml:2: agents.one.skills[0]: agent 'one': there is no skill 'pdf-form': did you mean 'pdf-forms'?"
     )
     assert second.startswith(
-        "agentrail.toml:5: agents.two.skills_in_prompt[0]: agent 'two': there is no skill 'zzz': there are: pdf-forms"
+        "agentrail.toml:5: agents.two.skills_in_prompt[0]: agent 'two': there is no skill 'zzz': the skills are: pdf-forms"
     )
 
 
@@ -330,7 +334,7 @@ async def test_while_a_skill_is_open_only_its_tools_run(tmp_path):
     assert (type(blocked), type(closed), closed.name) == (ToolBlocked, SkillClosed, "notes")
     assert (len(write.calls), len(grep.calls)) == (2, 1)
     assert results[1].text.startswith("Look into the notes.")
-    assert "'write_file' is no tool of the active skills (notes). Tools: grep." in results[2].text
+    assert "'write_file' is not a tool of the active skills (notes). Tools: grep." in results[2].text
     assert results[4].text == "1\tone\n2\ttwo"
     assert all("- notes: About notes." in one for one in systems)
 
@@ -411,7 +415,7 @@ async def test_an_agent_has_skills_of_its_own(tmp_path, is_a_blueprint):
     assert "There is no skill 'plans'" in seen[0]
     assert "There is no skill 'plans'" in seen[1]
     assert "Look below." in seen[2]
-    assert "'write_file' is no tool of the active skills (paths)" in seen[3]
+    assert "'write_file' is not a tool of the active skills (paths)" in seen[3]
     assert seen[5].startswith("1\tone")
     assert (len(write.calls), len(grep.calls)) == (0, 1)
 

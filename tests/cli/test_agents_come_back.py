@@ -210,7 +210,7 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
         back = await chat(project, "--resume", LATEST, "--trust-project", lines=lines, place=place)
         assert back.code == 0, back.err
         assert tools in back.err.splitlines()
-        assert "may work for it: dev" in back.err
+        assert "available agents: dev" in back.err
     refused = await chat(project, "--resume", LATEST)
     assert (refused.code, "cannot be resumed without tool 'find_ticket'" in refused.err) == (2, True)
     assert f"{directory} is not trusted, so its files add nothing" in refused.err

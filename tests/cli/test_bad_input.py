@@ -11,13 +11,13 @@ WRONG = (
     ("run x --model demo:fast --keep-days 3", "--keep-days and --keep-bytes are about kept sessions", "give --keep, or --store"),
     ("run x --model demo:fast --store memory: --keep-days 0", "keep_days is 0.0: expected days from 1 to 36500"),
     ("run x --model anthropc:y", "there is no provider 'anthropc'", "Did you mean 'anthropic:y'?"),
-    ("run x --model scripted:y", "there is no script 'y'; given are: none", "open_supervisor(scripts="),
+    ("run x --model scripted:y", "there is no script 'y'; known scripts: none", "open_supervisor(scripts="),
     (
         "run x --model mistral:y", "there is no provider 'mistral'", "Did you mean 'openai-chat:mistral:y'?",
         "Providers are anthropic, demo, google, openai, openai-chat, as in",
     ),
     ("run x --model demo", "'demo' is not a model string", "Did you mean 'demo:'?"),
-    ("run x --model anthropic:", "names no model", "anthropic:claude"),
+    ("run x --model anthropic:", "lacks a model", "anthropic:claude"),
     ("run x --model anthropic:y", "set ANTHROPIC_API_KEY", "demo: which needs none"),
     ("run x --model openai-chat:y", "set OPENAI_API_KEY", "demo: which needs none"),
     ("run x --cwd /no/such/place", "--cwd", "/no/such/place", "does not exist"),
@@ -53,7 +53,7 @@ async def test_a_refused_connection_is_said_in_a_sentence():
     """Nobody listens: the cycle fails, and the sentence asks for the address and the server."""
     ran = await run_line(f"run hello --model openai-chat:x --base-url {REFUSED} --max-retries 0")
     assert (ran.code, "cannot be reached" in ran.err) == (1, True)
-    assert "look at the network and at --base-url" in ran.err
+    assert "check the network and --base-url" in ran.err
     assert "Traceback" not in ran.err
 
 

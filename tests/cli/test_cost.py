@@ -47,7 +47,7 @@ async def test_what_cannot_be_asked_is_said_with_what_can():
     """Wrong usage; and a store that is not there."""
     ran = await run_line("cost --since yesterday --store sqlite:/nowhere/a.db")
     assert (ran.code, ran.out) == (2, "")
-    assert "since is 'yesterday': expected a day as 2026-11-01, or 7d for the last seven days" in ran.err
+    assert "since is 'yesterday': expected a day such as 2026-11-01, or 7d for the last seven days" in ran.err
     ran = await run_line("cost --by week")
     assert (ran.code, "profile" in ran.err) == (2, True)
 

@@ -168,12 +168,12 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_line(place):
 def test_keys_and_types_that_are_none_are_faults(place):
     """12.11: with what was expected and the nearest name."""
     for text, said in (
-        ("prot = 1", "host.prot: there is no such key, did you mean 'port'"),
+        ("prot = 1", "host.prot: unknown key, did you mean 'port'"),
         ('port = "1"', "host.port: expected a whole number, got the text '1'"),
         ('on_disconnect = "stop"', "host.on_disconnect: expected one of continue, abort"),
         (
             "limits = { max_stream = 1 }",
-            "host.limits.max_stream: there is no such key, did you mean 'max_streams'",
+            "host.limits.max_stream: unknown key, did you mean 'max_streams'",
         ),
         ("profiles = []", "host.profiles: names no agent that may be served"),
         ('token = "abc"', "host.token: this looks like a key"),

@@ -80,12 +80,12 @@ def test_wrong_input_is_told(kb, docs):
     for (code, out, err), said in (
         (kb.add("handbook"), "name the files or directories to add."),
         (kb.add("handbook", "x", "y\n"), r"there is no 'x'; there is no 'y\\n'."),
-        (kb.add("a b", "docs/a.md"), "'a b' is no name of a knowledge base"),
+        (kb.add("a b", "docs/a.md"), "'a b' is not a knowledge base name"),
         (kb.search("x", limit=0), "limit is 0"),
-        (kb.search("x", folder=""), "'' is no folder of documents"),
-        (kb.list("handbook", folder="/docs"), "'/docs' is no folder of documents"),
+        (kb.search("x", folder=""), "'' is not a document folder"),
+        (kb.list("handbook", folder="/docs"), "'/docs' is not a document folder"),
         (kb.list(tag=("eu",)), "--folder and --tag are for the documents of one"),
-        (kb.add("handbook", "docs", tag=("eu", "eu")), "tags has a tag twice"),
+        (kb.add("handbook", "docs", tag=("eu", "eu")), "tags repeats a tag"),
         (kb.search("x", kb="handbook"), "there is no knowledge base 'handbook': there is none."),
         (kb.remove("handbook"), "name the documents to remove."),
         (kb.remove("handbook", "x.md"), "there is no document 'x.md' in 'handbook'."),
@@ -211,7 +211,7 @@ def test_addresses_are_fetched_and_added(kb, site, docs, tmp_path):
     assert code is Exit.FAILED
     assert lines[0] == f"failed  {site}/no  Not fetched: the server answered 404 Not Found"
     assert lines[1] == f"failed  {site}/picture  it is 'image/png', and only text, HTML and PDF are read"
-    assert "nothing was sent there" in lines[2]
+    assert "no request was sent" in lines[2]
     assert lines[4] == "1 document added, 0 unchanged, 3 failed."
 
     # Rules that cannot be are told before anything is fetched.

@@ -85,9 +85,9 @@ def test_what_cannot_be_an_embedder_is_said_with_its_line(home, capfd):
     place, needs = MemoryPlace(memories=f"sqlite:{home / 'm'}"), "an embedder needs model and dimension"
     both = {"model": "m", "dimension": 2}
     for values, said in (
-        ({"model": "m"}, f"agentrail.toml:2: embedder.model: {needs}: dimension is not said"),
-        ({"dimension": 2}, "model is not said"),
-        ({**both, "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number from 1"),
+        ({"model": "m"}, f"agentrail.toml:2: embedder.model: {needs}: dimension is missing"),
+        ({"dimension": 2}, "model is missing"),
+        ({**both, "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number >= 1"),
         ({**both, "base_url": "ftp://x"}, "embedder.base_url: 'ftp://x': expected https://"),
         ({**both, "dimensions": 2}, "dimension"),
     ):

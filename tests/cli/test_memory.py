@@ -60,7 +60,7 @@ def test_wrong_input_is_told_and_changes_nothing(place, capfd):
             lambda: search_memories("tea", limit=101, place=place),
             "limit is 101: expected a whole number from 1 to 100.",
         ),
-        (lambda: list_memories(tag=("",), place=place), "tags_any[0] is no tag"),
+        (lambda: list_memories(tag=("",), place=place), "tags_any[0] is not a tag"),
         (lambda: list_memories(place=ends), "memories is 'memory:', which ends with its process"),
         (lambda: list_memories(place=unknown), "memories is 'files:': expected"),
     ):
@@ -191,5 +191,5 @@ def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
     assert forget_memories(every=True, place=place) is Exit.FAILED
     out, err = capfd.readouterr()
     assert "1 sessions erased" in out
-    assert "left: session 'b1': it cannot be said whose it is" in err
+    assert "left: session 'b1': its owner cannot be determined" in err
     assert "run the same command again" in err

@@ -59,7 +59,7 @@ async def test_a_file_is_checked_and_a_verdict_is_explained(policy, tmp_path):
     assert ran.out.splitlines() == [
         f"{policy}: mode default; rules: 1 deny, 0 ask, 3 allow",
         (
-            f"warning: allow[2] shell(bash *) ({policy}:6) never matches: bash is a shell, and runs what it is told, and no star covers "
+            f"warning: allow[2] shell(bash *) ({policy}:6) never matches: bash is a shell, and runs any command, and no star covers "
             "that; write the whole line without a star"
         ),
     ]
@@ -75,10 +75,10 @@ async def test_a_file_is_checked_and_a_verdict_is_explained(policy, tmp_path):
     ran = await explained("shell", "--args", '{"command": "ls $(rm x)"}', "--policy", str(policy))
     assert (
         ran.out.splitlines()[0]
-        == "read up to character 3: 'ls ' (then comes an expansion: it is known only when it runs)"
+        == "read up to character 3: 'ls ' (then comes an expansion, whose value is known only at run time)"
     )
     assert ran.out.splitlines()[-1] == (
-        "ask: the command is not read beyond character 3: an expansion: it is known only when it runs, and there are rules that deny some of shell"
+        "ask: the command cannot be parsed after character 3: an expansion, whose value is known only at run time, and there are rules that deny some of shell"
     )
     assert (await explained("list_dir")).out == "allow: it changes nothing\n"
 
@@ -121,6 +121,6 @@ async def test_what_holds_here_is_explained_without_a_file_of_rules(tmp_path):
     assert "ask: no rule allows" in untrusted.out
     assert "is not trusted" in untrusted.err
     planning = await explain("--trust-project", "--agent", "desk")
-    assert "deny: while a plan is made" in planning.out
+    assert "deny: in plan mode" in planning.out
     unknown = await explain("--agent", "dask")
     assert (unknown.code, "there is no agent 'dask'" in unknown.err) == (2, True)

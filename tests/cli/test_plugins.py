@@ -43,7 +43,7 @@ async def test_a_chain_is_explained(tmp_path):
     message = {"role": "assistant", "content": [{"kind": "text", "text": "a secret"}], "model": "demo:"}
     event.write_text(json.dumps({"hook": "AfterResponse", "message": message}), encoding="utf-8")
     ran = await run_agentrail("plugins", "explain", "OutputFilter", str(event))
-    assert ran.out == "AfterResponse\n   110 OutputFilter: Continue → nothing to say\n  = goes on\n"
+    assert ran.out == "AfterResponse\n   110 OutputFilter: Continue → no answer\n  = goes on\n"
 
 
 async def test_what_cannot_be_explained_is_said(tmp_path):

@@ -53,7 +53,7 @@ async def test_skills_are_listed_with_what_is_left_out_and_shown(place):
     for words in (("list",), ("show", "pdf"), ("check",)):
         ran = await run_in(place, "skills", *words)
         assert (ran.code, ran.out) == (2, "")
-        assert "agentrail.toml:2: skills.imprt: there is no such key, did you mean 'import'" in ran.err
+        assert "agentrail.toml:2: skills.imprt: unknown key, did you mean 'import'" in ran.err
 
 
 async def test_skills_are_held_against_the_format(place):
@@ -63,7 +63,7 @@ async def test_skills_are_held_against_the_format(place):
         0,
         "pdf: well (.agents/skills)\nwrite-a-skill: well (built in)\nwrite-agents-md: well (built in)\n",
     )
-    assert "warning: .agents/skills/pdf/SKILL.md:3: YAML refuses this line" in ran.err
+    assert "warning: .agents/skills/pdf/SKILL.md:3: this line is not YAML" in ran.err
     write(place, "---\nname: Bad\nlicense: [a]\n---\nx", "project/x/bad/SKILL.md")
     ran = await run_in(place, "skills", "check", "x/bad", ".agents/skills/pdf")
     assert (ran.code, ran.out) == (1, "pdf: well (.agents/skills)\n")

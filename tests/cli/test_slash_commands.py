@@ -59,7 +59,7 @@ async def test_a_chat_runs_commands_of_files(place):
     assert "Commit everything." in ran.out
     assert "/thank takes no arguments" in ran.err
     assert "cost: $0.0000" in ran.err
-    assert "there is no plan, and nothing to do" in ran.err
+    assert "there is no plan and there are no todos" in ran.err
     assert "there is no command /gut:commit: did you mean /git:commit?" in ran.err
     assert "/etc/hosts is mine" in ran.out
     assert "never" not in ran.out

@@ -169,7 +169,7 @@ def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
     finally:
         copy.close()
     assert command(*bound.args, **bound.kwargs) is Exit.USAGE
-    assert "there is a file" in said()[1]
+    assert "already exists: name a new file" in said()[1]
     replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
     assert replay is sessions_command.replay_journal
     assert replay(*bound.args, **bound.kwargs) is Exit.DONE

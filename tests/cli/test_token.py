@@ -22,7 +22,7 @@ async def test_what_no_token_can_be_for_is_said(capfd):
     """On stderr, with exit code 2, and no token is printed; a user without a tenant is told how it is said."""
     ran = await run_agentrail("token", "new", "a b", "--scopes", "us")
     assert (ran.code, ran.out) == (2, "")
-    assert "`tenant` is no id" in ran.err
+    assert "`tenant` is not a valid id" in ran.err
     assert "did you mean 'use'?" in ran.err
 
     assert new("", "ann") is Exit.USAGE
@@ -35,8 +35,8 @@ def test_to_a_file_that_would_let_no_caller_in_nothing_is_added(tmp_path):
     """Nor to one that others may read, to a directory, or to a pipe that nobody reads, which is not waited for."""
     path = tmp_path / "tokens.toml"
     for text, mode, said in (
-        ("", 0o644, r"may be read or changed by others \(mode 0644\)"),
-        ("", 0o606, r"may be read or changed by others \(mode 0606\)"),
+        ("", 0o644, r"can be read or changed by others \(mode 0644\)"),
+        ("", 0o606, r"can be read or changed by others \(mode 0606\)"),
         ("no token file", 0o600, "is not TOML"),
         ("[[token]]\n", 0o600, "entry 1: `tenant` is missing"),
     ):

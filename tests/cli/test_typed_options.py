@@ -70,7 +70,7 @@ WRONG = (
     ("", "--opt number 1 has no '='"),
     ("=60", "--opt number 1 has no name before the '='"),
     ("stall_second=60", "--opt 'stall_second' is not a provider option: did you mean 'stall_seconds'?"),
-    ("zzz=1", "--opt 'zzz' is not a provider option: known are api_key, base_url"),
+    ("zzz=1", "--opt 'zzz' is not a provider option: expected one of api_key, base_url"),
     ("timeout=soon", "--opt timeout: expected a number, got 'soon'"),
     ("timeout=", "--opt timeout: expected a number, got ''"),
     ("timeout=+-3", "--opt timeout: expected a number, got '+-3'"),

@@ -108,7 +108,7 @@ def test_an_unknown_name_gets_the_nearest():
         with pytest.raises(UnknownCommand, match=f"did you mean /{near}") as caught:
             registry.find(typed)
         assert (caught.value.near, caught.value.name) == (near, typed.removeprefix("/").lower())
-    with pytest.raises(UnknownCommand, match="/help lists all there are") as caught:
+    with pytest.raises(UnknownCommand, match="/help lists all commands") as caught:
         registry.find("x" * 100_000)
     assert len(str(caught.value)) < 200
 
@@ -136,7 +136,7 @@ async def test_what_cannot_be_run_says_why():
     assert [row.name for row in registry.rows(at_terminal) if not row.available] == []
     with pytest.raises(CommandError, match="/status cannot be run here: needs a session"):
         await registry.run("status", "", CommandDesk())
-    with pytest.raises(CommandError, match="done by who reads the lines"):
+    with pytest.raises(CommandError, match="it is handled by the chat interface"):
         await registry.run("approve", "", at_terminal)
     assert (await registry.run("quit", "", at_terminal)).leaves
     assert (await registry.run("MINE", "Ada", at_terminal)).lines == ("Hello Ada.",)
@@ -161,18 +161,18 @@ def test_a_file_becomes_a_command():
 def test_a_file_that_is_wrong_is_left_out_with_its_line():
     """And the others are there all the same."""
     for path, text, said in (
-        ("a b.md", "x", "is no name of a command"),
-        (f"{'a/' * 9}b.md", "x", "is no name of a command"),
+        ("a b.md", "x", "is not a command name"),
+        (f"{'a/' * 9}b.md", "x", "is not a command name"),
         ("x.md", " \n", "there is no prompt"),
         ("x.md", "---\ndescription: x\n---\n", "there is no prompt"),
         ("x.md", "---\ndescription: x\n", ":1: the front matter has no end"),
         (
             "x.md",
             "---\ndescripton: x\n---\ny",
-            ":2: descripton: there is no such key, did you mean 'description'",
+            ":2: descripton: unknown key, did you mean 'description'",
         ),
-        ("x.md", "---\nzzz: x\n---\ny", "known are description, argument-hint, agent, model"),
-        ("x.md", "---\nargument-hint: [a]\n---\ny", "is a list to YAML: put it in quotes"),
+        ("x.md", "---\nzzz: x\n---\ny", "expected one of description, argument-hint, agent, model"),
+        ("x.md", "---\nargument-hint: [a]\n---\ny", "as a list: put it in quotes"),
         ("x.md", "---\ndescription: ''\n---\ny", "expected a text of 1 to 500"),
         ("x.md", b"\xff", "expected UTF-8"),
         ("x.md", b"x" * (MAX_COMMAND_BYTES + 1), "at most 64 KiB"),
@@ -197,11 +197,11 @@ async def test_a_file_of_the_project_stands_in_front_of_one_of_the_user():
     by_name = {one.name: one for one in commands}
     assert (by_name["a"].source, by_name["b"].description) == ("project", "first")
     (told,) = left_out
-    assert told == "commands/b.md: /b is in another file already: names are read without regard to case"
+    assert told == "commands/b.md: /b is already defined in another file: names are case-insensitive"
     desk = CommandDesk(session=Told())
     answer = await CommandRegistry().with_commands(*commands).run("m", "", desk)
     assert (answer.prompt, answer.model) == ("x", None)
-    assert "is not asked: the project is not trusted" in answer.lines[0]
+    assert "is not used: the project is not trusted" in answer.lines[0]
     (granted,), _ = commands_of_files([file("m.md", "---\nmodel: demo:fast\n---\nx")])
     assert (await CommandRegistry().with_commands(granted).run("m", "", desk)).model == "demo:fast"
 
@@ -230,7 +230,7 @@ def test_files_are_found_and_links_are_not_followed(tmp_path):
         ("git:commit", "project"),
     ]
     assert len(registry.left_out) == 2
-    assert "leak.md cannot be read: it is a link" in registry.left_out[0]
+    assert "leak.md cannot be read: it is a symbolic link" in registry.left_out[0]
     assert (
         registry.left_out[1] == "~/.agentrail/commands/help.md: /help is built in: give the file another name"
     )
@@ -243,7 +243,9 @@ def test_files_are_found_and_links_are_not_followed(tmp_path):
     linked = tmp_path / "linked"
     (linked / ".agentrail").mkdir(parents=True)
     (linked / ".agentrail" / "commands").symlink_to(folder)
-    assert "is a link: put the files there" in read_commands({}, cwd=linked).left_out[0]
+    assert (
+        "is a symbolic link: put the files into a real directory" in read_commands({}, cwd=linked).left_out[0]
+    )
     for number in range(MAX_COMMAND_FILES + 1):
         (own / f"c{number}.md").write_text("x")
     deep = own.joinpath(*"abcdefghi")
@@ -251,7 +253,9 @@ def test_files_are_found_and_links_are_not_followed(tmp_path):
     (deep / "deep.md").write_text("x")
     many = read_commands(environ, cwd=below)
     assert len(many.commands) == built_in + MAX_COMMAND_FILES
-    assert f"has {MAX_COMMAND_FILES + 3} files: the first {MAX_COMMAND_FILES} count" in many.left_out[0]
+    assert (
+        f"has {MAX_COMMAND_FILES + 3} files: only the first {MAX_COMMAND_FILES} are read" in many.left_out[0]
+    )
 
 
 async def test_what_the_built_in_commands_say_of_a_session():
@@ -286,13 +290,13 @@ async def test_what_the_built_in_commands_say_of_a_session():
             return "\n".join((await registry.run(name, text, on)).lines)
 
         helped = await told("help")
-        assert "/status: say what the session is doing" in helped
-        assert "/quit: stop everything and leave, as Ctrl-D does [not here: only at a terminal" in helped
+        assert "/status: show what the session is doing" in helped
+        assert "/quit: stop everything and exit, like Ctrl-D [not here: only at a terminal" in helped
         assert (await told("status")).startswith("idle · model scripted")
         assert await told("tools") == "tools: read_file, write_todos"
-        assert await told("agents") == "no agent of its own may work for it"
+        assert await told("agents") == "no agents are available"
         assert await told("skills") == "the skills are listed to the model in about 9 tokens"
-        assert await told("memory") == "agent_memory: about 7 tokens, in front of each request"
+        assert await told("memory") == "agent_memory: about 7 tokens, sent with each request"
         assert ("mode", 38) in sections or dict(sections)["mode"] > 20
         assert await told("plan") == "plan:\n  [x] look\n      result: a mess\n  [~] tidy\ntodos:\n  [~] tidy"
         assert (await told("cost")).startswith("cost: $0.0000\nread: 20 tokens")
@@ -303,11 +307,14 @@ async def test_what_the_built_in_commands_say_of_a_session():
         assert await told("tree", on=attrs.evolve(desk, tree=tree)) == "a\nb"
         assert "Look, and tidy." in await told("export")
         assert await told("compact", "too long") == "the conversation is compacted before the next request"
-        assert (await told("fork")).endswith("goes on from here; this session goes on as it is")
+        assert (await told("fork")).endswith("continues from here; this session stays as it is")
         assert re.search(
             r"^1  > Look, and tidy.* · .+\n.*/rewind \d+ goes back", await told("rewind"), re.DOTALL
         )
-        assert await told("rewind", "1") == "back at the end of turn 1; what happened outside stays done"
+        assert (
+            await told("rewind", "1")
+            == "back at the end of turn 1; effects outside the session are not undone"
+        )
         for wrong in ("x", "0", "-1", "²", "9" * 10):
             with pytest.raises(CommandError, match="takes the number of a turn"):
                 await registry.run("rewind", wrong, desk)
@@ -315,10 +322,10 @@ async def test_what_the_built_in_commands_say_of_a_session():
         empty = CommandDesk(session=bare)
         assert await told("tools", on=empty) == "the model has no tools"
         assert await told("skills", on=empty) == "this session has no skills"
-        assert await told("memory", on=empty) == "nothing is remembered in front of requests"
-        assert await told("plan", on=empty) == "there is no plan, and nothing to do"
-        assert await told("permissions", on=empty) == "there are no rules: the plugins of the session decide"
-        assert await told("export", on=empty) == "nothing was said yet"
+        assert await told("memory", on=empty) == "no memory is sent with requests"
+        assert await told("plan", on=empty) == "there is no plan and there are no todos"
+        assert await told("permissions", on=empty) == "there are no rules: the session's plugins decide"
+        assert await told("export", on=empty) == "the conversation is empty"
 
 
 async def test_what_they_do_to_a_session():
@@ -355,12 +362,12 @@ async def test_what_they_do_to_a_session():
     ]
     assert (await registry.run("agents", "", desk)).lines == (
         "it works as desk",
-        "may work for it: scout",
-        "at work: scout, s.1",
-        "at work: an agent, s.2, idle",
+        "available agents: scout",
+        "running: scout, s.1",
+        "running: an agent, s.2, idle",
     )
     assert (await registry.run("tree", "", desk)).lines == (
-        "s: executing_tools, turn 2 · demo:fast · being stopped · 2 wait for people · 1 prompts wait",
+        "s: executing_tools, turn 2 · demo:fast · being stopped · 2 wait for users · 1 prompts wait",
         "  → shell, in the background",
         "  → read_file, being stopped",
         "  → grep",
@@ -368,17 +375,17 @@ async def test_what_they_do_to_a_session():
         "  s.2: idle · demo:",
     )
     assert (await registry.run("permissions", "", desk)).lines == (
-        "mode: default, and no rule is written",
+        "mode: default, without rules",
         "always allowed: shell(git log)",
         "always allowed: edit_file",
     )
     (spent, *_) = show_spent(TokenUsage(cost_usd=None, estimated=True))
-    assert spent == "cost: not known: a price is missing (partly estimated)"
+    assert spent == "cost: unknown: a price is missing (partly estimated)"
 
 
 def test_turns_are_listed_with_what_was_asked_and_what_stays_done_is_named():
     """Those that the conversation has, the latest last and at most thirty; a call that may have changed something, with how it ended."""
-    assert show_turns(()) == ("no turn is over: there is nothing to go back to",)
+    assert show_turns(()) == ("no turn has finished: there is nothing to go back to",)
     turns = [PastTurn(number=number, record=number, asked="a " * 60, said="b") for number in range(1, 41)]
     turns += [PastTurn(number=41, record=41), PastTurn(number=42, record=42, counts=False)]
     lines = show_turns(turns)

@@ -59,7 +59,7 @@ def test_disallowed_tools_are_left_out_or_denied():
     every = claude("name: a\ndescription: b\ndisallowedTools: [Write, Odd]\n")
     assert every.form.agents["a"].tools is None
     assert every.form.agents["a"].permissions.deny == ("edit_file", "write_file")
-    assert told(every.notes) == ["r.md:4: disallowedTools: Odd is not read: no tool of that kind is built in"]
+    assert told(every.notes) == ["r.md:4: disallowedTools: Odd is ignored: there is no such built-in tool"]
 
 
 def test_each_field_that_is_not_read_is_named_once():
@@ -72,10 +72,10 @@ def test_each_field_that_is_not_read_is_named_once():
         "a": AgentForm(description="b", prompt=PromptForm(text="You review."), tools=("read_file",))
     }
     assert told(found.notes) == [
-        "r.md:4: tools: WebSearch is not read: no tool of that kind is built in",
-        "r.md:4: tools: Bash(git:*) is not read: no tool of that kind is built in",
-        "r.md:4: tools: mcp__x__y is not read: no tool of that kind is built in",
-        "r.md:5: model: 'opus' is not read: say in [models] which one it is here",
+        "r.md:4: tools: WebSearch is ignored: there is no such built-in tool",
+        "r.md:4: tools: Bash(git:*) is ignored: there is no such built-in tool",
+        "r.md:4: tools: mcp__x__y is ignored: there is no such built-in tool",
+        "r.md:5: model: 'opus' is ignored: map it to a model in [models]",
         "r.md:6: permissionMode: 'bypassPermissions' is refused: expected one of default, acceptEdits, plan, dontAsk",
         "r.md:7: hooks: is not read",
         "r.md:9: mcpServers: is not read",
@@ -94,13 +94,13 @@ def test_each_field_that_is_not_read_is_named_once():
         ("name: a\ndescription: [x]\n", ["r.md:3: description: expected a text, got a list"]),
         (
             "name: a\ndescription: b\nmaxTurns: 0\n",
-            ["r.md:4: maxTurns: expected a whole number from 1, got '0'"],
+            ["r.md:4: maxTurns: expected a whole number >= 1, got '0'"],
         ),
         ("name: a\ndescription: b\nmaxTurns: many\n", ["maxTurns: expected a whole number"]),
         ("name: a\ndescription: b\nbackground: 1\n", ["background: expected true or false"]),
         ("name: a\ndescription: b\ntools: Bash(a\n", ["tools: there is a '(' without a ')', in 'Bash(a'"]),
         ("name: a\ndescription: b\ntools: [[a]]\n", ["tools: expected names, got a list"]),
-        ("a: *b\n", ["r.md:2: anchors and aliases are not read"]),
+        ("a: *b\n", ["r.md:2: anchors and aliases are not supported"]),
     ],
 )
 def test_a_wrong_file_is_told_and_gives_no_agent(head, said):
@@ -132,7 +132,7 @@ def test_an_agent_of_codex_is_read():
     )
     assert rest.form.agents["a"].permissions is None
     assert told(rest.notes) == [
-        "r.toml:4: sandbox_mode: 'workspace-write' is not read: only read-only is",
+        "r.toml:4: sandbox_mode: 'workspace-write' is ignored: only read-only is supported",
         "r.toml:5: nickname_candidates: is not read",
     ]
 

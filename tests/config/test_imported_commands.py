@@ -29,8 +29,8 @@ def test_a_command_of_claude_code():
     assert command.notes == (
         "allowed-tools is not read",
         "model is not read",
-        "commands in it are not run: they stay as text",
-        "files in it are not opened: they stay as text",
+        "commands in it are not run: they remain text",
+        "files in it are not opened: they remain text",
     )
     expanded = expand_command(command, "'a b' c")
     assert expanded.endswith("mail a@b.c.\nCommit a b with c, all: 'a b' c.")
@@ -41,7 +41,7 @@ def test_numbers_begin_where_the_file_means_it():
     """At 0 now, at 1 in older files, which have $1 and no $0; that is said."""
     old = read_markdown_command("claude", "a.md", "$1 and $2")
     assert (old.first, expand_command(old, "x y")) == (1, "x and y")
-    assert old.notes == ("it has $1 and no $0: arguments are counted from 1",)
+    assert old.notes == ("it has $1 but no $0: arguments are counted from 1",)
     new = read_markdown_command("claude", "a.md", "$0 and $1 and $2")
     assert (new.first, new.notes, expand_command(new, "x y")) == (0, (), "x and y and ")
     assert read_markdown_command("claude", "a.md", "$2").first == 0
@@ -68,8 +68,8 @@ def test_a_command_of_gemini():
     assert (command.name, command.description) == ("git:fix", "Fixes.")
     assert command.notes == (
         "other is not read",
-        "commands in it are not run: they stay as text",
-        "files in it are not opened: they stay as text",
+        "commands in it are not run: they remain text",
+        "files in it are not opened: they remain text",
     )
     assert expand_command(command, "it") == "Fix it for $1. !{ls} @{a.md}"
 

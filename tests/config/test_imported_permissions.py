@@ -53,9 +53,9 @@ def test_a_star_in_the_middle_denies_and_asks_more_and_allows_nothing():
         deny=("shell(git *)", "shell(npm run test* *)"), ask=("shell", "shell(ls* *)")
     )
     assert told(found.notes) == [
-        "settings.json:6: permissions.deny: 'Bash(* --force)' cannot be said here: every command asks in its place",
-        "settings.json:12: permissions.allow: 'Bash(git * main)' is refused: a star in the middle covers nothing; write what runs",
-        "settings.json:13: permissions.allow: 'Bash(npm run test*)' is refused: a star in the middle covers nothing; write what runs",
+        "settings.json:6: permissions.deny: 'Bash(* --force)' cannot be expressed here: every command asks instead",
+        "settings.json:12: permissions.allow: 'Bash(git * main)' is refused: a star in the middle matches nothing; write out the command",
+        "settings.json:13: permissions.allow: 'Bash(npm run test*)' is refused: a star in the middle matches nothing; write out the command",
     ]
 
 
@@ -77,7 +77,7 @@ def test_each_field_that_is_not_read_is_named_once():
         "s.json:2: hooks: is not read",
         "s.json:3: model: is not read",
         "s.json:4: permissions.additionalDirectories: is not read",
-        "s.json:5: permissions.deny: 'Kü' is not read: there is no such tool",
+        "s.json:5: permissions.deny: 'Kü' is ignored: there is no such tool",
     ]
     assert read_claude_settings("s.json", "{}").form.permissions == PermissionsForm()
     escaped = read_claude_settings("s.json", '{"permissions":\n{"deny": ["Bas\\u0068", "Read"]}}')
@@ -88,8 +88,8 @@ def test_each_field_that_is_not_read_is_named_once():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{\n"a"', "s.json:2: this is no JSON"),
-        ("[" * 100_000, "s.json:1: this is no JSON"),
+        ('{\n"a"', "s.json:2: this is not JSON"),
+        ("[" * 100_000, "s.json:1: this is not JSON"),
         ("[]", "s.json:1: expected an object with permissions, got a list"),
         ('{"permissions": []}', "expected an object with permissions"),
         ('{"permissions": {"deny": "x"}}', "permissions.deny: expected a list of rules, got the text 'x'"),

@@ -53,14 +53,14 @@ def test_all_faults_of_a_file_are_said_at_once():
     """G-002: unknown keys in tables, arrays of tables, inline tables and dotted keys, wrong types, something missing."""
     said = faults_of(TEN_FAULTS)
     wanted = [
-        "f.toml:2: verison: there is no such key, did you mean 'version'",
+        "f.toml:2: verison: unknown key, did you mean 'version'",
         "f.toml:4: defaults.max_turns: expected a whole number, got the text 'ten'",
         "f.toml:5: defaults.on_max_turns: expected one of answer, abort, stop, got the text 'abrt': did you mean 'abort'",
-        "f.toml:7: agents.coder.max_turn: there is no such key, did you mean 'max_turns'",
+        "f.toml:7: agents.coder.max_turn: unknown key, did you mean 'max_turns'",
         "f.toml:8: agents.coder.tools[1]: expected a text, got 4",
-        "f.toml:9: agents.coder.budget.max_cost: there is no such key, did you mean 'max_cost_usd'",
-        "f.toml:10: agents.coder.permissions.denny: there is no such key, did you mean 'deny'",
-        "f.toml:15: agents.coder.plugins[1].optoins: there is no such key, did you mean 'options'",
+        "f.toml:9: agents.coder.budget.max_cost: unknown key, did you mean 'max_cost_usd'",
+        "f.toml:10: agents.coder.permissions.denny: unknown key, did you mean 'deny'",
+        "f.toml:15: agents.coder.plugins[1].optoins: unknown key, did you mean 'options'",
         "f.toml:16: agents.coder.plugins[2].use: is missing: write it",
         "f.toml:20: providers.openai.timeout: expected a finite number, got true",
     ]
@@ -149,7 +149,7 @@ def test_secrets_are_said_by_where_they_are():
         (f"a = {'[' * 5000}", "expected at most 32 levels"),
         (f"\na = {'[' * 40}{']' * 40}", "f.toml:2: expected at most 32 levels"),
         (f"\n{'a.' * 100_000}b = 1", "f.toml:2: a key of over 32 parts"),
-        ("version = 2", "f.toml:1: version: expected 1, the only version there is, got 2"),
+        ("version = 2", "f.toml:1: version: expected 1, the only supported version, got 2"),
         ('[agents."a b"]', 'f.toml:1: agents."a b": expected a name of 1 to 64 of A-Z a-z 0-9 _ -'),
         ("agents = 3", "f.toml:1: agents: expected a table, got 3"),
         ('[defaults]\ntools = "shell"', "f.toml:2: defaults.tools: expected a list, got the text 'shell'"),
@@ -170,7 +170,7 @@ def test_secrets_are_said_by_where_they_are():
         ("[defaults]\nprompt_mode = 'zzz'", "expected one of full, task, minimal, none, got the text 'zzz'"),
         ("[defaults]\napproval_timeout_seconds = inf", "expected a finite number, got inf"),
         (f"[defaults]\nmax_turns = '{'x' * 500}'", "xxx…'"),
-        ("[defaults]\nzzz = 1", "f.toml:2: defaults.zzz: there is no such key, known are model, prompt,"),
+        ("[defaults]\nzzz = 1", "f.toml:2: defaults.zzz: unknown key, expected one of model, prompt,"),
         ("[[agents]]\nx = 1", "f.toml:1: agents: expected a table, got a list"),
     ],
 )
@@ -253,7 +253,7 @@ def test_an_agent_is_a_markdown_file():
         ),
         ("---\nmax_turns:\n- 1\n---\n", "a.md:2: agents.a.max_turns: expected a whole number, got a list"),
         ("---\nprompt: x\n---\ny\n", "a.md:2: agents.a.prompt: there are two prompts"),
-        ("---\ncolour: x\n---\n", "a.md:2: agents.a.colour: there is no such key"),
+        ("---\ncolour: x\n---\n", "a.md:2: agents.a.colour: unknown key"),
         (
             "---\ndescription: sk-abcdefghijklmnopqrst\n---\n",
             "a.md:2: agents.a.description: this looks like a key",

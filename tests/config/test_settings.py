@@ -36,7 +36,7 @@ def test_two_agents_of_one_name_are_a_fault():
     """In two files of one scope; both places are named."""
     _, faults = join_files([project("\n[agents.a]\n"), read_agent("a.md", "a", "---\ndescription: x\n---\n")])
     assert [str(one) for one in faults] == [
-        "a.md:1: agents.a: there is an agent of this name in agentrail.toml:2: give it another one"
+        "a.md:1: agents.a: an agent with this name exists in agentrail.toml:2: choose another name"
     ]
 
 
@@ -50,7 +50,7 @@ def test_two_agents_of_one_name_are_a_fault():
         ('[agents.a]\nagents = ["a"]\n', "agentrail.toml:2: agents.a.agents[0]: agent 'a' names itself"),
         (
             '[agents.a]\nagents = [\n"zzz"]\n',
-            "agentrail.toml:3: agents.a.agents[0]: agent 'a': there is no agent 'zzz': there are: a",
+            "agentrail.toml:3: agents.a.agents[0]: agent 'a': there is no agent 'zzz': expected one of: a",
         ),
         (
             '[agents.x]\nagents = ["a"]\n[agents.a]\nagents = ["b"]\n[agents.b]\nagents = ["c"]\n[agents.c]\nagents = ["a"]\n',
@@ -91,7 +91,7 @@ def test_servers_are_read_with_the_lines_of_their_faults():
     far = '[mcp.c]\ncommand = ["c"]\n[mcp.d]\ncommand = ["d"]\n'
     settings, faults = read_servers(joined(project(written), user(far)))
     assert list(map(str, faults)) == [
-        "agentrail.toml:3: mcp.a.comand: there is no such key, did you mean 'command'",
+        "agentrail.toml:3: mcp.a.comand: unknown key, did you mean 'command'",
         "agentrail.toml:5: mcp.b.command: expected a list, got the text 'x'",
         "agentrail.toml:9: agents.b.mcp[2]: agent 'b': there is no MCP server 'cc': did you mean 'c'?",
     ]

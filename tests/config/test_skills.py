@@ -33,7 +33,7 @@ def test_later_sources_win_and_say_so():
     assert [(one.name, one.source) for one in found.skills] == [("a", "project"), ("b", "here")]
     assert [(one.name, one.why) for one in found.left_out] == [
         ("x", "bad"),
-        ("a", "that of project takes its place"),
+        ("a", "the one of project replaces it"),
         ("c", "it is disabled"),
     ]
     assert found.find("a").source == "project"
@@ -127,7 +127,7 @@ def test_a_tool_that_nobody_knows_restricts_nothing():
     found = read(HEAD + "allowed-tools: Read Nope\n")
     assert found.text.allowed == ("read_file",)
     assert told(found.warnings) == [
-        "pdf/SKILL.md:4: allowed-tools: there is no tool 'Nope' here: it means nothing"
+        "pdf/SKILL.md:4: allowed-tools: there is no tool 'Nope' here: it is ignored"
     ]
     assert read(HEAD + "allowed-tools: Nope\n").text.allowed is None
 
@@ -151,7 +151,7 @@ def test_a_tool_that_nobody_knows_restricts_nothing():
         (HEAD + "allowed-tools: Bash(git\n", ["4: allowed-tools[0]: there is a '(' without a ')'"]),
         (HEAD + "allowed-tools: [[a]]\n", ["4: allowed-tools[0]: expected names of tools, got a list"]),
         (HEAD + "allowed-tools: {a: b}\n", ["4: allowed-tools[0]: expected names of tools"]),
-        ("name: &a pdf\ndescription: *a\n", ["pdf/SKILL.md:2: anchors and aliases are not read"]),
+        ("name: &a pdf\ndescription: *a\n", ["pdf/SKILL.md:2: anchors and aliases are not supported"]),
     ],
 )  # fmt: skip
 def test_all_faults_are_said_with_their_lines(head, said):
@@ -169,11 +169,14 @@ def test_what_is_odd_is_a_warning():
     assert found.text.description == "use: so"
     assert [fault.place.line for fault in found.warnings] == [1, 3]
     assert "write them below" in told(found.warnings)[0]
-    assert "YAML refuses this line" in told(found.warnings)[1]
+    assert (
+        "this line is not YAML: it was read as if its value were quoted; add the quotes"
+        in told(found.warnings)[1]
+    )
     ran = read(HEAD, body="First.\nNow: !`git status`\n")
     assert "!`git status`" in ran.text.instructions
     assert told(ran.warnings) == [
-        "pdf/SKILL.md:6: a command in the text is not run: the model reads it as it stands"
+        "pdf/SKILL.md:6: a command in the text is not run: the model reads it as text"
     ]
 
 
@@ -191,7 +194,7 @@ def test_claude_code_has_fields_of_its_own():
     assert text.disallowed == ("shell(rm:*)", "edit_file", "write_file")
     assert sorted(text.others) == ["effort", "hooks", "model", "other", "shell"]
     said = told(found.warnings)
-    of_agent = "agent: where a session has no agent 'Explore', the general sub-agent works by it"
+    of_agent = "agent: where a session has no agent 'Explore', the general sub-agent follows it"
     assert sum(of_agent in one for one in said) == 1
     for name in ("effort", "hooks", "model", "shell"):
         assert sum(f"{name}: {name} is not read" in one for one in said) == 1
@@ -207,13 +210,13 @@ def test_claude_code_has_fields_of_its_own():
 def test_odd_fields_of_claude_code():
     """Faults are as of the open ones; another context is a warning, and the session itself works by the skill."""
     for head, directory, said in (
-        ("description: x\n", "Not A Name", "has no name, and that of its directory is none"),
+        ("description: x\n", "Not A Name", "has no name, and its directory's name is invalid:"),
         (HEAD + "user-invocable: perhaps\n", "pdf", "user-invocable: expected true or false, got the text"),
     ):
         assert said in told(read(head, directory=directory, dialect="claude").faults)[0]
     found = read(HEAD + "context: inline\n", dialect="claude")
     assert not found.text.delegates
-    assert "context is fork or left out" in told(found.warnings)[0]
+    assert "context must be fork or omitted, got" in told(found.warnings)[0]
 
 
 def test_a_list_in_one_text_is_taken_apart():

@@ -491,7 +491,7 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}])
     page.get_by_role("button", name="Next of 2 pending requests").click()
-    until(page, PLACE, [OPEN, "1 of 2"])
+    until(page, PLACE, [OPEN, "1 files instead of 2"])
     press(page, ALLOW)
     kit.until(lambda: kit.tool.calls == [{"n": 2}, {"n": 1}])
     page.get_by_role("button", name="Review the last pending request").click()

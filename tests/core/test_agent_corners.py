@@ -125,7 +125,7 @@ def test_a_call_that_would_cost_more_than_is_left_is_refused(tool, own):
     (said,) = there.calls(call(2, tool, **given))
     assert not there.asked(StartAgent) + there.asked(PromptAgent)
     assert there.agent().status == "idle"
-    assert "is left to lend" in said
+    assert "is left for a sub-agent: raise the budget, or continue without a sub-agent" in said
 
 
 def test_names_are_given_once_and_outlive_their_agents():

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from agentrail.core.values.bounded_schema import BoundedValidator, ValidationBudget
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 
-TOO_MUCH = ("$: takes more work to judge than one call may: send less, and simpler values",)
+TOO_MUCH = ("$: takes too much work to validate: send less, or simpler values",)
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MANY = 200_000
 DOUBLING = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)} | {"a40": {}}
@@ -126,7 +126,11 @@ def test_what_is_wrong_is_said_as_before():
         ({"patternProperties": {"^a": False}}, {"ab": 1}, "$: False schema does not allow 1"),
         ({"items": {"minimum": 1}, "prefixItems": [True]}, [0, 0], "$[1]: 0 is less than the minimum of 1"),
         ({"uniqueItems": True}, [1, 1], "$: [1, 1] has non-unique elements"),
-        ({"$ref": "#/x"}, 1, "$: cannot be judged (_WrappedReferencingError): send less, and simpler values"),
+        (
+            {"$ref": "#/x"},
+            1,
+            "$: cannot be validated (_WrappedReferencingError): send less, or simpler values",
+        ),
     ):
         assert CompiledSchema(schema).faults(value) == (fault,)
 

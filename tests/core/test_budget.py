@@ -25,7 +25,7 @@ def test_a_budget_or_a_price_that_cannot_be_is_refused():
         ({"max_cost_usd": float("inf")}, "budget.max_cost_usd is inf"),
         ({"max_cost_usd": "1"}, "budget.max_cost_usd is '1'"),
         ({"max_cost_usd": True}, "budget.max_cost_usd is True"),
-        ({"max_total_tokens": 0}, "budget.max_total_tokens is 0: expected a whole number from 1, or None"),
+        ({"max_total_tokens": 0}, "budget.max_total_tokens is 0: expected a whole number >= 1, or None"),
         ({"max_total_tokens": 1.5}, "budget.max_total_tokens is 1.5"),
         ({"max_total_tokens": True}, "budget.max_total_tokens is True"),
         ({"max_total_tokens": 1, "allow_unknown_prices": 1}, "prices is 1: expected True or False"),
@@ -34,7 +34,7 @@ def test_a_budget_or_a_price_that_cannot_be_is_refused():
             b.Budget(**given)
         assert fault in str(caught.value), given
     for price in ({"input": -1, "output": 0}, {"input": 1, "output": 1, "cache_read": "x"}):
-        with pytest.raises(OptionError, match="a finite number of dollars per million tokens, from 0"):
+        with pytest.raises(OptionError, match="a finite number of dollars per million tokens, >= 0"):
             b.Price(**price)
     assert b.Price(input=0, output=0).cost_usd(TokenUsage(input=10**9, output=10**9)) == 0
 
@@ -74,7 +74,11 @@ def test_what_nobody_knows_is_refused_unless_allowed():
     """An unknown price is no free request."""
     unknown = b.bound_of(10, None, None)
     for limits, reason, advice in (
-        ({"max_cost_usd": 1}, "unknown_price", "state price= and an output limit for the model"),
+        (
+            {"max_cost_usd": 1},
+            "unknown_price",
+            ", but the maximum cost of this request is unknown: give price= and an output limit for the model, or allow it with",
+        ),
         ({"max_total_tokens": 100}, "unknown_output", "give max_output_tokens"),
     ):
         refusal = b.reserve(b.Ledger(budget=b.Budget(**limits)), R1, unknown)
@@ -143,5 +147,5 @@ def test_children_get_equal_shares_of_what_is_left():
     ):
         refusal = b.lend(b.Ledger(budget=b.Budget(**budget), **spent), R1, 2)
         assert isinstance(refusal, b.BudgetRefusal)
-        said = f"nothing of {what} is left to lend to a sub-agent: raise the budget, or do without one"
+        said = f"nothing of {what} is left for a sub-agent: raise the budget, or continue without a sub-agent"
         assert refusal.message == said

@@ -32,16 +32,19 @@ def test_a_change_is_legal_by_construction():
     for make, words in (
         (
             lambda: UpdateTodos(todos=_todos(MAX_TODOS + 1)),
-            "UpdateTodos: 101 todos are too many: at most 100",
+            "UpdateTodos: 101 todos are too many: the limit is 100",
         ),
-        (lambda: UpdateTodos(todos=_todos(1) * 2), "UpdateTodos: the id '0' is there 2 times: each id once"),
-        (lambda: UpdateTodos(todos=_todos(1, " ")), "the todo '0' has no content: say what is to be done"),
+        (
+            lambda: UpdateTodos(todos=_todos(1) * 2),
+            "UpdateTodos: the id '0' is there 2 times: ids must be unique",
+        ),
+        (lambda: UpdateTodos(todos=_todos(1, " ")), "the todo '0' has no content: describe the task"),
         (lambda: UpdateTodos(todos=_todos(1, "x" * 1_001)), "todo '0' has 1001 characters: at most 1000"),
         (lambda: UpdateContext(key="", value="x"), "has an empty key: name a section of the system"),
         (lambda: UpdateContext(key="todos", value=[]), "key 'todos': return UpdateTodos(todos=…) instead"),
         (lambda: UpdateContext(key="plan", value=3), "to int: expected text, or None to remove it"),
         (ToolUpdate, "changes, one or more of UpdateTodos, UpdateContext, RequestCompaction; got none"),
-        (lambda: ToolUpdate("plan"), "got a value of type str: return Ok where nothing changes"),
+        (lambda: ToolUpdate("plan"), "got a value of type str: if nothing changes, return Ok instead"),
     ):
         with pytest.raises(ToolContractError) as caught:
             make()

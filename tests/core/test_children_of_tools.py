@@ -99,7 +99,7 @@ def test_who_can_be_lent_nothing_is_refused():
     spent = Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT)
     seen = last(changed(at_work(), ledger=spent), wish())
     assert isinstance(refused(seen), ChildRefused)
-    assert str(refused(seen)).startswith("nothing of 402 tokens is left to lend to a sub-agent")
+    assert str(refused(seen)).startswith("nothing of 402 tokens is left for a sub-agent")
     assert seen.after.data.minted == seen.before.data.minted
     assert not seen.of(SpawnChild)
 
@@ -191,7 +191,7 @@ def test_sessions_of_tools_have_a_bound(monkeypatch):
     assert len(state.data.loans) + len(state.data.wishes) == 20
     *_, seen = walk([wish(number=20)], state)
     assert isinstance(refused(seen), ChildRefused)
-    assert str(refused(seen)).startswith("20 sessions work for tools of session 's', or wait for it")
+    assert str(refused(seen)).startswith("20 sub-agents already belong to tools of session 's'")
 
 
 def test_no_session_stands_too_deep():

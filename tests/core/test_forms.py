@@ -27,29 +27,32 @@ def test_a_flat_form_is_taken_and_what_no_client_could_draw_is_refused():
         ({"type": "array"}, "has type 'array': expected 'object'"),
         ({"type": "object"}, "has no properties, or too many: expected 1 to 50 fields"),
         (form(**{f"f{n}": TEXT for n in range(MAX_FIELDS + 1)}), "has no properties, or too many"),
-        (form(a=TEXT) | {"$ref": "https://x"}, "has '$ref': a form has type, properties and required"),
+        (
+            form(a=TEXT) | {"$ref": "https://x"},
+            "has '$ref': a form may have only type, properties and required",
+        ),
         (form(a=TEXT) | {"additionalProperties": True}, "has additionalProperties: expected False"),
         (form(a=TEXT) | {"required": ["b"]}, "has required a list: expected names of its fields, 'a'"),
         (form(a=TEXT) | {"required": [7]}, "has required a list: expected names"),
-        (form(a=TEXT) | {"title": 7}, "has a title that is no text"),
+        (form(a=TEXT) | {"title": 7}, "has a title that is not text"),
         (form(**{" ": TEXT}), "has a field ' ' that has no name"),
         (form(a="string"), "has a field 'a' that is 'string': expected an object"),
         (form(a={"type": "object"}), "has a field 'a' that has type 'object': expected string, number"),
         (form(a={"type": ["string", "null"]}), "has a field 'a' that has type a list: expected string"),
         (form(a={**TEXT, "pattern": "(a+)+$"}), "has a field 'a' that has 'pattern': a field of type string"),
-        (form(a={**TEXT, "title": 7}), "has a field 'a' that has a title that is no text"),
+        (form(a={**TEXT, "title": 7}), "has a field 'a' that has a title that is not text"),
         (form(a={**TEXT, "minLength": -1}), "has minLength -1: expected a whole number from 0"),
         (form(a={"type": "number", "minimum": "1"}), "has minimum '1': expected a number"),
         (form(a={"type": "number", "minimum": float("nan")}), "has minimum nan: expected a number"),
         (form(a={"type": "integer", "minimum": 2, "maximum": 1}), "has minimum above its maximum"),
         (form(a={**TEXT, "format": "regex"}), "has format 'regex': expected one of email, uri, date"),
-        (form(a={"enum": []}), "has choices that are no list of 1 to 200"),
+        (form(a={"enum": []}), "has choices that are not a list of 1 to 200"),
         (form(a={"enum": ["x", "x"]}), "has choices that are not all texts, each once"),
         (form(a={"enum": [1, 2]}), "has choices that are not all texts, each once"),
         (form(a={"enum": ["x"], "oneOf": [{"const": "x"}]}), "has enum and oneOf: expected one of them"),
         (form(a={"oneOf": [{"title": "x"}]}), "has choices that are not all texts, each once"),
         (form(a={"oneOf": ["x"]}), "has a oneOf whose members are not all"),
-        (form(a={**TEXT, "enumNames": ["x"]}), "has enumNames and no enum"),
+        (form(a={**TEXT, "enumNames": ["x"]}), "has enumNames but no enum"),
         (form(a={"enum": ["x"], "enumNames": ["x", "y"]}), "has enumNames that are not one text for each"),
         (form(a={"type": "boolean", "default": "yes"}), "has the default 'yes': expected true or false"),
         (form(a={**TEXT, "description": "x" * 60_000}), "has more than 50,000 characters: ask for less"),
@@ -93,7 +96,7 @@ def test_each_fault_of_an_answer_has_its_sentence():
     refused = read_form(FORM, {"street": "x", "age": -1})
     assert isinstance(refused, str)
     assert refused.startswith(
-        "'street' is no field of this form; 'name' is missing: expected a text from 1 characters; "
+        "'street' is not a field of this form; 'name' is missing: expected a text from 1 characters; "
         "'age' is -1: expected a whole number from 0; the form has name "
     )
     assert "more than 100,000 characters" in str(read_form(FORM, {"name": "x" * 200_000}))

@@ -58,5 +58,5 @@ def test_what_is_made_of_an_object_has_its_own():
 
 def test_memory_that_is_no_json_is_refused():
     """The session could not keep it: the tool's author reads what is wrong, and where."""
-    with pytest.raises(ToolContractError, match=r"value\.a is a object, which is no JSON"):
+    with pytest.raises(ToolContractError, match=r"value\.a is a object, which is not JSON"):
         UpdateContext(key="memory", value={"a": object()})

@@ -32,11 +32,11 @@ def test_a_hint_counts_on_its_hook_and_is_ignored_on_the_others(hook, hints):
 
 def test_a_hint_that_cannot_be_is_a_failure_of_its_plugin():
     """It is named, and nothing of the answer counts; hints are a value of their own, and no mapping."""
-    points = "a tuple of positions of messages, and 'system'"
+    points = "hints.cache_points must be a tuple of message positions and 'system'"
     for said, why in (
-        ({"pause_ms": -1}, "hints.pause_ms is a number of milliseconds, 0 or more; got -1"),
-        ({"pause_ms": True}, "0 or more; got True"),
-        ({"pause_ms": 0.5}, "0 or more; got 0.5"),
+        ({"pause_ms": -1}, "hints.pause_ms must be a number of milliseconds >= 0; got -1"),
+        ({"pause_ms": True}, ">= 0; got True"),
+        ({"pause_ms": 0.5}, ">= 0; got 0.5"),
         ({"cache_points": ["system"]}, f"{points}; got ['system']"),
         ({"cache_points": ("tools",)}, points),
         ({"cache_points": (-1,)}, points),
@@ -47,4 +47,4 @@ def test_a_hint_that_cannot_be_is_a_failure_of_its_plugin():
         assert why in event.error.message
         assert outcome.hints == p.Hints()
     (event,) = ask([hinting("one", {"pause_ms": 1})], p.OnToolError).events
-    assert "hints is a p.Hints(…); got {'pause_ms': 1}" in event.error.message
+    assert "hints must be p.Hints(…); got {'pause_ms': 1}" in event.error.message

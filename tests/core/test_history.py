@@ -42,7 +42,7 @@ def test_nothing_is_added_that_a_provider_would_refuse(asked):
     with pytest.raises(HistoryError, match="a response needs at least one block"):
         History().with_response(says())
 
-    with pytest.raises(HistoryError, match="two calls of one response share an id"):
+    with pytest.raises(HistoryError, match="two calls in one response share an id:"):
         History().with_response(says(call("c1"), call("c1")))
 
 
@@ -51,7 +51,7 @@ def test_a_summary_stands_for_messages_that_are_there(asked):
     with pytest.raises(HistoryError, match="a summary cannot be added while calls are unanswered"):
         asked.compacted(1, HELLO)
     history = asked.answered([result("c1"), result("c2")])
-    with pytest.raises(HistoryError, match="a cut at 2 would part results from their calls"):
+    with pytest.raises(HistoryError, match="a cut at 2 would separate results from their calls"):
         history.compacted(2, HELLO)
     with pytest.raises(HistoryError, match="a summary of one block or more"):
         history.compacted(1, UserMessage(content=()))
@@ -64,9 +64,9 @@ def test_a_summary_stands_for_messages_that_are_there(asked):
 def test_only_a_result_of_the_last_message_is_corrected(asked):
     """Of another call, and where the last message has no results, it is refused."""
     answered = asked.answered([result("c1"), result("c2")])
-    with pytest.raises(HistoryError, match=r"no result of 'c9'; it has results of \['c1', 'c2'\]"):
+    with pytest.raises(HistoryError, match=r"no result for 'c9'; it has results for \['c1', 'c2'\]"):
         answered.corrected(result("c9"))
-    with pytest.raises(HistoryError, match=r"no result of 'c1'; it has results of \[\]"):
+    with pytest.raises(HistoryError, match=r"no result for 'c1'; it has results for \[\]"):
         asked.corrected(result("c1"))
     late = ToolResult(call_id=CallId("c2"), name="read", text="late")
     assert answered.corrected(late).messages[-1].results == (result("c1"), late)

@@ -20,7 +20,7 @@ def test_what_is_no_picture_is_refused_where_it_would_get_in():
     """From a plugin, in a message of its own or in a result that takes the place of another."""
     for images, words in (
         (("a.png",), "pictures ('a.png',): expected a tuple of Image"),
-        ((m.Image(media_type="image/png", data=7),), "expected texts where it has something else"),
+        ((m.Image(media_type="image/png", data=7),), "expected text fields"),
     ):
         bad = replace(RESULT, images=images)
         assert words in fault_of_messages((*SAID[:2], m.ToolMessage(results=(bad,))), ())

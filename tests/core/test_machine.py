@@ -93,5 +93,5 @@ def test_what_is_postponed_too_often_is_refused_or_a_bug(monkeypatch):
     assert isinstance(refusal, Refuse)
     assert (refusal.to, type(refusal.error)) == ("one more", MailboxFull)
     assert len(state.postponed) == machine.MAX_POSTPONED
-    with pytest.raises(InternalError, match="nobody waits for this SessionBegan"):
+    with pytest.raises(InternalError, match="no caller of this SessionBegan"):
         machine.step(full, s.SessionBegan(at_ms=1))

@@ -85,7 +85,7 @@ def test_a_pair_that_nobody_wrote_down_is_a_bug_that_is_noticed():
     step = StepContext(new_session().data, 1)
     step.hand_over(EffectId("r1"), owners.OfStream())
     late = s.ToolFinished(at_ms=1, effect_id=EffectId("r1"), text="x", started_at_ms=0)
-    with pytest.raises(InternalError, match="ToolFinished came for OfStream, which does not wait for that"):
+    with pytest.raises(InternalError, match="ToolFinished came for OfStream, which does not expect it"):
         machine.TAKERS[s.ToolFinished](step, Phase.RUNNING, late)
 
 

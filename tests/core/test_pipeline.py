@@ -100,7 +100,7 @@ def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     outcome = ask([two, one], p.BeforeTool)
     assert outcome.arguments == {"command": "ab"}
     assert outcome.rewritten_by == ("one", "two")
-    with pytest.raises(TypeError, match="cannot be changed"):
+    with pytest.raises(TypeError, match="is immutable"):
         outcome.arguments["command"] = "written to"
 
     foreign = ToolResult(call_id=CallId("other"), name="other", text="short", is_error=True)
@@ -207,7 +207,7 @@ def answer(text):
 
 ANSWER = answer("seen")
 NO_CONVERSATION = {
-    "none": ((), "hands on no message"),
+    "none": ((), "passes no messages: a request needs at least one"),
     "text": ("hello", "needs a tuple of messages, got a value of type str"),
     "json": (({"role": "user"},), "messages[0] is {'role': 'user'}: expected a UserMessage"),
     "open": ((OTHER, CALLS), "end with calls that are unanswered: ['c1']"),
@@ -216,14 +216,14 @@ NO_CONVERSATION = {
     "orphan": ((ANSWER,), "messages[0]: expected one result for each of []"),
     "empty": ((user(),), "messages[0]: a user message needs at least one"),
     "no blocks": ((WRONG.UserMessage(content="hi"),), "messages[0] holds ('h', 'i'): expected a tuple"),
-    "block": ((user(CALLS.content[0]),), "expected a tuple of what such"),
-    "no text": ((user(WRONG.Text(text=7)),), "expected texts where it has"),
-    "image": ((user(WRONG.Image(media_type="image/png", data=b"x")),), "expected texts"),
-    "path": ((user(WRONG.FileRef(path=None)),), "expected texts"),
-    "thought": ((model(WRONG.Thinking(text="hm", provider=None)),), "expected texts"),
+    "block": ((user(CALLS.content[0]),), "expected a tuple of this message's content types"),
+    "no text": ((user(WRONG.Text(text=7)),), "expected text fields"),
+    "image": ((user(WRONG.Image(media_type="image/png", data=b"x")),), "expected text fields"),
+    "path": ((user(WRONG.FileRef(path=None)),), "expected text fields"),
+    "thought": ((model(WRONG.Thinking(text="hm", provider=None)),), "expected text fields"),
     "opaque": (
         (model(WRONG.Opaque(provider="x", payload={"a": object()})),),
-        "$.a is a object, which is no JSON",
+        "$.a is a object, which is not JSON",
     ),
     "model": ((model(WRONG.Text(text="a"), by=None),), "has the model None: expected a text"),
     "arguments": (
@@ -343,7 +343,7 @@ WRONG_ANSWERS = {
     "an emit without a name": lambda e, s, c: wrong.Continue(s, emits=(("a",),)),
     "an emit that is no JSON": lambda e, s, c: wrong.Emit("a", object(), s),
     "emits that are no tuple": lambda e, s, c: wrong.Continue(s, emits=[("a", 1)]),
-    "context that is no text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
+    "context that is not text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
     "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
     "a changed event": lambda e, s, c: e.arguments.update(command="rm"),
     "a changed state": lambda e, s, c: setattr(s, "real", 7),
@@ -388,7 +388,7 @@ def test_a_plugin_that_would_wait_fails():
         run_hook(stack, EVENTS[p.AfterTurn], states, CTX),
         p.FileText(path="rules", text="rm is fine"),
     )
-    with pytest.raises(ValueError, match="needs an outcome that waits"):
+    with pytest.raises(ValueError, match="resume needs a pending outcome"):
         resume_hook(stack, quiet, read, states, CTX)
 
 
@@ -472,4 +472,4 @@ def test_explain_tells_of_a_skip_a_wait_and_an_answer_of_nobody():
     unfit = explained(p.BeforeTool, Says("r", rewrites("x")), fit=lambda arguments: "no")
     assert unfit[-1].endswith("= no (the arguments were rewritten by 'r'), by 'r'")
     quiet = explained(p.BeforeTool, Says("q", lambda e, s, c: p.Continue(0)))
-    assert quiet == ["   500 q: Continue → nothing to say", "  = goes on"]
+    assert quiet == ["   500 q: Continue → no answer", "  = goes on"]

@@ -137,7 +137,7 @@ def other_guard(**members):
 def test_a_reload_that_would_go_wrong_changes_nothing():
     """Nothing is swapped unless the new code loads, migrates, and answers what this session met lately (5.7)."""
     for entry, why in (
-        (other_guard(version="3"), "'Guard' 3 does not take the state of version 0"),
+        (other_guard(version="3"), "'Guard' 3 cannot migrate the state of version 0"),
         (
             other_guard(version="3", migrate=lambda self, old_version, state: "used"),
             "was not reloaded: it made a state of type str, expected Limits",

@@ -96,16 +96,16 @@ def test_what_cannot_be_stored_is_named_with_its_place():
     for state, words in (
         (2**64, "state is a number of more than 64 bits"),
         (float("inf"), "state is inf"),
-        (FrozenDict({1: 2}), "state has the key 1; keys are text"),
-        (MappingProxyType({}), "state is a mappingproxy, and what lies behind it can be changed"),
+        (FrozenDict({1: 2}), "state has the key 1; keys must be text"),
+        (MappingProxyType({}), "state is a mappingproxy, whose underlying mapping can change"),
         (FrozenDict({"a": [object()]}), "state['a'][0] is a object"),
         (Plan(steps=[1]), "state.steps is a list"),
         ((Step(text=object()),), "state[0].text is a object"),
         (bytearray(b"x"), "state is a bytearray"),
-        (Private(), "state._hidden would be lost: the codec leaves out what begins with an underscore"),
+        (Private(), "state._hidden would be lost: the codec skips names that begin with an underscore"),
         (Counting(), "state is a Counting, which can be changed: make it frozen=True"),
         (changeable, "state.counts is a dict, which can be changed"),
-        (pair((1, 2)), "states are frozen attrs classes"),
+        (pair((1, 2)), "a state may contain frozen attrs classes, scalars, tuples and frozen mappings"),
     ):
         assert words in unstorable(state)
         assert words in loses(state, type(state))

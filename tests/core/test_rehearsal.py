@@ -121,7 +121,7 @@ def test_code_that_fails_in_its_rehearsal_is_refused():
             Counts(lambda event, state: p.Continue("seven")),
             "was not reloaded: on BeforePrompt it answered Continue with a state of type str",
         ),
-        (Counts(version="3"), "'Counts' 3 does not take the state of version 0"),
+        (Counts(version="3"), "'Counts' 3 cannot migrate the state of version 0"),
     ):
         before, after, (refusal,) = reloaded(entry)
         assert isinstance(refusal, Refuse)

@@ -141,7 +141,7 @@ def test_a_call_whose_child_cannot_be_paid_is_answered():
     *_, seen = walk([completed("r1", read_call("c1", "task", "{}"))], changed(state, ledger=used_up))
     assert not seen.of(SpawnChild)
     (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
-    assert end.result.text.startswith("nothing of 100 tokens is left to lend to a sub-agent")
+    assert end.result.text.startswith("nothing of 100 tokens is left for a sub-agent")
     assert isinstance(seen.events[-1], AgentError)
 
 

@@ -55,22 +55,25 @@ BAD = {
     "unknown options": ((Keeps, {"volume": 1}), "plugin 'Keeps': init(volume=1) raised TypeError"),
     "options that are no JSON": (
         (Keeps, {"value": {1}}),
-        "'Keeps': options.value is a set, which is no JSON",
+        "'Keeps': options.value is a set, which is not JSON",
     ),
     "an unknown hook": (
         {"hooks": (p.BeforeTool, int)},
-        "it declares the hook int, which there is not: there are",
+        "it declares the hook int, which does not exist: expected one of",
     ),
     "a hook by its name": (
         {"hooks": ("before_tool",)},
-        "it declares the hook 'before_tool', which there is not",
+        "it declares the hook 'before_tool', which does not exist",
     ),
     "a priority that is no integer": ({"priority": "high"}, "its priority is 'high', expected an integer"),
     "a priority that is a bool": ({"priority": True}, "its priority is True, expected an integer"),
     "no name": ({"name": ""}, "its name is '', expected a text that is not empty"),
     "a version that is a number": ({"version": 2}, "its version is 2, expected a text"),
     "another on_error": ({"on_error": "maybe"}, "its on_error is 'maybe', expected 'open' or 'closed'"),
-    "a handler that waits": (made(handle=waits), "its handle is async: a plugin cannot wait"),
+    "a handler that waits": (
+        made(handle=waits),
+        "its handle is async, but a plugin cannot wait: return a Request for async work",
+    ),
     "an answer that its hook does not take": (
         {"always": {p.AfterTurn: p.BlockTool}},
         "it always answers AfterTurn with BlockTool, which that hook does not accept",
@@ -94,8 +97,11 @@ def test_a_state_that_cannot_be_stored_refuses_the_start():
         ([1], "state is a list, which can be changed: use a tuple"),
         ((1, {"a": 1}), "state[1] is a dict, which can be changed"),
         (mutable(0), "state is a Mutable, which can be changed: make it @attrs.frozen"),
-        (object(), "state is a object: states are frozen attrs classes, scalars, tuples, frozen mappings"),
-        (float("nan"), "state is nan, which JSON cannot say"),
+        (
+            object(),
+            "state is a object: a state may contain frozen attrs classes, scalars, tuples and frozen mappings",
+        ),
+        (float("nan"), "state is nan, which JSON cannot represent"),
     ):
         keeps = p.plugin(init=lambda first=first: first, name="keeps")(SAYINGS[p.Continue])
         with pytest.raises(PluginError, match=re.escape(f"plugin 'keeps': init made a {words}")):
@@ -117,7 +123,7 @@ def test_all_faults_are_told_at_once():
     def priority(self):
         raise GeneratorExit
 
-    with pytest.raises(PluginError, match="what Odd says of itself raised GeneratorExit"):
+    with pytest.raises(PluginError, match="an attribute of Odd raised GeneratorExit"):
         load_stack([made(priority=property(priority))])
 
 
@@ -134,7 +140,7 @@ def test_two_plugins_of_one_name_are_refused_and_two_writers_of_one_thing_named(
     always = {p.BeforeRequest: p.SwitchModel}
     stack, _ = load_stack([Says("a", always=always), Says("b", always=always, priority=600), Says("c")])
     assert stack.warnings == (
-        "'a' and 'b' both always answer BeforeRequest with SwitchModel: only what 'b' says ever counts",
+        "'a' and 'b' both always answer BeforeRequest with SwitchModel: only the answer of 'b' ever counts",
     )
     for shared in (p.Intervene, p.Emit):
         many = [Says(name, always={p.BeforeRequest: shared}) for name in "ab"]
@@ -152,7 +158,7 @@ def test_a_plugin_that_can_never_be_reached_is_named():
     stack, _ = load_stack([behind, stops, elsewhere, Says("deaf", hooks=())])
     assert stack.warnings == (
         "'behind' is never asked: 'stops' always stops before it",
-        "'deaf' is never asked: it listens to no hook",
+        "'deaf' is never asked: it handles no hook",
     )
 
 

@@ -36,7 +36,10 @@ def test_a_format_that_is_no_schema_is_refused_at_the_start():
     for schema, fault in (
         ("json", "response_format is 'json': expected a JSON Schema as a dict, or None"),
         ({"type": "thing"}, "response_format is not draft 2020-12 at $.type: "),
-        ({"$ref": "https://x/y"}, "response_format refers to 'https://x/y': inline it, nothing is fetched"),
+        (
+            {"$ref": "https://x/y"},
+            "response_format refers to 'https://x/y': inline it, because references are not fetched",
+        ),
     ):
         assert fault_of_format(schema).startswith(fault)
 

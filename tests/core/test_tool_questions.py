@@ -31,4 +31,4 @@ def test_questions_of_tools_have_a_bound():
     (refused,) = effects
     assert isinstance(refused, Refuse)
     assert isinstance(refused.error, MailboxFull)
-    assert str(refused.error) == f"{MAX_ASKERS} questions of tools wait for the user already"
+    assert str(refused.error) == f"{MAX_ASKERS} questions of tools are already waiting for the user"

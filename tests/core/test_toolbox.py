@@ -53,7 +53,7 @@ def test_what_no_model_can_be_told_of_is_refused():
         ({"properties": {"a": {"pattern": "("}}}, "at $.properties.a.pattern"),
         (
             {"properties": {"a": {"anyOf": [{"$ref": "http://127.0.0.1:9/x"}]}}},
-            "the schema of tool 'x' refers to 'http://127.0.0.1:9/x': inline it, nothing is fetched",
+            "the schema of tool 'x' refers to 'http://127.0.0.1:9/x': inline it, because references are not fetched",
         ),
         ({"$dynamicRef": "other.json"}, "refers to 'other.json'"),
         ({"name": "a tool"}, "expected 1 to 64 of A-Z a-z 0-9 _ -"),
@@ -91,7 +91,7 @@ def test_a_box_whose_tools_say_the_same_is_the_same():
     assert [one.description for one in anew] == ["two"]
     assert (anew.generation_of("a"), anew.generation) == (4, 4)
     for edit in (lambda: setattr(box, "specs", ()), lambda: delattr(box, "specs")):  # sessions share a box
-        with pytest.raises(AttributeError, match="make a new one with `changed`"):
+        with pytest.raises(AttributeError, match="create a new one with `changed`"):
             edit()
 
 

@@ -74,8 +74,14 @@ async def test_it_is_the_very_object_and_occurs_nowhere(supervisor, monkeypatch)
 @pytest.mark.parametrize(
     ("deps", "words"),
     [
-        (None, "none were given: tool 'look' has a ToolContext[Pool], so give start_session(deps=…) a Pool"),
-        (7, "deps is of type int: tool 'look' has a ToolContext[Pool], so give start_session(deps=…) a Pool"),
+        (
+            None,
+            "no deps were given: tool 'look' takes a ToolContext[Pool], so pass start_session(deps=…) a Pool",
+        ),
+        (
+            7,
+            "deps is of type int: tool 'look' takes a ToolContext[Pool], so pass start_session(deps=…) a Pool",
+        ),
     ],
 )
 async def test_of_a_wrong_type(supervisor, deps, words):

@@ -334,7 +334,7 @@ async def test_what_is_refused_is_raised_when_it_is_entered_and_it_is_entered_on
         await anext(stream)
     async with stream:
         await read(stream)
-    with pytest.raises(YourMove, match="entered before"):
+    with pytest.raises(YourMove, match="already entered"):
         async with stream:
             pass
     assert await session.ask("x") == "b"

@@ -216,8 +216,8 @@ async def in_a_nursery(_headers):
         (in_a_nursery, "it raised ExceptionGroup"),
         (lambda headers: {"tenant_id": "planted"}, "principal is of type dict"),
         (lambda headers: True, "principal is of type bool"),
-        (lambda headers: Principal(tenant_id="planted planted", user_id=""), "tenant_id is no id"),
-        (lambda headers: Principal(tenant_id="acme", user_id="planted planted"), "user_id is no id"),
+        (lambda headers: Principal(tenant_id="planted planted", user_id=""), "tenant_id is not a valid id"),
+        (lambda headers: Principal(tenant_id="acme", user_id="planted planted"), "user_id is not a valid id"),
         (hang, "it took longer than 10 s"),
     ],
 )

@@ -322,7 +322,7 @@ async def test_a_hub_that_cannot_go_on_ends_its_streams_and_no_other(
         await good.ask("Hi")
         await good.stop()
         check_end(await read_all(other), "session_ended")
-    assert "cannot be read any further" in caplog.text
+    assert "end, because its events cannot be read: " in caplog.text
     monkeypatch.setattr(Hub, "_follow", follow_session)
     async with hubs.open_reader(bad, after=(await bad.snapshot()).last_seq) as reader:
         await bad.ask("fine")

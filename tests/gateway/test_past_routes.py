@@ -87,7 +87,7 @@ async def test_records_are_found_and_states_and_causes_are_told():
             assert (await read(web, what, 422))["error"]["field"] == "at"
             error = (await read(web, what, 422, at=last + 1))["error"]
             assert error["code"] == "option_error"
-            assert f"from 1 to {last}" in error["message"]
+            assert f"expected 1 to {last}" in error["message"]
 
 
 async def _pages(web: Web, last: int) -> None:

@@ -137,7 +137,7 @@ async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
             assert b" 400 " in await ask(connect, raw=b"no HTTP at all\r\n\r\n")
         said = [record.getMessage() for record in caplog.records]
         assert said == [
-            "a connection was closed, its caller broke the protocol (UnicodeDecodeError); 1 so far"
+            "a connection was closed because its client broke the protocol (UnicodeDecodeError); 1 so far"
         ]
         with caplog.at_level(logging.DEBUG):
             assert b" 500 " in await ask(connect, "/raise?a=planted")

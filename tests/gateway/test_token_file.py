@@ -200,12 +200,18 @@ def settle(file):
     ("spoil", "why"),
     [
         (lambda path: put(path, "[[token]\n"), "is not TOML"),
-        (lambda path: put(path, "[[token]]\ntenant = 'acme'\n"), "`digest` is no sha256"),
-        (lambda path: put(path, f"{ANN.lines}\n{ANN.lines}"), "two entries have one digest"),
+        (
+            lambda path: put(path, "[[token]]\ntenant = 'acme'\n"),
+            "`digest` is not `sha256:` with 64 lower-case hexadecimal digits;",
+        ),
+        (
+            lambda path: put(path, f"{ANN.lines}\n{ANN.lines}"),
+            "two entries have the same digest: a token belongs to one user, so create another",
+        ),
         (lambda path: put(path, "x" * (1 << 20 | 1)), "has more than"),
         (lambda path: path.unlink(), "cannot be read: No such file"),
-        (lambda path: path.chmod(0o644), "may be read or changed by others"),
-        (lambda path: (path.unlink(), path.mkdir()), "is no file"),
+        (lambda path: path.chmod(0o644), "can be read or changed by others"),
+        (lambda path: (path.unlink(), path.mkdir()), "is not a file"),
     ],
 )
 def test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once(path, caplog, spoil, why):
@@ -225,7 +231,7 @@ def test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once(path, ca
         path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
         put(path, BOB.lines)
         assert settle(file) == 1
-        assert "was read again: 1 tokens are valid" in caplog.messages[-1]
+        assert "was reloaded; number of valid tokens: 1" in caplog.messages[-1]
     assert tokens(by(ANN)) is None
 
 

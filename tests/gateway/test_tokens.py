@@ -63,12 +63,12 @@ def test_what_lets_no_call_in_is_all_alike(made, tokens):
     ("given", "said"),
     [
         ({"tenant": ""}, "`tenant` is missing"),
-        ({"tenant": "a b"}, "`tenant` is no id: expected 1 to 128"),
-        ({"user": '"\nuser = "root'}, "`user` is no id"),
-        ({"user": "../x"}, "`user` is no id"),
-        ({"scopes": []}, "`scopes` is empty, so the token could do nothing: of use, inspect"),
+        ({"tenant": "a b"}, "`tenant` is not a valid id: expected 1 to 128"),
+        ({"user": '"\nuser = "root'}, "`user` is not a valid id"),
+        ({"user": "../x"}, "`user` is not a valid id"),
+        ({"scopes": []}, "`scopes` is empty, so the token allows nothing: expected some of use, inspect"),
         ({"scopes": ["us"]}, "unknown name 'us': did you mean 'use'?"),
-        ({"scopes": ["root"]}, "unknown name: known are use, inspect"),
+        ({"scopes": ["root"]}, "unknown name: expected one of use, inspect"),
         *(({"days": days}, " days; give a positive number") for days in (0, -1, 1e-9, 1e9, 1e300, nan, inf)),
     ],
 )
@@ -83,18 +83,21 @@ def test_what_no_token_can_be_for_is_refused(given, said):
 def test_what_is_no_token_file_is_said_with_its_place():
     """An operator's move, all faults at once."""
     for text, said in (
-        ("", "tokens.toml: there is no token: make one with `agentrail token new`"),
+        ("", "tokens.toml: there is no token: create one with `agentrail token new`"),
         ("[[token]]", "tokens.toml, entry 1: `tenant` is missing"),
-        ("[[token]]", "tokens.toml, entry 1: `digest` is no sha256: with 64 hexadecimal digits"),
+        (
+            "[[token]]",
+            "tokens.toml, entry 1: `digest` is not `sha256:` with 64 lower-case hexadecimal digits",
+        ),
         (ENTRY + "scope = []", "entry 1: unknown name 'scope': did you mean 'scopes'?"),
-        (ENTRY + 'scopes = "use"', "entry 1: `scopes` is no list of texts"),
-        (ENTRY + "scopes = [1]", "entry 1: `scopes` is no list of texts"),
-        (ENTRY + 'expires = "2030-01-01T00:00:00Z"', "entry 1: `expires` is no time with its zone"),
-        (ENTRY + "expires = 2030-01-01", "entry 1: `expires` is no time with its zone"),
-        (ENTRY + "expires = 2030-01-01T00:00:00", "entry 1: `expires` is no time with its zone"),
-        (ENTRY + "user = 5", "entry 1: `user` is no id"),
-        (ENTRY + "\n" + ENTRY, "tokens.toml: two entries have one digest"),
-        ("[token]\n", "tokens.toml: `token` is no list of tables: write [[token]] above each entry"),
+        (ENTRY + 'scopes = "use"', "entry 1: `scopes` is not a list of texts"),
+        (ENTRY + "scopes = [1]", "entry 1: `scopes` is not a list of texts"),
+        (ENTRY + 'expires = "2030-01-01T00:00:00Z"', "entry 1: `expires` is not a time with a time zone"),
+        (ENTRY + "expires = 2030-01-01", "entry 1: `expires` is not a time with a time zone"),
+        (ENTRY + "expires = 2030-01-01T00:00:00", "entry 1: `expires` is not a time with a time zone"),
+        (ENTRY + "user = 5", "entry 1: `user` is not a valid id"),
+        (ENTRY + "\n" + ENTRY, "tokens.toml: two entries have the same digest"),
+        ("[token]\n", "tokens.toml: `token` is not a list of tables: write [[token]] above each entry"),
         ("tokens = 1\n" + ENTRY, "tokens.toml: unknown name 'tokens': did you mean 'token'?"),
         ("digest = ", "tokens.toml is not TOML, at end of document"),
         ("[[token]]\nx", "tokens.toml is not TOML, at end of document"),
@@ -131,8 +134,8 @@ def test_whose_a_token_file_may_be():
         (stat.S_IFREG | 0o400, 0, 1000, None),
         (stat.S_IFREG | 0o600, 1001, 1000, "belongs to another user"),
         (stat.S_IFREG | 0o600, 1001, 0, "belongs to another user"),
-        (stat.S_IFDIR | 0o700, 1000, 1000, "is no file"),
-        (stat.S_IFCHR | 0o600, 1000, 1000, "is no file"),
+        (stat.S_IFDIR | 0o700, 1000, 1000, "is not a file"),
+        (stat.S_IFCHR | 0o600, 1000, 1000, "is not a file"),
     ):
         said = fault_of_mode(SimpleNamespace(st_mode=mode, st_uid=owner), reader)
         assert said is None if fault is None else fault in said, mode
@@ -144,7 +147,7 @@ def test_a_file_that_others_may_change_or_that_cannot_be_read_is_refused(tmp_pat
     path.write_text("no token file")
     for mode in (0o640, 0o604, 0o644, 0o620, 0o602, 0o610, 0o601):
         path.chmod(mode)
-        said = rf"may be read or changed by others \(mode {mode:04o}\): .* chmod 600"
+        said = rf"can be read or changed by others \(mode {mode:04o}\): .* chmod 600"
         with pytest.raises(OptionError, match=said):
             read_token_file(path)
     pipe = tmp_path / "pipe"
@@ -154,9 +157,9 @@ def test_a_file_that_others_may_change_or_that_cannot_be_read_is_refused(tmp_pat
     os.truncate(large, (1 << 20) + 1)
     for path, said in (
         (tmp_path / "none", "cannot be read: No such file"),
-        (tmp_path, "is no file"),
-        (pipe, "is no file"),
-        ("a\0b", "cannot be read: no path can be like this"),
+        (tmp_path, "is not a file"),
+        (pipe, "is not a file"),
+        ("a\0b", "cannot be read: this is not a valid path"),
         (large, "has more than 1,048,576 bytes"),
     ):
         with pytest.raises(OptionError, match=said):

@@ -208,7 +208,7 @@ async def test_a_console_is_told_which_profile_lacks_its_key():
         assert "needs a key" in faults["keyless"]
         assert "ANTHROPIC_API_KEY" in faults["keyless"]
         assert "nowhere" in faults["unknown"]
-        assert "the log says why" in faults["wrong"]
+        assert "see the log" in faults["wrong"]
         assert "secret-place" not in faults["wrong"]
 
 

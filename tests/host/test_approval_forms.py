@@ -117,7 +117,7 @@ async def test_a_file_of_the_workspace_is_shown_before_it_is_edited(tmp_path):
         edit, gone, new = (one["preview"] for one in shown)
         assert (edit["before"], edit["after"], edit["path"]) == ("one\n", "two\n", "a.py")
         assert edit["before_sha256"] == hashlib.sha256(b"one\n").hexdigest()
-        assert (gone["before"], gone["after"], "not there" in gone["fault"]) == (None, None, True)
+        assert (gone["before"], gone["after"], "does not exist" in gone["fault"]) == (None, None, True)
         assert (new["before"], new["after"], new["before_sha256"]) == ("", "three\n", None)
         assert [one["effect"] for one in shown] == ["reconcilable", "reconcilable", "idempotent"]
     assert (tmp_path / "a.py").read_text() == "one\n"

@@ -163,7 +163,7 @@ def test_a_failure_denies_only_where_it_is_fail_closed(failure):
     assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
     chain = Judging(order(*judges("a", fail_closed=True), *judges("b")), before({}))
     play(chain, failure)
-    why = "the plugin 'a' could not judge this call, and what it cannot judge does not run"
+    why = "the plugin 'a' could not judge this call, so the call does not run"
     assert (chain.verdict.by, chain.verdict.deny) == ("a", why)
 
 

@@ -117,7 +117,10 @@ def test_a_budget_that_is_no_amount_is_refused():
             with pytest.raises(OptionError, match=said):
                 Limits(**{name: bad})
     limits, desk = Limits(cost_per_day_usd=1.0), profile("demo:")
-    with pytest.raises(OptionError, match="there is no store of this host"):
+    with pytest.raises(
+        OptionError,
+        match="limits set a daily budget, which needs a store, because spending is read from journals: configure one",
+    ):
         HostOptions(profiles=[desk], store=None, limits=limits)
     assert HostOptions(profiles=[desk], store="memory:", limits=limits).limits is limits
 
@@ -151,7 +154,7 @@ async def test_who_has_spent_the_budget_is_refused_until_midnight():
             {"client_id": "x"},
             {"session_id": "a", "kind": "prompt"},
         ):
-            said = r"the \$0\.05 that you have for a day of UTC are spent"
+            said = r"the \$0\.05 that you have for this UTC day are spent"
             with pytest.raises(DayBudgetSpent, match=said) as caught:
                 await asked(host, **given)
             assert 0 < caught.value.retry_after_seconds <= 12 * 3600

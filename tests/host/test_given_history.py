@@ -128,9 +128,9 @@ async def test_a_history_for_a_session_that_exists_is_a_conflict():
     async with hosting(answering("One.", "Two."), store=MemoryStore()) as host:
         await (await asked(host, "Hi", session_id="main")).outcome()
         for kind in ("chat", "stream", "prompt"):
-            with pytest.raises(AlreadyExists, match="'main' is there already"):
+            with pytest.raises(AlreadyExists, match="'main' already exists"):
                 await asked(host, "And?", session_id="main", kind=kind, history=PAST)
-        with pytest.raises(AlreadyExists, match="'main' is there already"):
+        with pytest.raises(AlreadyExists, match="'main' already exists"):
             await asked(host, "And?", session_id="main", client_id="c-1", history=PAST)
         with pytest.raises(AlreadyExists):
             await host.create(ANN, session_id="main", history=PAST)

@@ -162,20 +162,20 @@ OF_A_MODEL = AssistantMessage(content=(CALL,), model="x:m")
     [
         (
             made_of("echo", lambda past: [note("noon"), *past]),
-            "echo: message 1 is left out: it repeats the conversation",
+            "echo: message 1 is dropped: it repeats the conversation",
             ["noon"],
         ),
         (
             made_of("calls", lambda _: [note("noon"), OF_A_MODEL]),
-            "calls: message 1 is left out: it is of type AssistantMessage",
+            "calls: message 1 is dropped: it is of type AssistantMessage",
             ["noon"],
         ),
         (
             made_of("much", lambda _: [note("noon"), TOO_MUCH]),
-            "much: message 1 is left out: it makes it more than 102,400 bytes",
+            "much: message 1 is dropped: it raises the total above 102,400 bytes",
             ["noon"],
         ),
-        (made_of("no_list", lambda _: note("noon")), "no_list: it gave UserMessage", []),
+        (made_of("no_list", lambda _: note("noon")), "no_list: it returned UserMessage", []),
     ],
 )
 async def test_what_may_not_be_added_is_left_out_and_reported(caplog, bad, words, kept):

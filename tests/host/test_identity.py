@@ -51,7 +51,7 @@ def test_what_is_no_id_is_refused_and_not_repeated(bad):
     """With `/`, `..`, NUL, a space, 129 characters, signs of other alphabets, or no text at all."""
     for rule in (fault_of_session_id, fault_of_name):
         fault = rule("user_id", bad)
-        assert fault.startswith("user_id is no id: expected 1 to 128 of A-Z a-z 0-9")
+        assert fault.startswith("user_id is not a valid id: expected 1 to 128 of A-Z a-z 0-9")
         assert rule("user_id", "secret/secret").count("secret") == 0
 
 

@@ -313,7 +313,7 @@ async def test_an_unknown_profile_is_not_found(kind):
     """Both hooks once each, no session left."""
     ledger = Ledger()
     async with hosting(answering(), ledger) as host:
-        with pytest.raises(ProfileUnknown, match="there are desk"):
+        with pytest.raises(ProfileUnknown, match="expected one of desk"):
             await host.submit(say(agent_id="other"), ANN, kind=kind)
         await host.quiet()
         assert ledger.heard == [("start", kind, None), ("end", kind, "not_found")]
@@ -424,7 +424,7 @@ async def test_a_host_over_a_supervisor_that_is_open():
                     raise AssertionError
         assert tool.calls == []
         assert not supervisor.is_closing
-        said = "memories, notes, knowledge, an embedder or MCP servers are given, and so is supervisor"
+        said = "memories, notes, knowledge, an embedder or MCP servers cannot be combined with supervisor"
         with pytest.raises(OptionError, match=said):
             HostOptions(profiles=[profile(answering())], supervisor=supervisor, memories=InMemoryRecall())
 

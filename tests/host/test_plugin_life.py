@@ -64,7 +64,9 @@ class Foreign(BaseException):
 @on_virtual_time
 @pytest.mark.host("H-003")
 @pytest.mark.host("H-004")
-@pytest.mark.parametrize("error", [ValueError("no database"), Foreign()], ids=["an error", "no `Exception`"])
+@pytest.mark.parametrize(
+    "error", [ValueError("it is not an SQLite database"), Foreign()], ids=["an error", "no `Exception`"]
+)
 async def test_a_start_that_fails_is_rolled_back_and_leaves_as_itself(error):
     """It is reported, and not wrapped in a group. Later plugins never start, and a failing stop is only reported."""
     heard, reports = [], Reports()

@@ -58,9 +58,9 @@ class Blueprint:
 @each(
     ("given", "said"),
     [
-        ({"id": "a/b"}, "id is no id"),
-        ({"id": None}, "id is no id"),
-        ({"name": " "}, "name is ' ': expected a text for people"),
+        ({"id": "a/b"}, "id is not a valid id"),
+        ({"id": None}, "id is not a valid id"),
+        ({"name": " "}, "name is ' ': expected a display name"),
         ({"description": None}, "description is None: expected a text"),
         ({"context_window": 0}, "context_window is 0: expected tokens"),
         ({"context_window": True}, "context_window is True: expected tokens"),
@@ -92,7 +92,7 @@ def test_a_profile_that_says_whose_its_sessions_are_is_refused():
         data = {"user_data": {key: "s3cret"}}
         for form in (options(**data), Blueprint(model="demo:", **data)):
             with pytest.raises(
-                OptionError, match=f"user_data sets '{key}': the host does, leave it out"
+                OptionError, match=f"user_data sets '{key}', which the host sets itself: remove it"
             ) as caught:
                 profile(options=form)
             assert "s3cret" not in str(caught.value)
@@ -104,7 +104,7 @@ def test_all_faults_of_all_profiles_are_told_at_once():
     with pytest.raises(OptionError) as caught:
         check_agent_profiles(profiles, default="c", resolve=5, session_plugins=[5])
     assert [fault.partition(":")[0] for fault in caught.value.faults] == [
-        "profiles[2] has the id 'a' of an earlier one",
+        "profiles[2] has the id 'a' of an earlier profile",
         "profiles[3] is of type str",
         "resolve_profile is 5",
         "default_profile is 'c'",

@@ -77,7 +77,7 @@ def test_what_is_no_address_over_tls_is_refused(url):
 
 
 @pytest.mark.host("H-111")
-@each("found", [["1.1.1.1", "127.0.0.1"], ["127.0.0.1", "1.1.1.1"], [], ["no address"]])
+@each("found", [["1.1.1.1", "127.0.0.1"], ["127.0.0.1", "1.1.1.1"], [], ["not an address"]])
 def test_all_that_a_name_leads_to_is_judged(found):
     """Of two answers a stranger has chosen both."""
     with pytest.raises(AddressRefused):

@@ -126,5 +126,5 @@ async def test_a_redirect_is_an_answer_and_not_a_way():
                 origin = f"http://hooks.example:{outside.port}"
                 assert await sending(origin)(webhook(f"{origin}/")) == status
             assert (outside.connections, inside.connections) == (1, 0)
-    assert why_not(AddressRefused("it leads to an address that is not public")).startswith("not sent: ")
+    assert why_not(AddressRefused("it resolves to an address that is not public")).startswith("not sent: ")
     assert why_not(httpx.ConnectError("to https://a.example/key")) == "no answer (ConnectError)"

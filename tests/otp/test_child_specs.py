@@ -138,7 +138,7 @@ def test_arguments_are_copied_as_far_as_they_are_containers():
 
 ALLOWED = {
     "strategy": "one of 'one_for_one', ",
-    "intensity": "an integer from 0",
+    "intensity": "an integer >= 0",
     "period_seconds": "finite seconds above 0",
     "auto_shutdown": "one of 'never', ",
     "backoff": "a Backoff",

@@ -43,7 +43,7 @@ LINES = {
         "child", Crashed("OSError", "in use"), "db"
     ): "init failed: child 'db': crashed: OSError: in use",
     NoProcess(): "no process",
-    Stuck(1.5): "stuck: had not obeyed the kill after 1.5 s",
+    Stuck(1.5): "stuck: did not stop within 1.5 s",
 }
 
 
@@ -167,7 +167,7 @@ class Own(Shutdown):
 def test_what_is_no_reason_is_refused_where_it_is_given(value):
     """The message says what a reason is, what came, and what to write."""
     assert not is_reason(value)
-    with pytest.raises(TypeError, match=r"one of Normal\(\).*got .*: Shutdown\(why\)"):
+    with pytest.raises(TypeError, match=r"must be Normal\(\).*got .*: for a text, use Shutdown\(text\)"):
         check_reason(value)
     with pytest.raises(TypeError, match="exit reason"):
         ActorExit(value)

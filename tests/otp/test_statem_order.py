@@ -105,16 +105,16 @@ def test_postpone_queue_has_a_limit():
     assert rig.send(Cast("p5")) == (Note("postpone_overflow"), DeadLetter(Cast("p5"), full))
     rig = Rig(Table({"s1": postpone}), limits=Limits(postponed=1, postpone_overflow="stop"))
     rig.cast("p1", "p2")
-    assert rig.engine.stopped == Crashed("PostponeOverflow", "1 events are postponed, and that is the limit")
+    assert rig.engine.stopped == Crashed("PostponeOverflow", "1 events are postponed, which is the limit")
     assert (rig.engine.postponed, rig.engine.last) == ((Cast("p1"),), Cast("p2"))
 
 
 @pytest.mark.parametrize(
     ("bad", "allowed"),
     [
-        ({"postponed": 0}, "an integer from 1"),
-        ({"postponed": True}, "an integer from 1"),
-        ({"events_per_step": 0.5}, "an integer from 1"),
+        ({"postponed": 0}, "an integer >= 1"),
+        ({"postponed": True}, "an integer >= 1"),
+        ({"events_per_step": 0.5}, "an integer >= 1"),
         ({"postpone_overflow": "drop"}, "one of 'refuse', 'stop'"),
     ],
     ids=repr,

@@ -80,8 +80,8 @@ def test_return_that_is_no_transition_is_named(returned):
 @pytest.mark.parametrize(
     ("action", "named"),
     [
-        ("reply", "'reply' is no action"),
-        (Keep(), "is no action"),
+        ("reply", "'reply' is not an action"),
+        (Keep(), "is not an action"),
         (NextEvent("x"), "NextEvent takes an event"),  # type: ignore[arg-type]
         (StateTimeout(-1), "seconds=-1"),
         (StateTimeout(float("nan")), "seconds=nan"),
@@ -117,7 +117,7 @@ def test_answers_that_are_none_are_named():
     rig = Rig(Table({"s1": obey}))
     rig.cast(Keep(actions=Postpone()))
     assert rig.engine.stopped == Crashed(
-        "BadAction", "actions are a list or a tuple, got Postpone(on=True): put it in brackets"
+        "BadAction", "actions must be a list or a tuple, got Postpone(on=True): put it in brackets"
     )
     assert Rig(Table({}), Init("s1", None, {Postpone()})).engine.stopped.type == "BadAction"
 
@@ -133,7 +133,7 @@ def test_stop_with_bad_reply_or_reason_is_named():
     rig = Rig(Table({"s1": obey}))
     rig.cast(Stop("done"))
     assert rig.engine.stopped == Crashed(
-        "BadTransition", "Stop takes an exit reason, got 'done': Shutdown(why)"
+        "BadTransition", "Stop takes an exit reason, got 'done': use Shutdown(why)"
     )
 
 

@@ -47,14 +47,14 @@ MORE_OPTIONS = {
 }
 ANSWERS = "one or more of approve, always, edit, reject, respond, each once"
 LIMITS = "give max_tokens, max_cost_usd or both, more than 0"
-PLAN = "directive needs words and max_plan_attempts 1 or more"
-WORDS = "criteria and pass_signal need words, pass_signal on one line"
+PLAN = "directive must not be blank, and max_plan_attempts must be 1 or more; got"
+WORDS = "criteria and pass_signal must not be blank, pass_signal must be one line, and max_reviews must be 0 or more; got"
 AGENT = "reviewer_agent must be the name of an agent, and excludes reviewer_model"
 REFUSED = [
     (
         p.AutoCheckpoint,
         {"on_events": ["aborted", "restarted"]},
-        "on_events takes finished, aborted, tool_failed; got restarted",
+        "on_events must be some of finished, aborted, tool_failed; got restarted",
     ),
     *(
         (p.AutoCheckpoint, wrong, "max_checkpoints 1 or more")
@@ -64,7 +64,11 @@ REFUSED = [
     (p.ContentPolicy, {"judge_model": "demo:"}, "judge_model 'demo:' needs a rubric to judge by"),
     (p.ContentPolicy, {"brand_keywords": [" "]}, "a keyword must not be blank"),
     *((p.CostGuard, wrong, LIMITS) for wrong in ({}, {"max_tokens": 0}, {"max_cost_usd": -1.0})),
-    (p.CostGuard, {"max_tokens": 1, "warn_threshold": 2}, "warn_threshold must be a part of the limit"),
+    (
+        p.CostGuard,
+        {"max_tokens": 1, "warn_threshold": 2},
+        "warn_threshold must be a fraction of the limit, more than 0 and at most 1; got",
+    ),
     (p.EpisodicMemory, {"top_k": 0}, "must be 1 or more"),
     (p.EpisodicMemory, {"max_episodes_per_user": 0}, "must be 1 or more"),
     (p.EpisodicMemory, {"max_episodes_per_user": 1_001}, "must be 1 or more"),
@@ -73,7 +77,11 @@ REFUSED = [
         (p.HumanApproval, {"permission_options": wrong}, ANSWERS)
         for wrong in ([], ["maybe"], ["approve", "approve"], [7], "perhaps")
     ),
-    (p.HumanApproval, {"confirm_prefix": " "}, "confirm_prefix needs words"),
+    (
+        p.HumanApproval,
+        {"confirm_prefix": " "},
+        "confirm_prefix must be a text that a prompt can begin with, got",
+    ),
     (
         p.HumanApproval,
         {"confirm_prefix": "ok", "permission_options": ["edit", "respond"]},
@@ -87,18 +95,26 @@ REFUSED = [
     (
         p.ModelRouter,
         {"rules": [{"model": "x", "min_mood": 1}]},
-        "the rule for 'x' asks for min_mood; there are hours_utc, max_budget_left_usd",
+        "the rule for 'x' has unknown conditions min_mood; expected some of hours_utc, max_budget_left_usd",
     ),
     (p.OutputFilter, {"patterns": ["("]}, "is not a regular expression"),
     (p.OutputFilter, {"patterns": ["a*"]}, "matches an empty text"),
     (p.OutputFilter, {"keywords": [" "]}, "a keyword must not be blank"),
-    (p.OutputFilter, {"replacement": ""}, "needs something to read"),
+    (
+        p.OutputFilter,
+        {"replacement": ""},
+        "replacement must not be blank, because a response could end up empty; got",
+    ),
     (p.OutputFilter, {"action": "drop"}, "one of replace, abort; got 'drop'"),
     (p.Permissions, {"allow": ["shell("]}, r"allow\[0\] at 6"),
     (p.Permissions, {"mode": "wild"}, "mode: expected one of"),
     (p.Permissions, {"mode": "bypass"}, "dangerously-bypass"),
     (p.Permissions, {"timeout_seconds": -1}, "timeout_seconds must be 0"),
-    (p.Permissions, {"scopes": {"session": {}}}, "scopes are managed, project, user; got 'session'"),
+    (
+        p.Permissions,
+        {"scopes": {"session": {}}},
+        "scopes must be some of managed, project, user; got 'session'",
+    ),
     (p.Permissions, {"scopes": {"user": {"x": 1}}}, "x: unknown"),
     (p.Permissions, {"within": [{"deny": "shell"}]}, "expected a list of rules"),
     *((p.Planning, wrong, PLAN) for wrong in ({"directive": " "}, {"max_plan_attempts": 0})),
@@ -112,7 +128,7 @@ REFUSED = [
     (p.Reflection, {"reviewer_agent": "critic", "reviewer_model": "demo:judge"}, AGENT),
     (p.Reflection, {"reviewer_agent": " "}, AGENT),
     (p.SecurityGuard, {"paths": []}, "unexpected keyword argument 'paths'"),
-    (p.SkillGuard, {"active": ["a"]}, "active names 'a'; there are no skills"),
+    (p.SkillGuard, {"active": ["a"]}, "active names 'a'; known skills: none"),
     (p.SkillGuard, {"enforce_mode": "hard"}, "enforce_mode must be one of 'strict', 'warn', got 'hard'"),
     (p.SkillGuard, {"denied": {"a": ["shell("]}}, r"expected '\)'"),
 ]

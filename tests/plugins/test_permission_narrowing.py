@@ -134,8 +134,8 @@ def test_plugins_that_cannot_be_narrowed_say_so():
     with pytest.raises(PluginError, match="give it the plugin Permissions"):
         narrow_stack(stack, states, {})
     for options, fault in (
-        ({"options": "raise"}, "does not say its options"),
-        ({"options": "object"}, "gave wrong options"),
+        ({"options": "raise"}, "cannot describe its options:"),
+        ({"options": "object"}, "returned wrong options:"),
         ({"made": "text"}, "does not narrow"),
         ({}, "does not narrow"),
     ):

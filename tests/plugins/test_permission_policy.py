@@ -56,7 +56,7 @@ def policy_of(*modes, deny=(), ask=(), allow=(), **more):
 BROKEN = [
     ("shell(", 6, "expected ')'"), ("shell(x", 7, "expected ')'"), ("shell(x) y", 8, "expected ')'"), ("shell()", 6, "expected a pattern"), ("shell( )", 6, "expected a pattern"), ("", 0, "the name of a tool"),
     ("sh ell", 2, "then nothing"), (" shell", 0, "the name of a tool"), ("shell\x00", 5, "U+0000"), ("shell(a\u200bb)", 7, "U+200B"), ("x" * 4_001, 4_000, "at most 4000"), ("read_file(/etc/x)", 10, "write '//'"),
-    ("read_file(a/../b)", 12, "'..'"), ("read_file(a**/b)", 10, "'**' stands alone"), ("read_file(./)", 10, "names nothing"), ("read_file(.)", 10, "names nothing"), ("web_fetch(domain:https://x)", 17, "a host"), ("web_fetch(domain:)", 17, "a host"),
+    ("read_file(a/../b)", 12, "'..'"), ("read_file(a**/b)", 10, "'**' must be alone"), ("read_file(./)", 10, "matches nothing"), ("read_file(.)", 10, "matches nothing"), ("web_fetch(domain:https://x)", 17, "a host"), ("web_fetch(domain:)", 17, "a host"),
     ("web_fetch(python.org)", 20, "'domain:HOST' or"), ("deploy(x)", 8, "'name=value'"), ("deploy(a b=1)", 7, "the name of an argument"), ("deploy(=1)", 7, "the name of an argument"),
     ("shell(git * && ls)", 6, "one simple command"), ("shell(git log; ls *)", 6, "one simple command"), ("shell(ls 'a'*)", 6, "cannot be quoted"),
 ]  # fmt: skip
@@ -81,7 +81,7 @@ def test_all_faults_are_said_at_once():
     faults = refused.value.faults
     assert [fault.partition(" at ")[0] for fault in faults[1:]] == ["x.toml:3: deny[0]", "ask[0]", "allow[1]"]
     assert "expected some of dont_ask" in faults[0]
-    with pytest.raises(OptionError, match="expected one at least"):
+    with pytest.raises(OptionError, match="modes: expected at least one of"):
         PermissionPolicy(modes=())
     assert check_rules("deny", "shell")[0].startswith("deny: expected a list of rules, got the text")
     assert check_rules("deny", [7]) == ["deny[0]: expected a text such as 'shell(git status)', got 7"]
@@ -202,7 +202,7 @@ def test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny():
         assert line(policy_of("bypass", ask=["shell(rm *)"]), told) == "allow"
     assert line(policy_of(deny=["shell(make test)"], allow=["shell(make test)"]), "make test") == "deny"
     why = said(policy_of(**denies), "shell", command="make").why
-    assert "make runs what a file of the project says" in why
+    assert "make runs commands from a file of the project" in why
 
     policy = policy_of(deny=["shell(evil *)"], allow=["shell"])
     asks = [one for one in FIFTY if line(policy, one) != "allow"]
@@ -220,7 +220,7 @@ def test_reading_that_is_denied_denies_writing_and_searching():
     assert decision(policy, "write_file", path="a") == "allow"
     assert decision(policy, "list_dir", path="secrets") == "allow"
     assert decision(policy, "grep", path=".", pattern="x") == "ask"
-    assert "may find what the rule read_file(.env)" in said(policy, "grep", pattern="x").why
+    assert "may find files that the rule read_file(.env)" in said(policy, "grep", pattern="x").why
     below = policy_of("bypass", deny=["read_file(./secrets/**)", "read_file", "grep(./x)"])
     assert decision(below, "grep", path="src") == "allow"
     assert decision(below, "grep", path=5) == "deny"
@@ -410,8 +410,8 @@ def test_the_trail_names_each_rule_that_was_asked():
     ("lists", "said"),
     [
         ({"deny": ["shell"], "allow": ["shell(ls)"]}, "allow[0] shell(ls) (session) never matches: deny shell (session) comes before it"), ({"allow": ["shell(ls)", "shell(ls)"]}, "allow[1] shell(ls) (session) never matches"),
-        ({"deny": ["*"], "ask": ["x*"]}, "never matches: deny *"), ({"allow": ["nothing"]}, "there is no tool 'nothing'; there are curl, shell"), ({"allow": ["shell(ls $x)"]}, "never matches: the command is not read beyond character 3: an expansion"),
-        ({"deny": ["shell(ls $x)"]}, "matches that very line alone"), ({"allow": ["shell(bash *)"]}, "never matches: bash is a shell"), ({"allow": ["shell(curl https://x/*)"]}, "holds nothing: curl fetches from anywhere"),
+        ({"deny": ["*"], "ask": ["x*"]}, "never matches: deny *"), ({"allow": ["nothing"]}, "there is no tool 'nothing'; the tools are curl, shell"), ({"allow": ["shell(ls $x)"]}, "never matches: the command cannot be parsed after character 3: an expansion"),
+        ({"deny": ["shell(ls $x)"]}, "matches only that exact line"), ({"allow": ["shell(bash *)"]}, "never matches: bash is a shell"), ({"allow": ["shell(curl https://x/*)"]}, "restricts nothing: curl fetches from anywhere"),
         ({"allow": ["shell(sort -o *)"]}, "never matches: no star covers sort with '-o'"),
     ],
 )  # fmt: skip
@@ -434,7 +434,7 @@ def test_no_part_of_code_allows_all_of_it(code, seen, tail):
     for other in ("python(timeout_seconds=60)", "py*(code=*)", "*(/code=*)", "python(/timeout_seconds=*)"):
         assert judge(policy_of(allow=[other]), call).decision == "ask"
         assert judge(policy_of(deny=[other]), call).decision == "deny"
-        assert "holds nothing" in warnings_of(policy_of(allow=[other]), ["python"])[0]
+        assert "restricts nothing" in warnings_of(policy_of(allow=[other]), ["python"])[0]
     assert judge(policy_of(allow=["python"]), call).decision == "allow"
 
 

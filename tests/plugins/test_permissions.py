@@ -60,7 +60,7 @@ def test_a_running_session_changes_its_own_rules_only():
     assert guard.update(ask=[], mode="strict") is None
     verdicts = [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")]
     assert verdicts == ["allow", "BlockTool", "BlockTool"]
-    assert "a running session changes mode, deny, ask, allow; got 'scopes'" in guard.update(scopes={})
+    assert "a running session can change only mode, deny, ask, allow; got 'scopes'" in guard.update(scopes={})
     assert "allow[0] at 2" in guard.update(allow=["x("])
     assert "dangerously-bypass" in guard.update(mode="bypass")
     assert kind(guard.hears(call("deploy"))) == "allow"

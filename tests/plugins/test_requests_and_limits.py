@@ -49,7 +49,7 @@ def test_no_request_goes_over_a_limit_and_each_limit_warns_once():
 
     guard = Alone(CostGuard, max_cost_usd=1.0)
     why = reason(guard.hears(ASK, cost_usd=None, model="local:x"))
-    assert why == "no price is known for local:x, so max_cost_usd cannot be held: set max_tokens instead"
+    assert why == "no price is known for local:x, so max_cost_usd cannot be enforced: set max_tokens instead"
     assert reason(guard.hears(says("done"), cost_usd=None)) is None
     assert reason(Alone(CostGuard, max_tokens=9).hears(ASK, cost_usd=None)) is None
 
@@ -129,7 +129,7 @@ def test_new_rules_replace_the_old_ones():
     assert router.hears(p.BeforeRequest()).switch.model == "demo:a"
     assert router.update(rules=[]) is None
     assert router.hears(p.BeforeRequest()).switch.model == "demo:e"
-    assert "asks for mood" in router.update(rules=[{"model": "x", "mood": 1}])
+    assert "has unknown conditions mood" in router.update(rules=[{"model": "x", "mood": 1}])
 
 
 # --- `PromptCache`: where the vendor's prompt cache should end

@@ -169,8 +169,8 @@ def test_own_rules_are_added_to_the_defaults_or_stand_alone():
 def test_a_line_that_is_not_read_is_asked_about_unless_a_policy_decides():
     """The person reads where reading stopped, and how to write it; with `Permissions` in the stack that one decides alone (12.7)."""
     for line, why in (
-        ("echo $(ls)", "beyond character 5: an expansion"),
-        ("sudo ls", "runs the program that it is given"),
+        ("echo $(ls)", "after character 5: an expansion"),
+        ("sudo ls", "runs another program"),
     ):
         asked = judged("shell", {"command": line}).decision.action
         assert isinstance(asked, p.RequireApproval)

@@ -167,7 +167,7 @@ def test_a_person_is_asked_for_exactly_what_will_run(lines, flipped):
         case p.BlockTool():
             assert outcome.event.arguments["command"] == "rm -rf x"
         case p.RequireApproval(hint=hint):
-            assert hint == "each call of shell needs an approval; this line is not of safe commands alone"
+            assert hint == "each call of shell needs an approval; this line contains more than safe commands"
             assert outcome.event.arguments["command"] == "make"
         case _:
             assert outcome.event.arguments["command"] == last
@@ -241,7 +241,7 @@ def test_skills_are_switched_while_the_session_lives():
     assert guard.update(active=["write"]) is None
     assert guard.hears(call("write_file")).decision is None
     assert guard.hears(call("list_dir")).decision is not None
-    assert "active names 'gone'; there are 'write', 'look'" in guard.update(active=["gone"])
+    assert "active names 'gone'; known skills: 'write', 'look'" in guard.update(active=["gone"])
     assert guard.state.active == ("write",)
 
     guard = Alone(SkillGuard, skills={"a": [], "b": []})

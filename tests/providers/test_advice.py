@@ -212,7 +212,7 @@ ROWS = [
         Advice.MODEL_NOT_SERVED,
         refusal("404 Not Found", message=PULL),
         "llama9|{url}/v1/models|ollama pull",
-        "has no /v1",
+        "base_url lacks the /v1 at its end that compatible servers need:",
     ),
     Row(
         "has a slip in the model, and the server is sure of it",
@@ -281,14 +281,14 @@ ROWS = [
         "sets an option that the model does not take",
         Advice.OPTION_REFUSED,
         refusal("400 Bad Request", "unsupported_value", TEMPERATURE, param="temperature"),
-        'leave temperature out|--opt temperature=…|{{"temperature": …}}',
+        'omit temperature|--opt temperature=…|{{"temperature": …}}',
         "try again|key",
     ),
     Row(
         "sets an option that the model no longer takes",
         Advice.OPTION_REFUSED,
         refusal("400 No", type="invalid_request_error", message="`top_p` is deprecated for this model."),
-        "leave top_p out",
+        "omit top_p",
         **CLAUDE,
     ),
     Row(
@@ -377,7 +377,7 @@ async def test_where_nothing_listens():
         error = await ask("openai-chat:x", f"http://{where}/v1", None, http)
     said = describe_failure(error)
     assert error.retryable
-    for name in (f"http://{where}/v1", "is the server running", "11434", "--base-url"):
+    for name in (f"http://{where}/v1", "check that the server is running", "11434", "--base-url"):
         assert name in said
     assert fixed_words(Advice.REFUSED) in said
 
@@ -402,7 +402,7 @@ async def test_without_a_network_nobody_is_sent_to_an_address_that_they_did_not_
     async with HttpClients() as http:
         failure = await ask(model, None, KEY, http)
     assert fixed_words(Advice.NO_NETWORK) in failure.message
-    assert re.search(r"is this machine online\? (api|generativelanguage)\.", failure.message)
+    assert re.search(r"check that this machine is online: (api|generativelanguage)\.", failure.message)
     assert "right?" not in failure.message
     assert "demo:" in failure.message
 
@@ -460,8 +460,10 @@ def test_an_address_of_a_call_is_refused(url, call, better):
     with pytest.raises(OptionError) as caught:
         ProviderOptions.parse({"base_url": url})
     (fault,) = caught.value.faults
-    assert fault.startswith(f"provider option 'base_url': {url.rstrip('/')!r} is the address of a call")
-    assert f"leave out {call!r}" in fault
+    assert fault.startswith(
+        f"provider option 'base_url': {url.rstrip('/')!r} is the address of an endpoint, not a base URL: "
+    )
+    assert f"remove {call!r}" in fault
     assert fault.endswith(repr(better))
 
 
@@ -540,7 +542,7 @@ async def test_the_key_of_another_vendor_is_not_sent(model, key, owner):
         error = await ask(model, VENDORS[model.partition(":")[0]], key, http)
         assert http.statistics().requests == 0
     assert error.code == "authentication"
-    assert f"like those of {owner}, and this is {model.partition(':')[0]}" in error.message
+    assert f"the key looks like one of {owner}, but this is {model.partition(':')[0]}" in error.message
     assert key[:7] not in error.message
 
 

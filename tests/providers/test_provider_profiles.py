@@ -88,9 +88,9 @@ async def test_a_model_string_that_names_nothing_says_what_there_is():
     profiles = Profiles(Made())
     profiles.register("eu")
     for model, words in (
-        ("registry:us:gpt-x", "there is no profile 'us'; registered are: eu"),
-        ("registry:eu", "names no model; append one to the profile, such as 'registry:eu:some-model'"),
-        ("registry:eu:", "names no model"),
+        ("registry:us:gpt-x", "there is no profile 'us'; registered: eu"),
+        ("registry:eu", "lacks a model; append one to the profile, such as 'registry:eu:some-model'"),
+        ("registry:eu:", "lacks a model"),
     ):
         with pytest.raises(ModelNotFound, match=words):
             profiles.provider_for(model, {})
@@ -98,7 +98,7 @@ async def test_a_model_string_that_names_nothing_says_what_there_is():
     profiles.register("us")
     provider = profiles.provider_for("registry:eu:gpt-x", {})
     profiles.unregister("eu")
-    with pytest.raises(ModelNotFound, match="there is no profile 'eu'; registered are: us"):
+    with pytest.raises(ModelNotFound, match="there is no profile 'eu'; registered: us"):
         await _ask(provider)
     with pytest.raises(ModelNotFound, match="no profile 'eu'"):
         profiles.unregister("eu")

@@ -447,7 +447,7 @@ def test_what_a_cycle_wants_of_the_model_wins_over_the_options():
     for kind, settings, words in (
         (OpenAIChat, PromptSettings(reasoning=64), numbers),
         (OpenAIResponses, PromptSettings(reasoning=64), numbers),
-        (OpenAIResponses, stops, "Responses know no texts that end the answer"),
+        (OpenAIResponses, stops, "the Responses API does not support stop texts; use openai-chat:"),
     ):
         with pytest.raises(BadRequest, match=words) as caught:
             body(kind, settings)

@@ -122,7 +122,7 @@ async def dial_app(app: Any, *, lives: Iterator[int] = _NEVER) -> AsyncIterator[
             yield connection
         finally:
             connection.close()
-            nursery.cancel_scope.cancel(reason="the client left")
+            nursery.cancel_scope.cancel(reason="the client disconnected")
 
 
 class RemoteSupervisor:

@@ -84,7 +84,7 @@ async def test_what_has_no_class_is_refused_with_what_came():
         server.limits["frame_bytes"] = 1_000
         await server.cut()
         await trio.sleep(1)
-        with pytest.raises(RemoteRefused, match="takes 1000"):
+        with pytest.raises(RemoteRefused, match="accepts 1000"):
             await session.prompt("x" * 1_000)
         server.on_command = lambda frame: {"text": "hello from a slash command"}
         with pytest.raises(RemoteRefused) as caught:
@@ -165,8 +165,8 @@ async def test_behind_its_block_a_handle_says_so():
     server = FakeServer()
     async with remote(server) as session:
         pass
-    with pytest.raises(YourMove, match="was left"):
+    with pytest.raises(YourMove, match="has ended"):
         await session.status()
-    with pytest.raises(YourMove, match="was left"):
+    with pytest.raises(YourMove, match="has ended"):
         async with session.subscribe():
             pass

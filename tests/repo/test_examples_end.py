@@ -79,7 +79,7 @@ class OtherModel:
         self._opened.append(request.model)
         await trio.lowlevel.checkpoint()
         if self._how == "fails":
-            message = "there is no such key"
+            message = "unknown key"
             raise Authentication(message)
 
         async def chunks():

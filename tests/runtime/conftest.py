@@ -32,14 +32,14 @@ NOT_FOLDED = {
 
 # Why a session that was made may have no journal that could be folded.
 LEFT_OUT = (
-    "is a Secret, which is no JSON",  # no store begins it
-    "is a object, which is no JSON",  # no store begins it, on purpose
+    "is a Secret, which is not JSON",  # no store begins it
+    "is a object, which is not JSON",  # no store begins it, on purpose
     "its store refused it",  # another owner has it, or it was deleted
     "its store is not in memory",
-    "its store does not have all of it",  # it hung or was away to the end
+    "its store has only part of it",  # it hung or was away to the end
     "was dropped",  # it was trimmed
     "there is no session",  # it was deleted
-    "what was said in it was erased",
+    "its content was erased",
 )
 
 

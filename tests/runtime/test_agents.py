@@ -16,16 +16,19 @@ SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.
     ("options", "fault"),
     [
         ({"name": "a b"}, "agent 'a b': name is 'a b': expected 1 to 64 of A-Z a-z 0-9 _ -"),
-        ({"description": " "}, "description is empty or no text: say what it is for"),
+        (
+            {"description": " "},
+            "description is empty or not text: describe the agent's purpose, so that the model can choose it",
+        ),
         ({"system_prompt": 3}, "system_prompt is 3: expected text or None"),
         ({"model": 3}, "model is 3: expected text or None"),
         ({"background": "yes"}, "background is 'yes': expected True or False"),
         ({"wake": 1}, "wake is 1: expected True or False"),
         ({"handoff": None}, "handoff is None: expected True or False"),
         ({"budget": 7}, "budget is 7: expected Budget"),
-        ({"max_turns": 0}, "max_turns is 0: expected a whole number from 1, or None"),
+        ({"max_turns": 0}, "max_turns is 0: expected a whole number >= 1, or None"),
         ({"user_data": 7}, "user_data is of type int: expected a mapping"),
-        ({"user_data": {"user_id": "eve"}}, "user_data sets 'user_id', which says whose the session is"),
+        ({"user_data": {"user_id": "eve"}}, "user_data sets 'user_id', which identifies the session's owner"),
         ({"skills": "all"}, "skills is 'all': expected SkillUse"),
         ({"permissions": {"deny": ["shell("], "more": 1}}, "permissions: more: unknown"),
         ({"permissions": {"deny": ["shell("]}}, "permissions: deny[0] at 6"),
@@ -48,7 +51,7 @@ def test_an_agent_that_cannot_be_is_refused_where_it_is_made(options, fault):
     [
         ("scout", "agents is 'scout': expected a sequence of Agent"),
         ([3], "agents has 3: expected Agent(name=…, description=…)"),
-        ([SCOUT, SCOUT], "agents has two that are named 'scout': names are unique in a session"),
+        ([SCOUT, SCOUT], "agents has two entries named 'scout': names are unique in a session"),
         ([Agent(name="a", description="b", tools=cast("Any", [3]))], "agent 'a': tools has 3"),
         (
             [Agent(name="a", description="b", tools=cast("Any", 7))],

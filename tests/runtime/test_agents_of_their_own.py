@@ -154,7 +154,7 @@ async def test_an_agent_is_made_of_a_blueprint(supervisor):
     assert (list(made.tools), list(made.plugins)) == ([look], [Counting])
     session = await supervisor.start_session(model=leader(("look", {})), tools=[TaskTool()], agents=[made])
     assert await session.ask("go") == "look ran"
-    with pytest.raises(OptionError, match="max_retries is of its own"):
+    with pytest.raises(OptionError, match="max_retries cannot be set here"):
         Agent(name="x", description="x", blueprint=Blueprint(max_retries=1))
     for wrong in (Blueprint, 7):
         with pytest.raises(OptionError, match="expected a Blueprint, or None"):
@@ -211,7 +211,7 @@ async def test_an_agent_whose_tools_want_other_deps_is_refused(supervisor):
         return await supervisor.start_session(model=leader(), agents=[scout])
 
     for said in ({}, {"deps": 7}, {"deps": {}, "handoff": True}):
-        with pytest.raises(OptionError, match=r"agent 'scout': .*tool 'query' has a ToolContext"):
+        with pytest.raises(OptionError, match=r"agent 'scout': .*tool 'query' takes a ToolContext"):
             await started(**said)
     await started(deps={})
 

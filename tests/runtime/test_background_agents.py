@@ -119,5 +119,5 @@ async def test_agents_do_not_start_agents_unless_that_is_allowed(supervisor):
 async def test_an_unknown_kind_of_machine_tool_is_refused(supervisor):
     """No session answers calls of that name."""
     wrong = AgentTool(name="dance", description="x", parameters={"type": "object"})
-    with pytest.raises(ToolDefinitionError, match="no session answers calls of that name"):
+    with pytest.raises(ToolDefinitionError, match="code', because sessions do not answer calls of that tool"):
         await supervisor.start_session(model=FunctionModel(lambda _: says("x")), tools=[wrong])

@@ -44,9 +44,9 @@ async def test_what_names_no_store(tmp_path):
         ("mysql://x", 5, OptionError, r"'mysql://x': expected 'memory:', 'sqlite:' or 'sqlite:PATH'"),
         ("postgres://x", 5, OptionError, r"'postgres://x'.*'sqlite:PATH'"),
         (f"sqlite:{tmp_path}/no/such.db", 5, StoreUnavailable, r"no/such\.db.*does not exist.*--data-dir"),
-        (f"sqlite:{tmp_path}/text", 5, NotAStore, "nothing in it was touched"),
-        ("memory:", 0.01, OptionError, r"0\.01: expected finite seconds from 0\.1"),
-        ("memory:", float("inf"), OptionError, r"expected finite seconds from 0\.1"),
+        (f"sqlite:{tmp_path}/text", 5, NotAStore, "; it was not modified."),
+        ("memory:", 0.01, OptionError, r"0\.01: expected finite seconds >= 0\.1"),
+        ("memory:", float("inf"), OptionError, r"expected finite seconds >= 0\.1"),
     ):
         with pytest.raises(error, match=words):
             async with agentrail.open_supervisor(store=store, store_patience=patience):

@@ -87,5 +87,5 @@ async def test_children_that_crash_too_often_take_the_actor_along(lives):
 
 async def test_without_an_actor_there_is_no_branch(lives):
     """Who asks a branch whose actor has no instance hears that."""
-    with pytest.raises(ActorDown, match="no instance now"):
+    with pytest.raises(ActorDown, match="the session is not running: start its children while it runs"):
         await Branch("s-1", SupervisorFlags("rest_for_one")).start_child(lives.spec("a"))

@@ -66,11 +66,11 @@ async def test_malformed_capabilities_are_refused_by_the_models_name(supervisor)
     """At the start, and when a session is switched to it; nothing is started, and nothing changes."""
     session = await supervisor.start_session(model=Named("good", says("still me")))
     for answer, words in (
-        (lambda: "none", "gave a value of type str: expected agentrail.abc.Capabilities"),
-        (lambda: Capabilities(context_window="big"), "gave context_window='big': expected a whole number from 1"),
-        (lambda: Capabilities(context_window=0), "gave context_window=0"),
-        (lambda: Capabilities(max_output_tokens=1.5), "gave max_output_tokens=1.5"),
-        (lambda: Capabilities(price=3), "gave price=3: expected a Price, or None"),
+        (lambda: "none", "returned a value of type str: expected agentrail.abc.Capabilities"),
+        (lambda: Capabilities(context_window="big"), "returned context_window='big': expected a whole number >= 1"),
+        (lambda: Capabilities(context_window=0), "returned context_window=0"),
+        (lambda: Capabilities(max_output_tokens=1.5), "returned max_output_tokens=1.5"),
+        (lambda: Capabilities(price=3), "returned price=3: expected a Price, or None"),
         (lambda: 1 / 0, "its provider raised ZeroDivisionError: division by zero when its capabilities were read"),
     ):  # fmt: skip
         members = {"capabilities": lambda self, model, answer=answer: answer()}
@@ -98,7 +98,7 @@ async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
         await supervisor.start_session(model=Unknown([]))
     for name in ("", 7, property(lambda self: 1 / 0)):
         nameless = type("Nameless", (ScriptedModel,), {"name": name})([])
-        with pytest.raises(OptionError, match="a provider of type Nameless whose name is not a text"):
+        with pytest.raises(OptionError, match="a provider of type Nameless whose name is not text"):
             await supervisor.start_session(model=nameless)
 
 

@@ -67,7 +67,10 @@ def texts_of(request):
 
 
 BAD = {
-    "a result": (RESULTS, "is of type ToolMessage: expected UserMessage, because calls and results belong"),
+    "a result": (
+        RESULTS,
+        "is of type ToolMessage: expected UserMessage, because only the conversation may contain",
+    ),
     "calls": (
         AssistantMessage(
             content=(ToolCall(call_id=CallId("c"), name="t", arguments={}),), model="scripted:model"
@@ -79,11 +82,11 @@ BAD = {
     "nothing": (UserMessage(content=()), "holds (): expected Text and Image"),
     "an empty text": (note(""), "expected Text and Image"),
     "no text": (note(7), "expected Text and Image"),
-    "the conversation": (note("Hi"), "repeats the conversation: give only what is to be added"),
-    "too much": (note("x" * (MAX_CONTEXT_BYTES + 1)), "makes it more than 102,400 bytes: give less"),
+    "the conversation": (note("Hi"), "repeats the conversation: return only additions"),
+    "too much": (note("x" * (MAX_CONTEXT_BYTES + 1)), "raises the total above 102,400 bytes: return less"),
     "too much in a picture": (
         UserMessage(content=(Image(media_type="image/png", data="A" * (MAX_CONTEXT_BYTES + 1)),)),
-        "makes it more than 102,400 bytes: give less",
+        "raises the total above 102,400 bytes: return less",
     ),
 }
 
@@ -99,7 +102,7 @@ async def test_what_may_not_be_added_is_left_out_and_said(supervisor, caplog, ba
         assert await session.ask("Hi") == "fine"
     assert texts_of(model.requests[0]) == ["before", "behind", "Hi"]
     (told,) = [record.getMessage() for record in caplog.records if "context provider" in record.getMessage()]
-    assert told.startswith("session s-1: context provider giving.<locals>.give: message 1 is left out: it ")
+    assert told.startswith("session s-1: context provider giving.<locals>.give: message 1 is dropped: it ")
     assert words in told
 
 
@@ -148,7 +151,7 @@ async def test_one_that_keeps_its_own_time_is_waited_for_and_told(supervisor, ca
     assert texts_of(model.requests[0]) == ["late", "good", "Hi"]
     [(about, faults)] = patient.told
     assert about.session_id == session.session_id
-    assert [fault.partition(":")[0] for fault in faults] == ["message 1 is left out", "message 2 is left out"]
+    assert [fault.partition(":")[0] for fault in faults] == ["message 1 is dropped", "message 2 is dropped"]
     assert good.told == []
     assert "context provider" not in caplog.text
 

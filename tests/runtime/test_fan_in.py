@@ -118,11 +118,11 @@ async def test_what_is_lost_is_told_for_each_session(supervisor):
         (
             {"after": {"a": -1, "b": "x", "c": 0}},
             [
-                "after['a'] is -1: expected a whole number from 0",
-                "after['b'] is 'x': expected a whole number from 0",
+                "after['a'] is -1: expected a whole number >= 0",
+                "after['b'] is 'x': expected a whole number >= 0",
             ],
         ),
-        ({"buffer": 0}, ["buffer is 0: expected a whole number from 1"]),
+        ({"buffer": 0}, ["buffer is 0: expected a whole number >= 1"]),
     ],
 )
 async def test_arguments_that_cannot_be(supervisor, arguments, faults):

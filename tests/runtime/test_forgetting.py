@@ -115,7 +115,7 @@ async def test_what_cannot_be_read_is_told_and_what_is_at_work_elsewhere_is_left
     assert (told.sessions, told.is_done) == (0, False)
     assert [line.partition(":")[0] for line in told.left] == [
         "session 'newer'",
-        "session 'a1' is at work, and was not erased",
+        "session 'a1' is running and was not erased",
     ]
 
 

@@ -41,7 +41,7 @@ async def test_a_tool_is_given_what_was_filled_in(supervisor):
         assert (asked.schema, asked.url) == (FORM, "https://example.org/who")
         with pytest.raises(InvalidResponse, match="this is a form: expected an object with name"):
             await session.respond(asked.ref, "Ada")
-        with pytest.raises(InvalidResponse, match="'street' is no field of this form; 'name' is missing"):
+        with pytest.raises(InvalidResponse, match="'street' is not a field of this form; 'name' is missing"):
             await session.respond(asked.ref, {"street": "x"})
         (waiting,) = (await session.status()).questions
         assert waiting.schema == FORM
@@ -89,7 +89,7 @@ async def test_a_tool_hears_that_the_user_declines(supervisor):
         ({"schema": 7}, "ask_user: schema is 7: expected a JSON Schema"),
         ({"schema": {"a": {1, 2}}}, "ask_user: schema has type None: expected 'object'"),
         ({"url": "javascript:alert(1)"}, "ask_user: url is 'javascript:alert(1)': expected one that begins"),
-        ({"schema": FORM, "options": ["a"]}, "ask_user: takes options or a schema"),
+        ({"schema": FORM, "options": ["a"]}, "ask_user: takes either options or a schema"),
     ],
 )
 async def test_a_form_that_cannot_be_is_the_tools_author_s_error(supervisor, options, words):

@@ -59,7 +59,10 @@ def odd(kind: Any, **fields: Any) -> Any:
 
 
 CONTENTS = [
-    *((nothing, "empty: say something, 1 byte to 1 MB") for nothing in ("", " \n", [], [Text(text="")])),
+    *(
+        (nothing, "the prompt is empty: expected 1 byte to 1 MB of text")
+        for nothing in ("", " \n", [], [Text(text="")])
+    ),
     *((other, "expected text") for other in (None, 5, b"bytes", {"text": "Hi"})),
     ([Text(text="a"), 42], "a prompt has 42: expected text, or Text, Image and FileRef"),
     *(
@@ -91,7 +94,7 @@ async def test_a_full_queue_refuses(supervisor):
     hang = HangingTool()
     session = await start_hanging(supervisor, hang, max_prompt_queue=1)
     kept = await session.prompt("two")
-    with pytest.raises(PromptQueueFull, match="1 prompts wait already, at most 1 may"):
+    with pytest.raises(PromptQueueFull, match="1 prompts are already queued, the limit is 1"):
         await session.ask("three")
     assert (await session.status()).queued == (kept.ref,)
 

@@ -211,7 +211,7 @@ async def test_a_host_that_fails_behind_a_call_changes_nothing(after, caplog):
     with caplog.at_level(logging.ERROR):
         said = await asked_of(Host(allow, after=after), [RecordingTool(name="read", answer="a file")])
     assert ends_in(said) == ["a file"]
-    assert 'the host failed over the end of a call of "read"' in caplog.text
+    assert 'the host failed to handle the end of a call of "read"' in caplog.text
 
 
 @on_virtual_time
@@ -391,7 +391,7 @@ async def test_hooks_that_cannot_be_called_are_refused():
     assert list(caught.value.faults) == [
         "deny is 1: expected the reason as text, or None to let the call run",
         "input is '{}': expected a JSON object, or None to run the original call",
-        "by is None: expected the name of who decided",
+        "by is None: expected the name of the decider",
     ]
     assert HostHooks() == NO_HOST
 

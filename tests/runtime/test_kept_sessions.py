@@ -140,7 +140,7 @@ async def test_an_abort_stops_work_past_a_store_that_hangs(store):
             async with trio.open_nursery() as nursery:
 
                 async def abort() -> None:
-                    with pytest.raises(StoreUnavailable, match="has been stopped"):
+                    with pytest.raises(StoreUnavailable, match="was stopped"):
                         await session.abort()
 
                 nursery.start_soon(abort)
@@ -281,7 +281,7 @@ async def test_while_the_store_is_away_nothing_is_admitted_and_stops_are(store):
         with pytest.raises(StoreUnavailable):
             await supervisor.start_session(model=saying("a"), session_id="s-3")
         with trio.fail_after(1):
-            with pytest.raises(StoreUnavailable, match="has been stopped"):
+            with pytest.raises(StoreUnavailable, match="was stopped"):
                 await other.stop("enough")
             await other.monitor().wait()
         store.mend()

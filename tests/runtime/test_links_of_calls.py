@@ -74,7 +74,7 @@ async def test_what_a_link_leads_to_is_denied_with_it(supervisor, place):
     assert [one.is_error for one in found] == [True] * 5 + [False] * 2, found
     assert "'p.txt' leads to" in found[0].text
     assert "the rule read_file(*.pem) (session) denies it" in found[0].text
-    assert "which a person is to be asked about" in found[4].text
+    assert "which needs the user's approval" in found[4].text
     assert "call it again with that path" in found[4].text
     assert not any("SECRET" in one.text for one in found[:5])
     assert not (place / "private/new").exists()

@@ -94,9 +94,9 @@ async def test_numbers_that_are_none_are_refused_with_the_range(supervisor):
     last = (await session.journal())[-1].number
     for number in (0, last + 1, -1, 2**70):
         for call in (session.state_at, session.fork, session.rewind):
-            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+            with pytest.raises(OptionError, match=f"expected 1 to {last}"):
                 await call(number)
-    with pytest.raises(OptionError, match="turn is 2: expected one from 1 to 1"):
+    with pytest.raises(OptionError, match="turn is 2: expected 1 to 1"):
         await session.fork(turn=2)
     assert [one.kind for one in await session.journal()][-1] == "response_completed"
     assert len(supervisor.sessions()) == 1
@@ -158,7 +158,7 @@ async def test_a_fork_can_be_set_up_otherwise(supervisor):
     journal = await fork.journal()
     config = journal[0].body["state"]["session_state"]["data"]["config"]
     assert (config["max_turns"], config["system_prompt"]) == (3, "Be brief.")
-    with pytest.raises(OptionError, match="messages: a fork has that of its parent"):
+    with pytest.raises(OptionError, match="messages: a fork inherits this from its parent"):
         await session.fork(messages=())
     with pytest.raises(OptionError, match="max_turns"):
         await session.fork(max_turns=0)
@@ -194,7 +194,7 @@ async def test_a_session_that_works_for_another_has_no_branches(supervisor):
             await trio.sleep(0.01)
     child = supervisor.sessions()[1]
     for branch in (child.fork, lambda: child.rewind(1)):
-        with pytest.raises(OptionError, match="'s-1', its root"):
+        with pytest.raises(OptionError, match="its root, 's-1'"):
             await branch()
     await session.abort(kill_tools="all")
 
@@ -333,7 +333,7 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
         await session.ask("Two")
         with pytest.raises(OptionError, match="snapshot"):
             await supervisor.trim_session("s-1", before=5)
-        with pytest.raises(OptionError, match="whole number from 1"):
+        with pytest.raises(OptionError, match="whole number >= 1"):
             await supervisor.trim_session("s-1", before=0)
     async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying(*"cde"))
@@ -376,7 +376,7 @@ async def test_what_a_session_went_back_to_is_not_trimmed_away():
         with pytest.raises(StillNeeded) as raised:
             await supervisor.trim_session("s-1", before=snapshot.seq)
         (by,) = raised.value.by
-        assert by.endswith(f"went back behind record {early}")
+        assert by.endswith(f"went back to record {early}")
         assert await texts(session) == ["One", "a"]
     async with no_orphans(), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"))

@@ -35,7 +35,7 @@ async def test_who_held_the_loop_is_named_with_the_place():
     (one,) = [each for each in held if each.task == "the greedy one"]
     assert one.seconds >= one.cpu_seconds >= 0.3
     assert "in hold_for" in one.where
-    assert "'the greedy one' held the loop for" in describe_held(one)
+    assert "'the greedy one' blocked the event loop for" in describe_held(one)
 
 
 async def test_one_who_waited_for_something_is_told_from_one_who_computed():
@@ -88,7 +88,7 @@ async def test_the_variable_turns_it_on(caplog):
     async with agentrail.open_supervisor(environ={"AGENTRAIL_DEBUG": "loop"}) as supervisor:
         session = await supervisor.start_session(model=calls_then("greedy"), tools=[greedy])
         await session.ask("go")
-    assert "task 'greedy' held the loop for" in caplog.text
+    assert "task 'greedy' blocked the event loop for" in caplog.text
     assert "in hold_for" in caplog.text
 
 

@@ -66,7 +66,7 @@ async def test_a_session_reads_the_knowledge_of_its_owner(tmp_path):
         async with open_nameless(knowledge=store) as supervisor:
             for user_data, said in (
                 ({"tenant_id": "acme", "user_id": "ada"}, "1 passage"),
-                ({"tenant_id": "zeta", "user_id": "ada"}, "Nothing is written"),
+                ({"tenant_id": "zeta", "user_id": "ada"}, "No passage matches"),
                 ({"tenant_id": "acme", "user_id": 7}, "There are no knowledge bases here"),
             ):
                 (found,) = await asked(supervisor, search, tools=tools, user_data=user_data)

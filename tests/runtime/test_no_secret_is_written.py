@@ -338,7 +338,9 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
     assert seen == [Secret(PLAIN), SAID]
     async with open_nameless(lambda _n, _r: NoSandbox(), store=FaultyStore(store)) as supervisor:
         given = {"model": saying("back"), "tools": [use], "plugins": [Looks]}
-        with pytest.raises(Unrevivable, match="user_data, which holds a Secret"):
+        with pytest.raises(
+            Unrevivable, match="user_data, which contains a Secret, whose value is never stored"
+        ):
             await supervisor.resume_session("s-1", **given)
         session = await supervisor.resume_session("s-1", **given, user_data={"key": Secret(PLAIN)})
         assert await session.ask(f"is it {PLAIN}?") == "back"

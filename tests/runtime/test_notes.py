@@ -60,7 +60,7 @@ async def test_what_is_noted_is_read_listed_and_taken_away():
     assert said[7].startswith("There is no such topic")
     assert said[8].startswith("Nothing was forgotten: name either")
     assert [one.split(":")[:2] for one in said[9:]] == [
-        ["Nothing was remembered", " topic is none"],
+        ["Nothing was remembered", " topic is invalid"],
         ["Nothing was remembered", " text is empty"],
     ]
     assert [one.name for one in topics_of(notes.read(ADA, "/s1"))] == [USUAL_TOPIC]

@@ -66,13 +66,13 @@ async def test_what_cannot_be_called_is_refused(supervisor):
         (None, {}, "name is None: expected a text"),
         ("add", [1], r"arguments is \[1\]: expected a mapping"),
         ("add", "{}", "arguments is '{}': expected a mapping"),
-        ("add", {"a": float("nan")}, "expected what JSON has"),
-        ("add", {"a": object()}, "expected what JSON has"),
-        ("add", {1: 2}, "expected what JSON has"),
+        ("add", {"a": float("nan")}, "expected JSON values"),
+        ("add", {"a": object()}, "expected JSON values"),
+        ("add", {1: 2}, "expected JSON values"),
     ):
         with pytest.raises(OptionError, match=fault):
             await supervisor.call_tool(name, arguments, tools=[add])
-    for tools, fault in (([], "give tools"), ([add], "there are add")):
+    for tools, fault in (([], "give tools"), ([add], "expected one of add")):
         with pytest.raises(UnknownTool, match=f"there is no tool 'ad' to call: {fault}") as caught:
             await supervisor.call_tool("ad", {}, tools=tools)
         assert (caught.value.code, caught.value.names) == ("unknown_tool", tuple(one.name for one in tools))
@@ -121,10 +121,10 @@ async def test_no_model_stands_behind_it(supervisor):
         "delegate", tools=[delegate], model=FunctionModel(never), tool_max_retries=0
     )
     assert isinstance(refused, Error)
-    assert "there is no model to ask" in refused.text
+    assert "this session has no model" in refused.text
     task = await supervisor.call_tool("task", {"description": "Work"}, tools=[TaskTool(), add])
     assert isinstance(task, Error)
-    assert "there is no model to ask" in task.text
+    assert "this session has no model" in task.text
 
 
 async def test_a_budget_has_nothing_against_it(supervisor):

@@ -23,8 +23,11 @@ async def test_all_faults_are_named_at_once(supervisor):
         await supervisor.start_session(modle="demo:", max_turns=0, tools=[print], colour="red")
     first, second, third, *others = caught.value.faults
     assert first == "there is no option 'modle', did you mean 'model'?".rstrip("?")
-    assert second.startswith("there is no option 'colour', options are ")
-    assert third == "model is missing: give a model string such as 'demo:', a library call never guesses"
+    assert second.startswith("there is no option 'colour', expected one of ")
+    assert (
+        third
+        == "model is missing: give a model string such as 'demo:', because a library call never picks one"
+    )
     assert [fault.partition(":")[0] for fault in others] == [
         f"tools has {print!r}",
         "max_turns is 0",
@@ -49,12 +52,12 @@ async def test_all_faults_are_named_at_once(supervisor):
         ("provider_opts", "x", "provider_opts is of type str: expected a mapping, such as {'api_key': …}"),
         ("immune_tools", "shell", "immune_tools is 'shell': expected a sequence of tool names"),
         ("immune_tools", [1], "immune_tools is [1]: expected a sequence of tool names"),
-        ("max_turns", 0, "max_turns is 0: expected a whole number from 1"),
-        ("max_turns", True, "max_turns is True: expected a whole number from 1"),
-        ("max_parallel_tools", 0, "max_parallel_tools is 0: expected a whole number from 1"),
-        ("max_prompt_queue", -1, "max_prompt_queue is -1: expected a whole number from 0"),
-        ("event_buffer_size", -1, "event_buffer_size is -1: expected a whole number from 0"),
-        ("max_output_tokens", 0, "max_output_tokens is 0: expected a whole number from 1"),
+        ("max_turns", 0, "max_turns is 0: expected a whole number >= 1"),
+        ("max_turns", True, "max_turns is True: expected a whole number >= 1"),
+        ("max_parallel_tools", 0, "max_parallel_tools is 0: expected a whole number >= 1"),
+        ("max_prompt_queue", -1, "max_prompt_queue is -1: expected a whole number >= 0"),
+        ("event_buffer_size", -1, "event_buffer_size is -1: expected a whole number >= 0"),
+        ("max_output_tokens", 0, "max_output_tokens is 0: expected a whole number >= 1"),
         ("budget", 5, "budget is 5: expected Budget(max_cost_usd=…, max_total_tokens=…), or None"),
         ("inline_tags", 1, "inline_tags is 1: expected True or False"),
         ("response_format", [], "response_format is []: expected a JSON Schema as a dict, or None"),
@@ -108,7 +111,7 @@ def test_a_blueprint_gives_options_and_explicit_ones_win():
     assert (made.model, made.max_turns, made.system_prompt) == ("demo:", 9, "Be careful.")
     assert make_options({"blueprint": None, "model": "demo:"}).max_turns == 100
     for blueprint in (Careful, object(), type("B", (), {"options": lambda _: 3})()):
-        with pytest.raises(OptionError, match=r"expected an object with \.options\(\)"):
+        with pytest.raises(OptionError, match=r"expected an object whose \.options\(\)"):
             make_options({"blueprint": blueprint})
     wrong = type("B", (), {"options": lambda _: {"model": "demo:", "max_turn": 3}})()
     with pytest.raises(OptionError, match="did you mean 'max_turns'"):

@@ -144,7 +144,7 @@ async def test_a_reader_in_the_way_and_a_store_that_fails_are_tried_again_later(
     assert store.owed("overwrite") == ()
     said = caplog.text
     assert "the disk is full" in said
-    assert "the store crashed in overwriting what was removed: ZeroDivisionError" in said
+    assert "the store crashed in overwriting removed data: ZeroDivisionError" in said
 
 
 @on_virtual_time

@@ -79,7 +79,7 @@ async def test_steers_beyond_the_limit_are_refused(supervisor):
     session = await start_hanging(supervisor, hang, max_steering_queue=1)
     kept = await session.steer("one")
     async with session.subscribe() as events:
-        with pytest.raises(SteeringQueueFull, match="1 steers wait already, at most 1 may"):
+        with pytest.raises(SteeringQueueFull, match="1 steers are already queued, the limit is 1"):
             await session.steer("two")
         heard = (await until(events, SteeringReceived))[-1]
     assert (heard.text, heard.status) == ("two", "rejected_full")
@@ -90,7 +90,7 @@ async def test_a_steer_that_says_nothing_or_too_much_is_refused(supervisor):
     """`PromptError`, as of a prompt, and nothing is published (3.14)."""
     session = await supervisor.start_session(model=saying())
     for text, words in (
-        ("", "empty: say something, 1 byte to 1 MB"),
+        ("", "the prompt is empty: expected 1 byte to 1 MB of text"),
         (" \n", "empty"),
         ("x" * 1_000_001, "1000001 bytes, at most 1000000"),
         (7, "expected text, got 7"),
@@ -113,7 +113,7 @@ async def test_a_prompt_that_is_sent_again_under_its_name_happens_once(superviso
     first = await session.prompt("Hello", client_id="web-1")
     await session.collect_reply()
     assert await session.prompt("Hello", client_id="web-1") == first
-    with pytest.raises(ClientIdReused, match="'web-1' was used for another message"):
+    with pytest.raises(ClientIdReused, match="'web-1' was already used for another message"):
         await session.prompt("Good bye", client_id="web-1")
     assert len(model.requests) == 1
 
@@ -166,7 +166,7 @@ async def test_a_question_is_answered_once(supervisor):
         await session.respond(ref, "right")
     assert (caught.value.status, caught.value.by) == ("approved", "user")
     for decide in (session.approve, session.reject):
-        with pytest.raises(UnknownApproval, match="nothing waits under 'nobody'"):
+        with pytest.raises(UnknownApproval, match="there is no pending interaction 'nobody'"):
             await decide("nobody")
     with pytest.raises(UnknownApproval):
         await session.respond("nobody", "left")

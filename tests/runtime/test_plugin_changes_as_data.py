@@ -28,8 +28,8 @@ NO_PLUGINS = (
     (None, "is not a plugin: derive from"),
     ((1, 2, 3), "expected a plugin, or a pair of a plugin and its options"),
     ((PuppetPlugin((), name="a"), [1]), "expected a plugin, or a pair"),
-    ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is no JSON"),
-    ((PuppetPlugin((), name="a"), {"a": float("nan")}), r"options.a is nan, which JSON cannot say"),
+    ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is not JSON"),
+    ((PuppetPlugin((), name="a"), {"a": float("nan")}), r"options.a is nan, which JSON cannot represent"),
     (Raises, "cannot be made without arguments: .*no licence"),
 )
 

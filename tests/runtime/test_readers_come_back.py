@@ -229,7 +229,7 @@ async def test_a_reader_that_leaves_while_journals_are_read_is_registered_nowher
                 gate.open.set()
         gate.open.set()
         assert len(told) == (how == "left")
-        assert all("was left while it was being entered" in one for one in told)
+        assert all("was cancelled while it was being entered" in one for one in told)
         assert session._cell.bus._subscriptions == ()  # noqa: SLF001 - what is held shows nowhere else
         assert await session.ask("Still?") == "b"
 
@@ -313,7 +313,7 @@ async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_sess
         assert all(not is_main and watch is not cell.state.data.stack.ask for is_main, watch in asked)
 
 
-@pytest.mark.parametrize("why", ["damaged", "too many", "another history"])
+@pytest.mark.parametrize("why", ["damaged", "too many", "a different history"])
 async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
     """A record is damaged, there are too many, or it is another history: the first event says so, and nothing is made up."""
     inner = fresh()
@@ -334,7 +334,7 @@ async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
                 )
 
             monkeypatch.setattr(inner, "read", other)
-            if why == "another history":
+            if why == "a different history":
                 monkeypatch.setattr("agentrail.core.journal.fold.fits_behind", lambda _hash, _record: True)
         async with session.subscribe(after=1) as events:
             lost = await anext(events)
@@ -380,5 +380,5 @@ async def test_two_tasks_that_enter_one_subscription_while_it_reads_share_nothin
             nursery.start_soon(enter)
             nursery.start_soon(enter)
         assert len(told) == 1
-        assert "entered before" in told[0]
+        assert "already entered" in told[0]
         await events.__aexit__(None, None, None)

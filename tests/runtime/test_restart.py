@@ -78,7 +78,7 @@ async def test_a_tool_that_shields_itself_does_not_keep_a_session_from_coming_ba
                 crash(session, "a cosmic ray")
                 restarted = (await until(events, SessionRestarted))[-1]
             assert DISMISS_WITHIN_SECONDS <= trio.current_time() - began_at <= DISMISS_WITHIN_SECONDS + 1
-            assert restarted.reason == "RuntimeError: a cosmic ray; left behind, still at work: stubborn"
+            assert restarted.reason == "RuntimeError: a cosmic ray; left behind, still running: stubborn"
             assert "stuck: child 'stubborn'" in caplog.text
             assert await session.ask("second") == "second"
             await trio.sleep(60)

@@ -59,7 +59,7 @@ async def test_the_first_events_cannot_be_missed(supervisor):
     session = await supervisor.start_session(model=saying("a"))
     await session.ask("Hi")
     async with session.subscribe(after=0) as events:
-        with pytest.raises(YourMove, match="entered before: subscribe again"):
+        with pytest.raises(YourMove, match="already entered: subscribe again"):
             await events.__aenter__()  # it would be registered twice, and everything would come twice
         await session.stop()
         seen = await rest(events)

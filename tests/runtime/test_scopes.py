@@ -41,11 +41,11 @@ async def test_two_scopes_have_one_id_and_do_not_know_each_other(supervisor):
         supervisor.session("main")
     with pytest.raises(SessionDown):
         supervisor.session("main", scope="carl")
-    with pytest.raises(AlreadyStarted, match=r"'main' of scope 'bert' is alive already") as caught:
+    with pytest.raises(AlreadyStarted, match=r"'main' of scope 'bert' is already alive") as caught:
         await supervisor.start_session(model=saying(), session_id="main", scope="bert")
     assert caught.value.handle.scope == "bert"
     plain = await supervisor.start_session(model=saying(), session_id="main")
-    with pytest.raises(AlreadyStarted, match=r"^session 'main' is alive"):
+    with pytest.raises(AlreadyStarted, match=r"^session 'main' is already alive"):
         await supervisor.start_session(model=saying(), session_id="main")
     assert (plain.scope, bert.scope) == ("", "bert")
 

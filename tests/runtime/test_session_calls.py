@@ -81,9 +81,9 @@ def test_each_method_has_a_row():
             "rewind",
             {"to": "1", "turn": 2, "force": True},
             [
-                "to is '1': expected a whole number from 1",
-                "a number ('1') and a turn (2) are given: give one of them",
-                "force is about files: give files=True too",
+                "to is '1': expected a whole number >= 1",
+                "a number ('1') and a turn (2) are both given: give one of them",
+                "force applies only to files: give files=True too",
             ],
         ),
         (

@@ -79,8 +79,8 @@ REFUSED = (
         ({"prompt": 7}, PromptError, "expected text, got 7"),
         ({"prompt": " "}, PromptError, "the prompt is empty"),
         ({"system_prompt": 7}, OptionError, "system_prompt is 7: expected text"),
-        ({"tools": 5}, OptionError, "tools is 5: expected several names of tools"),
-        ({"tools": "work"}, OptionError, "tools is 'work': expected several names of tools"),
+        ({"tools": 5}, OptionError, "tools is 5: expected a sequence of tool names"),
+        ({"tools": "work"}, OptionError, "tools is 'work': expected a sequence of tool names"),
         ({"tools": [tool]}, OptionError, "tools is [<function tool"),
         ({"max_turns": True}, OptionError, "max_turns is True: expected a whole number, 1 or more"),
         ({"max_turns": "many"}, OptionError, "max_turns is 'many': expected a whole number, 1 or more"),
@@ -148,7 +148,7 @@ async def test_a_session_that_cannot_start_gives_all_back(supervisor):
         assert await session.ask("go") == "done"
         assert (await anext(events)).result.text == "<y>"
     assert len(caught) == 1
-    assert "a session of this id is alive already" in caught[0]
+    assert "a session with this id is already alive" in caught[0]
     await check_settled(supervisor, session)
 
 
@@ -206,7 +206,7 @@ async def test_whatever_ends_a_tool_ends_its_sessions_and_gives_the_rest_back(su
                 (running,) = (await session.status()).running_tools
                 await session.abort_tool(running.call_id)
             case "steer":
-                await session.steer("something else")
+                await session.steer("expected the start of a session")
             case "child aborted":
                 below = next(one for one in supervisor.sessions() if one.session_id != "boss")
                 await below.abort()
@@ -276,7 +276,7 @@ async def test_a_session_that_somebody_else_runs_ends_with_the_call_too(supervis
         )
         with trio.fail_after(PATIENCE_SECONDS):
             assert await session.ask("go") == "done"
-    assert caught == ["the cycle was aborted: the call that asks is over"] * 2
+    assert caught == ["the cycle was aborted: the calling tool call has ended"] * 2
     assert hanging.stopped == 1
     assert (await session.status()).usage.total == 3 * TURN
     assert len(supervisor.sessions()) == 1

@@ -337,7 +337,7 @@ async def test_what_was_is_read_without_waking_it_and_its_id_is_not_free(supervi
     with pytest.raises(AlreadyStarted) as known:
         await supervisor.start_session(model=saying("a"), session_id="s-1")
     assert known.value.handle.session_id == "s-1"
-    with pytest.raises(StillNeeded, match="alive"):
+    with pytest.raises(StillNeeded, match="in which it is running"):
         await supervisor.delete_session("s-1")
     again = await supervisor.resume_session("s-1", model=saying("b"))
     assert again._cell is session._cell  # noqa: SLF001

@@ -16,9 +16,9 @@ async def test_a_subscription_that_was_not_entered_says_so(supervisor):
     session = await supervisor.start_session(model=saying("a"))
     for events in (session.subscribe(), supervisor.subscribe_all()):
         await session.status()
-        with trio.fail_after(60), pytest.raises(YourMove, match="inside of `async with"):
+        with trio.fail_after(60), pytest.raises(YourMove, match="inside `async with"):
             await anext(events)
-        with pytest.raises(YourMove, match="inside of `async with"):
+        with pytest.raises(YourMove, match="inside `async with"):
             events.next_nowait()
 
 
@@ -71,6 +71,8 @@ async def test_two_readers_of_one_subscription_are_refused(supervisor):
     async with session.subscribe(kinds=[AgentEnd]) as events, trio.open_nursery() as nursery:
         nursery.start_soon(rest, events)
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(trio.BusyResourceError, match="subscribe once more"):
+        with pytest.raises(
+            trio.BusyResourceError, match="subscribe again, each subscription receives all events"
+        ):
             await anext(events)
         await session.stop()

@@ -156,10 +156,10 @@ async def test_a_process_of_a_composite_runs_in_its_default(supervisor, local):
 
 async def test_what_opens_no_process_says_so(supervisor, tmp_path):
     """A sandbox without processes refuses with a type and a code; what is no program is the author's move. Nothing was started."""
-    refused = 'Tool "work" crashed: ProcessRefused: MemorySandbox opens no processes'
+    refused = 'Tool "work" crashed: ProcessRefused: MemorySandbox cannot open processes'
     wrong = "ToolContractError: open_process takes a program and its arguments"
     for sandbox, argv, words in (
-        (MemorySandbox(), ["true"], f"{refused}: use a LocalSandbox, or do without"),
+        (MemorySandbox(), ["true"], f"{refused}: use a LocalSandbox"),
         (CompositeSandbox(MemorySandbox(), {}), ["true"], refused),
         *((LocalSandbox(tmp_path), argv, wrong) for argv in ([], [""], ["a\0b"])),
     ):
@@ -195,7 +195,7 @@ async def test_a_call_that_was_stopped_opens_nothing(supervisor, local, tmp_path
     go_on.set()
     with trio.fail_after(PATIENCE_SECONDS):
         await session.ask("Again") if not refused else None
-    assert refused == ["the call was stopped: it cannot open processes any more"]
+    assert refused == ["the call was stopped: it can no longer open processes"]
     assert alive_in(tmp_path) == 0
 
 

@@ -34,11 +34,11 @@ WRONG = {
         (lambda s: s.stream("Hi", deltas="no"), "deltas is 'no'"),
         (lambda s: s.stream("Hi", raise_on_failure=1), "raise_on_failure is 1"),
         (lambda s: s.stream("Hi", on_leave="stop"), "on_leave is 'stop': expected 'go_on' or 'abort'"),
-        (lambda s: s.stream("Hi", buffer=0), "buffer is 0: expected a whole number from 1"),
+        (lambda s: s.stream("Hi", buffer=0), "buffer is 0: expected a whole number >= 1"),
     ],
     "wait_for": [
-        (lambda s: s.wait_for(5), "what is 5: expected a class of events, or a function of one event"),
-        (lambda s: s.wait_for(str), "what is the class str: expected one of events, such as AgentEnd"),
+        (lambda s: s.wait_for(5), "what is 5: expected an event class, or a function of one event"),
+        (lambda s: s.wait_for(str), "what is the class str: expected an event class, such as AgentEnd"),
         (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],
     "prompt": [
@@ -53,7 +53,7 @@ WRONG = {
         (lambda s: s.prompt("Hi", settings={"temperature": math.nan}), "settings: temperature is nan: expected a number from 0 to 2"),
         (lambda s: s.prompt("Hi", settings={"temperature": True}), "settings: temperature is True: expected a number from 0 to 2"),
         (lambda s: s.prompt("Hi", settings={"top_p": 1.5}), "settings: top_p is 1.5: expected a number from 0 to 1"),
-        (lambda s: s.prompt("Hi", settings={"max_output_tokens": 0}), "settings: max_output_tokens is 0: expected a whole number from 1"),
+        (lambda s: s.prompt("Hi", settings={"max_output_tokens": 0}), "settings: max_output_tokens is 0: expected a whole number >= 1"),
         (lambda s: s.prompt("Hi", settings={"stop": ["a", ""]}), "settings: stop is ['a', '']: expected a text or up to 16 of them"),
         (lambda s: s.prompt("Hi", settings={"reasoning": "much"}), "settings: reasoning is 'much': expected off, low, medium, high or a number of tokens"),
         (lambda s: s.prompt("Hi", settings={"response_format": "json"}), "settings: response_format is 'json': expected a JSON Schema as a dict, or None"),
@@ -84,9 +84,9 @@ WRONG = {
         (lambda s: s.go_on(digest=b""), "digest is b'': expected a SHA-256 in hexadecimal"),
     ],
     "journal": [
-        (lambda s: s.journal("1"), "after is '1': expected a whole number from 0"),
+        (lambda s: s.journal("1"), "after is '1': expected a whole number >= 0"),
         (lambda s: s.journal(), "a journal needs a store: open_supervisor(store='sqlite:')"),
-        (lambda s: s.journal(-1, 0), "after is -1: expected a whole number from 0; limit is 0: expected a whole number from 1 to 10000"),
+        (lambda s: s.journal(-1, 0), "after is -1: expected a whole number >= 0; limit is 0: expected a whole number from 1 to 10000"),
     ],
     "turns": [
         (lambda s: s.turns("1"), "limit is '1': expected a whole number from 1 to 10000"),
@@ -94,22 +94,22 @@ WRONG = {
         (lambda s: s.turns(), "a journal needs a store: open_supervisor(store='sqlite:')"),
     ],
     "state_at": [
-        (lambda s: s.state_at(None), "number is None: expected a whole number from 1"),
-        (lambda s: s.state_at("1"), "number is '1': expected a whole number from 1"),
+        (lambda s: s.state_at(None), "number is None: expected a whole number >= 1"),
+        (lambda s: s.state_at("1"), "number is '1': expected a whole number >= 1"),
         (lambda s: s.state_at(1), "a journal needs a store: open_supervisor(store='sqlite:')"),
     ],
     "fork": [
-        (lambda s: s.fork("1"), "at is '1': expected a whole number from 1"),
+        (lambda s: s.fork("1"), "at is '1': expected a whole number >= 1"),
         (lambda s: s.fork(1, files=1), "files is 1: expected True or False"),
-        (lambda s: s.fork(1, turn=1), "a number (1) and a turn (1) are given: give one of them"),
+        (lambda s: s.fork(1, turn=1), "a number (1) and a turn (1) are both given: give one of them"),
         (lambda s: s.fork(), "a journal needs a store"),
     ],
     "rewind": [
-        (lambda s: s.rewind(), "to what? give the number of a record, or turn="),
+        (lambda s: s.rewind(), "no target given: give the number of a record, or turn="),
         (lambda s: s.rewind(1, files="all"), "files is 'all': expected True or False"),
         (lambda s: s.rewind(1, files=True, force=None), "force is None: expected True or False"),
-        (lambda s: s.rewind(1, force=True), "force is about files: give files=True too"),
-        (lambda s: s.rewind(turn=1.5), "turn is 1.5: expected a whole number from 1"),
+        (lambda s: s.rewind(1, force=True), "force applies only to files: give files=True too"),
+        (lambda s: s.rewind(turn=1.5), "turn is 1.5: expected a whole number >= 1"),
         (lambda s: s.rewind(1), "a journal needs a store"),
     ],
     "receipt_of": [
@@ -138,9 +138,9 @@ WRONG = {
     "approve": [
         (lambda s: s.approve(None), "approval_id is None: expected a text"),
         (lambda s: s.approve("a1", kind=["once"]), "kind is ['once']: expected 'once' or 'always'"),
-        (lambda s: s.approve("a1", arguments=[1]), "arguments is [1]: expected a dict, or None for those of the call"),
-        (lambda s: s.approve("a1", arguments={"a": [math.nan]}), "arguments.a[0] is nan, which JSON cannot say"),
-        (lambda s: s.approve("a1", arguments={"a": b"x"}), "arguments.a is a bytes, which is no JSON"),
+        (lambda s: s.approve("a1", arguments=[1]), "arguments is [1]: expected a dict, or None for the call's own arguments"),
+        (lambda s: s.approve("a1", arguments={"a": [math.nan]}), "arguments.a[0] is nan, which JSON cannot represent"),
+        (lambda s: s.approve("a1", arguments={"a": b"x"}), "arguments.a is a bytes, which is not JSON"),
         (lambda s: s.approve("a1", auto_resume="no"), "auto_resume is 'no': expected True or False"),
     ],
     "reject": [
@@ -150,8 +150,8 @@ WRONG = {
     ],
     "respond": [
         (lambda s: s.respond(5, "yes"), "ref is 5: expected a text"),
-        (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, which of the options, from 0, or a dict for a form"),
-        (lambda s: s.respond("a1", response=True), "response is True: expected a text, which of the options, from 0, or a dict for a form"),
+        (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, the index of an option, or a dict for a form"),
+        (lambda s: s.respond("a1", response=True), "response is True: expected a text, the index of an option, or a dict for a form"),
         (lambda s: s.respond("a1", None), "response is None"),
         (lambda s: s.respond("a1", {"a": object()}), "response.a is a object"),
         (lambda s: s.respond("a1", {"a": math.nan}), "response.a is nan"),
@@ -180,18 +180,18 @@ WRONG = {
         ),
     ],
     "attach_tools": [
-        (lambda s: s.attach_tools(["read"]), "['read'] is no tool: expected tools one by one, such as functions under @tool"),
-        (lambda s: s.attach_tools(print), f"{print!r} is no tool: expected tools one by one, such as functions under @tool"),
+        (lambda s: s.attach_tools(["read"]), "['read'] is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool"),
+        (lambda s: s.attach_tools(print), f"{print!r} is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool"),
     ],
     "replace_tools": [
-        (lambda s: s.replace_tools(RecordingTool), f"{RecordingTool!r} is no tool: expected tools one by one, such as functions under @tool"),
+        (lambda s: s.replace_tools(RecordingTool), f"{RecordingTool!r} is not a tool: expected tools as separate arguments, such as functions decorated with @agentrail.tool"),
     ],
     "detach_tools": [
         (
             lambda s: s.detach_tools(["record"]),
-            "['record'] is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')",
+            "['record'] is not a tool name: expected texts as separate arguments, such as detach_tools('read_file', 'grep')",
         ),
-        (lambda s: s.detach_tools("record", None), "None is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')"),
+        (lambda s: s.detach_tools("record", None), "None is not a tool name: expected texts as separate arguments, such as detach_tools('read_file', 'grep')"),
     ],
     "update_plugin_opts": [(lambda s: s.update_plugin_opts(5), "plugin is 5: expected a text")],
     "detach_plugin": [(lambda s: s.detach_plugin({}), "name is {}: expected a text")],
@@ -208,7 +208,7 @@ WRONG = {
         (lambda s: s.report_tool_source("mcp:files", "ready", reason=5), "reason is 5: expected a text"),
         (
             lambda s: s.report_tool_source("mcp:files", "closed", reason="x" * 1_001),
-            "reason has 1,001 characters: expected at most 1,000, so say it shorter",
+            "reason has 1,001 characters: expected at most 1,000, so shorten it",
         ),
     ],
     "stop": [
@@ -220,13 +220,13 @@ WRONG = {
         (lambda s: s.subscribe(kinds=5), "kinds is 5: expected classes of events"),
         (lambda s: s.subscribe(kinds=AgentEnd), f"kinds is {AgentEnd!r}: expected classes of events, such as [AgentEnd], or None"),
         (lambda s: s.subscribe(kinds=["agent_end"]), "kinds has 'agent_end': expected classes of events, such as AgentEnd"),
-        (lambda s: s.subscribe(after="1"), "after is '1': expected a whole number from 0"),
-        (lambda s: s.subscribe(after=-1), "after is -1: expected a whole number from 0"),
-        (lambda s: s.subscribe(after=True), "after is True: expected a whole number from 0"),
-        (lambda s: s.subscribe(after=1.0), "after is 1.0: expected a whole number from 0"),
-        (lambda s: s.subscribe(buffer=0), "buffer is 0: expected a whole number from 1"),
-        (lambda s: s.subscribe(buffer=1.5), "buffer is 1.5: expected a whole number from 1"),
-        (lambda s: s.subscribe(buffer=True), "buffer is True: expected a whole number from 1"),
+        (lambda s: s.subscribe(after="1"), "after is '1': expected a whole number >= 0"),
+        (lambda s: s.subscribe(after=-1), "after is -1: expected a whole number >= 0"),
+        (lambda s: s.subscribe(after=True), "after is True: expected a whole number >= 0"),
+        (lambda s: s.subscribe(after=1.0), "after is 1.0: expected a whole number >= 0"),
+        (lambda s: s.subscribe(buffer=0), "buffer is 0: expected a whole number >= 1"),
+        (lambda s: s.subscribe(buffer=1.5), "buffer is 1.5: expected a whole number >= 1"),
+        (lambda s: s.subscribe(buffer=True), "buffer is True: expected a whole number >= 1"),
     ],
 }  # fmt: skip
 
@@ -253,7 +253,7 @@ async def test_an_argument_of_a_wrong_type_is_named(supervisor, name):
     for call, words in WRONG[name]:
         with trio.fail_after(60), pytest.raises(OptionError) as caught:
             await call(session)
-        assert str(caught.value).startswith(words.removesuffix("@tool"))
+        assert str(caught.value).startswith(words.removesuffix("@agentrail.tool"))
         assert "sk-a-key" not in str(caught.value)
         assert (await session.status()).last_seq == 1, words
     assert await session.ask("Are you all right?") == "fine"

@@ -249,7 +249,9 @@ async def endless_output(target: Target) -> None:
     """64 MB, then the command is stopped, long before its time is up; the answer shows head and tail."""
     result = await target.run("yes")
     assert result.output.startswith("y\ny\n")
-    note = "[The command was stopped: it had printed more than 64 MB. Print less, or into a file.]"
+    note = (
+        "[The command was stopped: it had printed more than 64 MB. Print less, or redirect it into a file.]"
+    )
     assert result.output.endswith(f"y\n\n{note}")
     assert (result.exit_code, result.signal, result.timed_out) == (None, None, False)
     assert result.truncated
@@ -396,7 +398,7 @@ async def code_of_this_process(target: Target) -> None:
             )
             assert [sorted(place.iterdir()) for place in places] == [[place / "code.py"] for place in places]
             assert {(place / "code.py").read_text() for place in places} == {"ours"}
-        with pytest.raises(SandboxError, match="from which this program runs"):
+        with pytest.raises(SandboxError, match=", where this program is installed"):
             LocalSandbox(target.root / "agentrail")
         (target.root / "linked").symlink_to("deep")
         linked = protected_mounts.Place(target.root / "linked" / "er", places[0].parent, is_whole=False)

@@ -30,7 +30,7 @@ def test_a_prefix_has_slashes_around_it(routes):
     """And is no root, climbs nowhere, and is there once, in whichever way it is written: checked at construction."""
     with pytest.raises(OptionError, match="expected a path such as '/memories/', with a slash at both ends"):
         CompositeSandbox(MemorySandbox(), {routes: MemorySandbox()})
-    with pytest.raises(OptionError, match="route '/memories//' is there twice"):
+    with pytest.raises(OptionError, match="route '/memories//' is given twice"):
         CompositeSandbox(MemorySandbox(), {"/memories/": MemorySandbox(), "/memories//": MemorySandbox()})
 
 

@@ -45,8 +45,8 @@ PASSING = ("bwrap: fork: Resource temporarily unavailable", "bwrap: Cannot alloc
     [
         *((f"echo '{said}' >&2; exit 1", said, True) for said in FORBIDDEN),
         *((f"echo '{said}' >&2; exit 1", said, False) for said in PASSING),
-        ("exit 3", "it ends with 3", False),
-        ("kill -9 $$", "it ends with -9", False),
+        ("exit 3", "it exits with 3", False),
+        ("kill -9 $$", "it exits with -9", False),
     ],
 )
 async def test_bubblewrap_is_tried_and_not_believed(tmp_path, script, why, is_for_good):

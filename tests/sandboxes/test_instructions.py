@@ -76,9 +76,7 @@ def test_a_link_out_of_the_repository_is_not_followed(tree, opener, monkeypatch)
     files, unread = found(tree)
     assert list(files.values()) == ["user", "packages"]
     assert set(unread) == {"../../AGENTS.md", "AGENTS.md"}
-    assert set(unread.values()) == {
-        "it is a link that leads out of the repository, and those are not followed"
-    }
+    assert set(unread.values()) == {"it is a symbolic link that leads out of the repository"}
 
 
 def test_what_is_no_text_is_told_and_holds_nothing_up(tree):
@@ -92,7 +90,7 @@ def test_what_is_no_text_is_told_and_holds_nothing_up(tree):
     (here / "AGENTS.override.md").write_bytes(b"a\0b")
     files, unread = found(tree)
     assert list(files) == ["~/.agentrail/AGENTS.md"]
-    assert list(unread.values()) == ["it is not a regular file"] * 2 + ["it is no text"] * 2
+    assert list(unread.values()) == ["it is not a regular file"] * 2 + ["it is not text"] * 2
     assert home.is_dir()
 
 
@@ -103,14 +101,14 @@ def test_what_may_not_be_read_is_told(tree, monkeypatch):
         raise PermissionError(13, "no")
 
     monkeypatch.setattr(instruction_lookup, "find_opener", lambda _: refuse)
-    assert set(found(tree)[1].values()) == {"the system says Permission denied"}
+    assert set(found(tree)[1].values()) == {"the operating system reports: Permission denied"}
     monkeypatch.setattr(instruction_lookup.os, "open", refuse)
     assert found(tree) == (
         {},
         {
-            "~/.agentrail/AGENTS.override.md": "the system says Permission denied",
-            "~/.agentrail/AGENTS.md": "the system says Permission denied",
-            "../../": "the system says Permission denied",
+            "~/.agentrail/AGENTS.override.md": "the operating system reports: Permission denied",
+            "~/.agentrail/AGENTS.md": "the operating system reports: Permission denied",
+            "../../": "the operating system reports: Permission denied",
         },
     )
 
@@ -122,4 +120,4 @@ def test_of_many_levels_the_nearest_are_looked_at(tree):
     deep.mkdir(parents=True)
     files, unread = found((home, root, deep))
     assert list(files) == ["~/.agentrail/AGENTS.md"]
-    assert list(unread.values()) == [f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"]
+    assert list(unread.values()) == [f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are searched"]

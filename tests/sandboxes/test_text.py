@@ -175,4 +175,4 @@ def test_a_diff_is_short(count):
     assert isinstance(edited, Edited)
     assert edited.replacements == count
     assert len(edited.diff.encode()) <= MAX_DIFF_BYTES
-    assert edited.diff.endswith("\n[The diff goes on; read the file to see the rest.]\n")
+    assert edited.diff.endswith("\n[The diff continues; read the file to see the rest.]\n")

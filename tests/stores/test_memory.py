@@ -59,9 +59,9 @@ def test_nothing_is_trimmed_before_a_damaged_snapshot(store, broken):
     store.append([one])
     with pytest.raises(OptionError, match="ends at 4"):
         store.trim("", "s", 5)
-    with pytest.raises(OptionError, match="no sound snapshot"):
+    with pytest.raises(OptionError, match="no intact snapshot"):
         store.trim("", "s", 3)
     store.put_snapshot(msgspec.structs.replace(snapshot_of(one.records[-1]), **broken))
-    with pytest.raises(OptionError, match="no sound snapshot"):
+    with pytest.raises(OptionError, match="no intact snapshot"):
         store.trim("", "s", 3)
     assert len(store.read("", "s")) == 4

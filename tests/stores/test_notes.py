@@ -58,7 +58,7 @@ class Shared(InMemoryNotes):
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"), [(Forgetful, "what edit was given"), (Shared, "no two of them share a file")]
+    ("broken", "said"), [(Forgetful, "the input of edit"), (Shared, "no two of them share a file")]
 )
 def test_a_store_that_breaks_a_rule_is_told_which(broken, said):
     """`check_notes` is able to fail."""
@@ -95,7 +95,7 @@ def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
     path.parent.mkdir(parents=True)
     spoil(path)
     before = path.lstat()
-    with pytest.raises(NotAStore, match=f"{said}; nothing in it was touched"):
+    with pytest.raises(NotAStore, match=f"{said}; it was not modified"):
         store.read(ADA, "s1")
     with pytest.raises(NotAStore, match=said):
         store.change(ADA, "s1", lambda _: "mine")

@@ -214,7 +214,7 @@ def test_damaged_pages_are_set_aside_and_what_can_be_read_is_saved(large):
     wrecked = large.read_bytes()
     assert wrecked != before
     with closing(open_at(large, wall=lambda: 1_790_000_000.0)) as store:
-        with pytest.raises(StoreUnavailable, match=r"is damaged .* salvaged by the process that writes it"):
+        with pytest.raises(StoreUnavailable, match=r"is damaged .*: the writing process repairs it"):
             journals_of(store)
         assert store.salvaged is None
         store.release("n1", "", "alpha")
@@ -231,7 +231,7 @@ def test_damaged_pages_are_set_aside_and_what_can_be_read_is_saved(large):
                 lost = set(records) - set(found[session])
                 assert 0 < len(lost) < 60
                 assert found[session][-1] == records[-1]
-                assert f"session '{session}': sound up to record {one.last_good} of {len(records)}" in str(
+                assert f"session '{session}': intact up to record {one.last_good} of {len(records)}" in str(
                     report
                 )
             else:
@@ -300,7 +300,7 @@ def test_sessions_of_which_only_records_are_left_are_listed(large):
         assert all(one.is_rebuilt for one in store.salvaged.sessions)
         assert journals_of(store) == written
         assert [one.root for one in store.find()] == list(SESSIONS)
-        assert "what stood of the session itself was lost" in str(store.salvaged)
+        assert "; the session's own row was lost" in str(store.salvaged)
         assert store.take("", "alpha", "n9", "start").sessions[0].tail.seq == len(written["alpha"]) + 1
 
 
@@ -352,7 +352,7 @@ def test_a_row_that_contradicts_its_journal_is_found_by_who_takes_it(large):
         assert len(store.find()) == 3
     change(large, "DELETE FROM record WHERE session = 'gamma' AND seq > 100")
     with closing(open_at(large)) as store:
-        with pytest.raises(StoreUnavailable, match="is not the one that the session names"):
+        with pytest.raises(StoreUnavailable, match="is not the one named by the session"):
             store.take("", "gamma", "n9", "start")
         (taken,) = store.take("", "gamma", "n9", "start").sessions
         assert taken.tail.seq == 101
@@ -380,7 +380,7 @@ def test_a_salvage_that_died_on_its_way_goes_on(large, monkeypatch):
     assert not marker_path(large).exists()
     damaged, report = sorted(one for one in large.parent.iterdir() if ".damaged-" in one.name)
     assert report.name == f"{damaged.name}.report"
-    assert "3 sessions are whole, 0 are not" in report.read_text()
+    assert "3 sessions are intact, 0 are damaged" in report.read_text()
 
 
 def test_large_values_that_are_not_what_they_were_are_told(tmp_path):
@@ -431,7 +431,7 @@ def test_a_session_of_another_kind_of_values_is_damage(golden, tmp_path):
     lax = "replace(sql, 'waits_for INTEGER NOT NULL', 'waits_for INTEGER')"
     change(path, "UPDATE session SET waits_for = NULL WHERE session = 'gamma'", lax)
     with closing(open_at(path)) as store:
-        with pytest.raises(StoreUnavailable, match="session 'gamma' is not what was written"):
+        with pytest.raises(StoreUnavailable, match="session 'gamma' has changed since it was written"):
             store.find()
         store.release("n1", "", "alpha")
         assert [one.is_rebuilt for one in store.salvaged.sessions] == [False, False, True]

@@ -247,7 +247,11 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "an action on a hook that does not take it": ([TooLate], "actions_are_taken", "does nothing there"),
     "a clock": ([Stopwatch], "plugins_are_pure", "time.monotonic at planted.py:"),
     "a state beside the state": ([Forgetful], "plugins_are_pure", "another answer the second time"),
-    "a reviewer without end": ([Perfectionist], "a quiet session comes to rest", "keep it talking"),
+    "a reviewer without end": (
+        [Perfectionist],
+        "an idle session settles",
+        "the model has finished, but plugins continued it for",
+    ),
     "one call at a time": ([LastResult], "plugins_do_not_fail", "was running"),
     "a budget that is looked at too rarely": (Spending, "no_request_is_sent_when_all_is_spent", "are spent"),
     "a result lost in a priority tie": ([Redacts, Annotates], "no_answer_is_lost_in_a_tie", "is lost"),
@@ -256,6 +260,10 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
         "only_the_user_approves",
         "in the user's place",
     ),
-    "a request without end": ([Insatiable], "a quiet session comes to rest", "still has something open"),
+    "a request without end": (
+        [Insatiable],
+        "an idle session settles",
+        "answers the session still has open effects:",
+    ),
 }
 """For each bug: the stack, or a machine; the promise that it breaks; words of the reason."""

@@ -83,7 +83,7 @@ async def test_no_key_is_kept(tmp_path, monkeypatch):
 
 async def test_a_cassette_is_a_provider(tmp_path):
     """It keeps what `check_provider` demands of all of them; without a file the message says what to do, and an empty one is none."""
-    with pytest.raises(OptionError, match="give record=provider once"):
+    with pytest.raises(OptionError, match="pass record=provider once, with a key, to record it"):
         CassetteModel(tmp_path / "missing.jsonl")
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(CycleFailed, match=r"empty\.jsonl' is empty"):

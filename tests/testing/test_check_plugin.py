@@ -72,24 +72,24 @@ def rewritten(value, field, new):
 WAYS = {
     "its answer depends on how often it was asked": (
         lambda plugin, event, state: p.Continue(plugin.asked),
-        "bad, on BeforeTool: the same question has another answer the second time",
+        "bad, on BeforeTool: the same event gets a different answer the second time",
     ),
     "it reads a clock": (
         lambda plugin, event, state: p.Continue(int(time.time()) * 0),
-        "a plugin is pure, and this one called time.time",
+        "a plugin must be pure, but this one called time.time",
     ),
     "it reads a file": (
         lambda plugin, event, state: p.Continue(len(open(__file__).read()) * 0),  # noqa: SIM115, PTH123
-        "a plugin is pure, and this one called builtins.open",
+        "a plugin must be pure, but this one called builtins.open",
     ),
     "it raises": (lambda plugin, event, state: event.arguments["x"], "bad, on BeforeTool: KeyError: 'x'"),
     "it changes what it was given": (
         lambda plugin, event, state: event.arguments.update(x=1),
-        "TypeError: FrozenDict cannot be changed",
+        "TypeError: FrozenDict is immutable",
     ),
     "it forces a new value on a field of its event": (
         lambda plugin, event, state: p.Continue(len(rewritten(event, "name", event.name + "!").name)),
-        "bad, on BeforeTool: it changed what it was given",
+        "bad, on BeforeTool: it changed its input",
     ),
     "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
     "its state cannot be stored": (

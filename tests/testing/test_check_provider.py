@@ -318,7 +318,7 @@ def _opened_by(open_provider: Any) -> ProviderCase:
     [
         (_spoilt(_two_terminals), r"exactly one terminal: expected one Completed .* Completed at \["),
         (_spoilt(_no_terminal), r"exactly one terminal: .* Completed at \[\], error None"),
-        (_spoilt(_one_delta_missing), "the message is what the deltas add up to: expected"),
+        (_spoilt(_one_delta_missing), "the message equals the sum of the deltas: expected"),
         (
             _spoilt(_arguments_first, wire="tool_call"),
             "one of the 0 calls that have begun, got ArgumentsDelta",
@@ -326,8 +326,8 @@ def _opened_by(open_provider: Any) -> ProviderCase:
         (_spoilt(_each(_shifted), wire="tool_call"), "expected index 0, an id of its own and a name"),
         (_spoilt(_increments), "usage is a total: expected `Completed` to have the last total"),
         (_spoilt(_scope_across_yield), "no scope is held between chunks"),
-        (_spoilt(_cancelled_is_an_error), "cancelled behind chunk 0 .* expected the cancellation itself"),
-        (_spoilt(kind=_Leaking), "cancelled behind chunk 0 .* expected the connection to be closed within"),
+        (_spoilt(_cancelled_is_an_error), "cancelled after chunk 0 .* expected the cancellation itself"),
+        (_spoilt(kind=_Leaking), "cancelled after chunk 0 .* expected the connection to be closed within"),
         (_spoilt(_success_at_any_end), "an end without a terminal is Transport"),
         (_spoilt(_all_at_once), "nothing is held back .* which came in event"),
         (_spoilt(_one_behind), "nothing is held back .* which came in event"),

@@ -132,7 +132,9 @@ def test_a_provider_that_encodes_anew_is_named(in_front):
     """Equal values that become other bytes are the provider's fault."""
     older = request_of("Hi", tools=tools())
     newer = request_of("Hi", "and?", tools=tools())
-    with pytest.raises(AssertionError, match=r"openai-chat encodes the same values anew, .* gone: .*"):
+    with pytest.raises(
+        AssertionError, match=r"openai-chat encodes the same values differently, .* missing: .*"
+    ):
         check_requests_extend([older, newer], [_Counting(in_front=in_front)])
 
 

@@ -104,7 +104,7 @@ def test_what_was_heard_stands_in_the_history():
     with pytest.raises(AssertionError, match=r"expected the prompts \['p'\] in the history, got \[\]"):
         check_nothing_lost(events, heard[1:])
     with pytest.raises(
-        AssertionError, match=r"the steers \['s'\] were applied, and the history has only \[\]"
+        AssertionError, match=r"the steers \['s'\] were applied, but the history has only \[\]"
     ):
         check_nothing_lost(events, heard[:2])
 

@@ -59,5 +59,5 @@ def test_the_same_seed_gives_the_same_run():
     runs = [run(seed) for seed in range(6)]
     assert runs == [run(seed) for seed in range(6)]
     faults = " ".join(fault for faults, _ in runs for fault in faults)
-    assert all(word in faults for word in ("fails", "crashes before", "crashes behind"))
+    assert all(word in faults for word in ("fails", "crashes before", "crashes after its work"))
     assert len({tuple(faults) for faults, _ in runs}) == len(runs)

@@ -112,5 +112,5 @@ async def test_what_no_store_would_begin_is_left_out_and_said():
     assert watched.folded == 0
     ((session_id, why),) = watched.left_out
     assert session_id == "s-1"
-    assert "no store would begin it" in why
+    assert "no store accepts it:" in why
     assert "$.data.config.user_data" in why

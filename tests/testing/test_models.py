@@ -24,7 +24,7 @@ async def chunks_of(model, request=REQUEST):
     [
         (
             [[says("one"), says("two")]],
-            r"turns\[0\] is \[Turn\(.* expected turns, such as .* in one list and not in lists of it",
+            r"turns\[0\] is \[Turn\(.* expected turns, such as .* in a flat list",
         ),
         ([says("one"), "two"], r"turns\[1\] is 'two': expected turns, such as says\('Hello.'\)"),
         (says("one"), r"turns is Turn\(.* in a list"),

@@ -95,7 +95,7 @@ def test_rewrite_stores_what_came_out(tmp_path):
         ("@0 Prompt =p1", "expected a name before '='"),
         ("@soon Started", "invalid literal"),
         ("Started", "expected session, tool, plugin, message, @<ms> and a command"),
-        ('message nobody "Hello"', "expected user, assistant or results, and what they say"),
+        ('message nobody "Hello"', "expected user, assistant or results, with their values"),
         ('message user "Hello" loud=yes', "loud"),
         ("session max_turn=2", "session takes no max_turn; it is written session max_turns="),
         ("session max_turns=few", "expected max_turns=a whole number, got 'few'"),

@@ -143,7 +143,7 @@ def test_what_no_scenario_has_words_for_is_refused_with_its_record():
 
     stack, states = load_stack([local])
     life = Life.begun(machine.new_session(config(), TOOLS, stack, states))
-    assert "plugin local can not be written here" in refusal(life.records, life.sources())
+    assert "plugin local cannot be written here" in refusal(life.records, life.sources())
     spending = msgspec.structs.replace(config(), budget=Budget(max_cost_usd=1.0))
     said = refusal(Life.begun(machine.new_session(spending, TOOLS)).records)
     assert "the text cannot be read back" in said
@@ -157,7 +157,7 @@ def test_what_would_play_differently_is_refused():
     told.prompt("What is it?")
     told.say(s.StreamFailed, error=ErrorInfo(code="model_not_found", message="gone"))
     told.say(s.StreamStarted)
-    said = r"record 5 \(stream_started\): played, it comes to '.*' in place of '.* SetTimer .*'"
+    said = r"record 5 \(stream_started\): replayed, it results in '.*' instead of '.* SetTimer .*'"
     with pytest.raises(OptionError, match=said):
         scenario_of_journal(told.life.records, told.life.sources())
 

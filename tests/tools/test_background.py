@@ -91,7 +91,7 @@ async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):
     for command, ctx, said in (
         ("\ud800", CTX, "lone surrogate"),
         ("ls", evolve(CTX, tools=("shell",)), "there is no shell_output"),
-        ("ls", CTX, "made by hand"),
+        ("ls", CTX, "created by hand"),
     ):
         refused = await shell.execute({"command": command, "background": True}, ctx)
         assert said in refused.text
@@ -99,7 +99,7 @@ async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):
     stuck = evolve(CTX, commands=BackgroundCommands())
     begun = stuck.commands.begin("stuck", "serve")
     late = await stop.execute({"id": begun.id}, stuck)
-    assert late.text.startswith("sh-stuck was told to stop and is there still")
+    assert late.text.startswith("sh-stuck was told to stop but is still running")
     assert begun.scope.cancel_called
     for tool in (output, stop):
         assert "Running: sh-stuck (serve)." in (await tool.execute({"id": "x"}, stuck)).text

@@ -45,7 +45,7 @@ async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypa
         await blocks.execute({}, CTX)
     with pytest.raises(ValueError, match="in the end"):
         await blocks.execute({"fails": True}, CTX)
-    said = "and all sessions with it: leave out thread=False, so that it runs in a worker thread"
+    said = "and all sessions with it: remove thread=False, so that it runs in a worker thread"
     assert [record.message for record in caplog.records] == [
         f"tool 'blocks' blocked the event loop for 60 ms, {said}",
         f"tool 'blocks' blocked the event loop for 100 ms, {said}",
@@ -65,7 +65,7 @@ def test_what_cannot_be_a_tool_is_refused_at_once():
     for options, words in (
         ({"description": " "}, "'_nothing' has no description"),
         ({"name": "read file"}, "'_nothing' has the name 'read file', expected 1 to 64 of A-Z"),
-        ({"name": "x" * 65}, "give another with name="),
+        ({"name": "x" * 65}, "give another name with name="),
         ({"name": ""}, "has the name ''"),
         ({"effect_class": "reconcilable"}, "needs a way to find out: give a function with reconcile="),
         ({"effect_class": "reconcilable", "reconcile": _nothing}, "an async function: write `async def`"),
@@ -73,9 +73,12 @@ def test_what_cannot_be_a_tool_is_refused_at_once():
         ({"timeout_seconds": 0}, "has timeout_seconds=0, expected a number above 0, or None"),
         ({"timeout_seconds": float("nan")}, "has timeout_seconds=nan"),
         ({"timeout_seconds": float("inf")}, "has timeout_seconds=inf"),
-        ({"max_retries": -1}, "has max_retries=-1, expected a whole number from 0, or None"),
+        ({"max_retries": -1}, "has max_retries=-1, expected a whole number >= 0, or None"),
         ({"max_retries": 1.5}, "has max_retries=1.5"),
-        ({"abandonable": True, "thread": False}, "in no thread: only a worker thread can be abandoned"),
+        (
+            {"abandonable": True, "thread": False},
+            "is abandonable but does not run in a thread: only a worker thread can be abandoned",
+        ),
     ):
         with pytest.raises(ToolDefinitionError) as caught:
             tool(**options)(_nothing)
@@ -167,7 +170,7 @@ async def test_a_parameter_may_be_one_of_several_classes():
 
 async def test_what_fits_no_class_is_an_error_for_the_model():
     """With its place, also where the schema was not asked before."""
-    none = "$.where: fits none of the 2 types that may stand here: as `City`, $.where.name: expected"
+    none = "$.where: matches none of the 2 allowed types: as `City`, $.where.name: expected"
     where = {"name": "a"}
     for arguments, words in (
         ({"where": {"name": 1}}, none),

@@ -16,7 +16,7 @@ async def test_paths_are_relative_and_sorted():
     )
 
     found = await glob.execute({"pattern": "*.md", "path": "src"}, context(sandbox))
-    assert found == Ok(text='Nothing in src fits "*.md".')
+    assert found == Ok(text='Nothing in src matches "*.md".')
 
     found = await glob.execute({"pattern": "*", "path": "nowhere"}, context(sandbox))
     assert isinstance(found, Error)

@@ -27,8 +27,8 @@ async def test_a_function_may_return_them(supervisor):
     assert (await result_of(supervisor, shot)).text == "[1 image]"
 
 
-NO_IMAGES = "images of a result are {}: expected a tuple of Image"
-BASE64 = "expected its bytes in base64"
+NO_IMAGES = "the images of a result are {}: expected a tuple of Image"
+BASE64 = "expected base64-encoded bytes"
 
 
 def png(data: Any = "QUFB", **more: Any) -> Any:
@@ -39,11 +39,11 @@ def png(data: Any = "QUFB", **more: Any) -> Any:
 FAULTS: tuple[tuple[Any, str], ...] = (
     (
         (PICTURE,) * 11,
-        "a result has 11 images, at most 10 are allowed: write the others to files, and give their paths in the text",
+        "a result has 11 images, at most 10 are allowed: write the others to files and return their paths in the text",
     ),
     (
         (PICTURE, *png(base64.b64encode(b"x" * (MAX_IMAGE_BYTES + 1)).decode())),
-        "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are allowed: make it smaller, or write it to a file",
+        "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are allowed: shrink it, or write it to a file",
     ),
     (PICTURE, "expected a tuple of Image, such as (Image(…),)"),
     ("iVBORw0KGgo=", NO_IMAGES.format("'iVBORw0KGgo='")),
@@ -55,8 +55,8 @@ FAULTS: tuple[tuple[Any, str], ...] = (
     (png(""), f"has the data '': {BASE64}"),
     (png(name=7), "has the name 7: expected text"),
     (png("not base64!"), "give base64.b64encode(raw).decode()"),
-    (png("QUFB\nQUFB"), "is no base64 without line breaks"),
-    (png("QUF\ud800"), "is no base64"),
+    (png("QUFB\nQUFB"), "has data that is not base64 without line breaks:"),
+    (png("QUF\ud800"), "is not base64"),
 )
 
 

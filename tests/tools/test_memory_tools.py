@@ -45,7 +45,7 @@ async def test_an_empty_query_gives_the_newest(ctx):
     assert "Fact 1." in tagged
     assert "Fact 0." not in tagged
     assert (await recall.execute({"query": "fact", "tags": ["nothing"]}, ctx)).text == (
-        'Nothing is remembered about "fact" with these tags. Try other words, or fewer tags.'
+        'No memories found about "fact" with these tags. Try other words, or fewer tags.'
     )
 
 
@@ -58,7 +58,7 @@ async def test_forgetting_is_told_and_is_for_good(store):
     assert await forget.execute({"id": memory_id}, ctx) == Ok(text="It is forgotten.")
     assert emitted[-1] == ("memory_forgotten", {"id": memory_id})
     assert await forget.execute({"id": memory_id}, ctx) == Error(text=NO_SUCH)
-    assert (await recall.execute({"query": "tea"}, ctx)).text.startswith('Nothing is remembered about "tea".')
+    assert (await recall.execute({"query": "tea"}, ctx)).text.startswith('No memories found about "tea".')
 
 
 async def test_users_do_not_meet_and_only_words_are_searched(ctx, store):
@@ -66,7 +66,7 @@ async def test_users_do_not_meet_and_only_words_are_searched(ctx, store):
     await remember.execute({"scope": "user", "text": "Likes tea."}, ctx)
     for arguments in ({"query": "tea"}, {}, {"query": '" OR tea'}):
         told = await recall.execute(arguments, context_of(store, "bob"))
-        assert told.text.startswith("Nothing is remembered")
+        assert told.text.startswith("No memories found")
     for query in ('"tea', "tea AND (", "own:x OR tea", "tea*", "\0tea"):
         assert "Likes tea." in (await recall.execute({"query": query}, ctx)).text
 
@@ -77,8 +77,8 @@ async def test_without_memories_or_their_store_the_model_is_told_to_go_on(ctx, s
     away = "the memories of this process were closed"
     for tool, arguments, said in (
         (remember, {"scope": "user", "text": "tea"}, "Nothing was remembered"),
-        (recall, {"query": "tea"}, "Nothing could be looked up"),
-        (recall, {}, "Nothing could be looked up"),
+        (recall, {"query": "tea"}, "The search failed"),
+        (recall, {}, "The search failed"),
         (forget, {"id": "m-1"}, "Nothing was forgotten"),
     ):
         assert await tool.execute(arguments, CTX) == Error(text=NO_MEMORIES)

@@ -106,7 +106,7 @@ wrong: Any = Error
 def test_what_is_no_result_breaks_the_contract():
     """Anything else is the author's mistake, which no second attempt would mend; the message says what to write."""
     for make, words in (
-        (object, f"tool 'x' returned a value of type object, {EXPECTED}: wrap it, Ok(text=str("),
+        (object, f"tool 'x' returned a value of type object, {EXPECTED}: wrap it in Ok(text=str("),
         (lambda: {1, "a", object}, "returned a value of type set that is not JSON"),
         (lambda: Order, "returned a value of type type, expected text, JSON"),
         (lambda: Order(object(), None, {}), "returned a value of type Order that is not JSON"),
@@ -120,8 +120,8 @@ def test_what_is_no_result_breaks_the_contract():
         (lambda: float("nan"), "returned a value of type float that is not JSON"),
         (lambda: {"a": object()}, "type dict that is not JSON: objects of type object have no JSON"),
         (lambda: {(1, 2): 3}, "returned a value of type dict that is not JSON"),
-        (_endless, "returned a value of type list that is nested too deeply, or holds itself"),
-        (lambda: made(text=3), "a result whose text is a value of type int: make it text, str(…)"),
+        (_endless, "returned a value of type list that is nested too deeply, or contains itself"),
+        (lambda: made(text=3), "a result whose text is a value of type int: convert it with str(…)"),
         (lambda: wrong(text=None), "returned a result whose text is a value of type NoneType"),
         (lambda: made(text="t", details=object()), "returned a value of type object that is not JSON"),
         (lambda: Ok(text="t", details=[float("inf")]), "returned a value of type list that is not JSON"),

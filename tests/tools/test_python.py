@@ -48,7 +48,7 @@ async def test_code_sees_the_workspace_and_its_pictures_come_back(tmp_path, monk
     lines = result.text.splitlines()
     assert lines[:2] == ["one 7 it's __main__", "2"]
     assert lines[2].startswith("[exit code 0 · ")
-    assert lines[3:] == ["[out/text.png is not shown: it is no picture]"]
+    assert lines[3:] == ["[out/text.png is not shown: it is not a picture]"]
     assert [(one.name, one.media_type, one.size_bytes) for one in result.images] == [
         ("new.png", "image/png", len(PNG)),
         ("old.png", "image/png", len(PNG) + 4),
@@ -128,7 +128,7 @@ async def test_pictures_are_bounded():
             return ExecuteResult(output=f"said\n[pictures {mark}]{listed}\n", exit_code=0)
 
     for sizes, shown, note in (
-        ({f"{n:02}.png": 17 for n in range(12)}, 10, "[out/11.png is not shown: at most 10 are]"),
+        ({f"{n:02}.png": 17 for n in range(12)}, 10, "[out/11.png is not shown: at most 10 are shown]"),
         ({"a.png": 17, "b.png": 6 << 20}, 1, "[out/b.png is not shown: it has 6,291,456 bytes"),
         ({"gone.png": 17, "a.png": 17}, 1, "[out/gone.png is not shown: "),
     ):

@@ -139,7 +139,7 @@ def test_what_cannot_be_written_is_refused():
         (collections.deque[int], "`deque[int]`", WRAP),
         (type[Plain], "`type[Plain]`", WRAP),
         (bytes, "`bytes`", "decode it first, as in data.decode()"),
-        (bytearray | None, "`bytearray | None` by its annotation, and `bytearray` is in it", "decode it"),
+        (bytearray | None, "`bytearray | None` by its annotation, which contains `bytearray`", "decode it"),
         (c.Iterator[str], "`Iterator[str]`", COLLECT),
         (c.Generator[str, None, None], "`Generator[str, None, None]`", COLLECT),
         (c.AsyncIterator[str], "`AsyncIterator[str]`", COLLECT),
@@ -147,20 +147,20 @@ def test_what_cannot_be_written_is_refused():
         (c.Awaitable[str], "`Awaitable[str]`", "await it, in an `async def`"),
         (c.Coroutine[Any, Any, str], "`Coroutine[Any, Any, str]`", "await it, in an `async def`"),
         (asyncio.Future, "`Future`", "await it, in an `async def`"),
-        (c.Callable[[], str], "`Callable[[], str]`", "call it, and return what comes of it"),
-        (str | Plain, "`str | Plain` by its annotation, and `Plain` is in it", WRAP),
-        (list[Plain], "`list[Plain]` by its annotation, and `Plain` is in it", WRAP),
-        (dict[str, list[c.Iterator[int]]], "and `Iterator[int]` is in it", COLLECT),
-        (Annotated[Plain, "x"], "`Annotated[Plain, 'x']` by its annotation, and `Plain` is in it", WRAP),
-        (NewType("Wire", Plain), "`Plain` is in it", WRAP),
-        (tuple[int, Wrong], "`tuple[int, Wrong]` by its annotation, and `socket` is in it", WRAP),
+        (c.Callable[[], str], "`Callable[[], str]`", "call it, and return the result"),
+        (str | Plain, "`str | Plain` by its annotation, which contains `Plain`", WRAP),
+        (list[Plain], "`list[Plain]` by its annotation, which contains `Plain`", WRAP),
+        (dict[str, list[c.Iterator[int]]], "which contains `Iterator[int]`", COLLECT),
+        (Annotated[Plain, "x"], "`Annotated[Plain, 'x']` by its annotation, which contains `Plain`", WRAP),
+        (NewType("Wire", Plain), "which contains `Plain`", WRAP),
+        (tuple[int, Wrong], "`tuple[int, Wrong]` by its annotation, which contains `socket`", WRAP),
         ("socket.socket", "`socket`", WRAP),
     ):
         with pytest.raises(ToolDefinitionError) as caught:
             check_returned(_returning(hint))
         assert str(caught.value).startswith("tool function '_returning.<locals>.find' returns `")
         assert shown in str(caught.value)
-        assert f"which no model can read: {way_out}" in str(caught.value)
+        assert f"which a model cannot read: {way_out}" in str(caught.value)
 
 
 def test_the_decorator_refuses_it_unless_it_never_calls():
@@ -170,7 +170,7 @@ def test_the_decorator_refuses_it_unless_it_never_calls():
         """Connect."""
         raise NotImplementedError
 
-    said = r"connect' returns `socket` by its annotation, which no model"
+    said = r"connect' returns `socket` by its annotation, which a model"
     with pytest.raises(ToolDefinitionError, match=said):
         tool(connect)
     assert tool(answered_by="client")(connect).name == "connect"

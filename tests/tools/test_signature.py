@@ -119,15 +119,15 @@ def test_what_no_model_can_call_is_refused():
     for function, words in (
         (
             _args,
-            "parameter '*names' of tool function '_args' collects arguments that have no names: take one list",
+            "parameter '*names' of tool function '_args' collects arguments without names: take a single list",
         ),
         (
             _kwargs,
-            "parameter '**names' of tool function '_kwargs' takes any name, and a model needs to know which",
+            "parameter '**names' of tool function '_kwargs' takes any name, but a model needs to know the names",
         ),
         (
             _positional,
-            "parameter 'it' of tool function '_positional' is positional-only, and arguments come by name",
+            "parameter 'it' of tool function '_positional' is positional-only, but arguments are passed by name",
         ),
         (
             _bare,
@@ -145,11 +145,11 @@ def test_what_no_model_can_call_is_refused():
             _unknown_name,
             "the annotation 'Nowhere', and name 'Nowhere' is not defined: define that name at the top",
         ),
-        (_no_type, "has the annotation '1 +', which is no type"),
+        (_no_type, "has the annotation '1 +', which is not a type"),
         (_holder, f"{NO_SCHEMA}list[Holder][].plain: {HELD}"),
         (_adapted_default, "'x', which is not of its own type ($: expected `Point | Size`, got `str`)"),
         (_no_name, f"{NO_SCHEMA}Unresolved.when: name 'Nowhere' is not defined): define that name"),
-        (_twins, "tool function '_twins' uses two types of one name"),
+        (_twins, "tool function '_twins' uses two types with the same name"),
         (_twins_in_one, NO_SCHEMA),
     ):
         with pytest.raises(ToolDefinitionError) as caught:

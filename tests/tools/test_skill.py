@@ -77,7 +77,7 @@ async def test_skills_are_found_by_words_and_opened_by_name():
     search = SkillSearch(skills=SkillSet(skills=skills))
     assert (await search.execute({"query": "about"}, CTX)).text == "- pdf: About pdf.\n- mail: About mail."
     none = await search.execute({"query": "mine"}, CTX)
-    assert none.text == "None of the 2 skills has these words. Try others, or go on without."
+    assert none.text == "None of the 2 skills has these words. Try others, or continue without a skill."
     assert search.label({"query": "x"}) == "Look for a skill: x"
 
     told = "Open the skill 'pdf' with the tool `skill`, and do what it says."
@@ -111,7 +111,7 @@ async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
     without = await tool.execute({"name": "pdf"}, ctx)
     assert (type(without), len(requests)) == (Error, 1)
     ctx, _ = asked("")
-    assert (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text == "[It ended without words.]"
+    assert (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text == "[It ended without an answer.]"
     ctx, _ = asked(ChildRefused("no depth is left"))
     assert "no depth is left" in (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text
 
@@ -172,7 +172,7 @@ async def test_files_of_skills_are_read_below_the_mount(place):
     assert page.text == "2\ttwo\n[Lines 2-2 of 3. Continue with offset=3.]"
     assert (await tool.execute({"path": "/skills/pdf/empty.txt"}, ctx)).text == "[The file is empty.]"
     assert (await tool.execute({"path": "x.txt"}, ctx)).text == "1\tmine"
-    assert "is no text" in (await tool.execute({"path": "/skills/pdf/b.bin"}, ctx)).text
+    assert "is not text" in (await tool.execute({"path": "/skills/pdf/b.bin"}, ctx)).text
     assert (tool.label({"path": "x"}), tool.label({"path": "/skills/pdf"})) == ("Read x", "Read /skills/pdf")
     assert tool.description.endswith("Files of skills are below /skills/, as `skill` lists them.")
     assert tool.parameters == builtin("read_file")[0].parameters
@@ -201,7 +201,7 @@ async def test_a_name_that_is_not_listed_and_a_file_that_has_changed_are_not_rea
     assert "has changed since the skill was read" in (await tool.execute(call, CTX)).text
     path.unlink()
     path.symlink_to(place / "secret.txt")
-    assert "a link is on the way" in (await tool.execute(call, CTX)).text
+    assert "its path contains a symbolic link" in (await tool.execute(call, CTX)).text
 
 
 def test_read_file_is_mounted_where_skills_have_files(place):
@@ -250,11 +250,11 @@ def test_files_are_listed_and_read_beneath_the_directory_alone(place):
     with pytest.raises(SkillFileFault, match="over 3 bytes"):
         read_skill_file(str(pdf), "docs/a.md", most=3)
     (place / "linked").symlink_to(pdf)
-    with pytest.raises(SkillFileFault, match="a link is on the way"):
+    with pytest.raises(SkillFileFault, match="its path contains a symbolic link"):
         read_skill_file(str(place / "linked"), "docs/a.md", most=100)
     for target in ("../secret.txt", "/etc", "../../skills-of-others"):
         (pdf / "out").symlink_to(target)
-        with pytest.raises(SkillFileFault, match="out is a link that leads outside"):
+        with pytest.raises(SkillFileFault, match="out is a symbolic link that leads outside"):
             find_skill_files(str(pdf))
         (pdf / "out").unlink()
 
@@ -273,7 +273,7 @@ def test_too_much_is_refused(place):
         find_skill_files(str(pdf))
     deep = place / "deep" / "/".join("d" * (MAX_SKILL_LEVELS + 1))
     deep.mkdir(parents=True)
-    with pytest.raises(SkillFileFault, match="over 8 levels"):
+    with pytest.raises(SkillFileFault, match="more than 8 levels"):
         find_skill_files(str(place / "deep"))
 
 

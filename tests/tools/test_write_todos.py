@@ -10,8 +10,8 @@ async def test_what_a_schema_cannot_say():
     """The model reads what is wrong, and nothing changes; an empty list is one too."""
     one = {"id": "1", "content": "Do 1"}
     for entries, words in (
-        ([one, one], "the id '1' is there 2 times: each id once."),
-        ([one | {"content": "  "}], "the todo '1' has no content: say what is to be done."),
+        ([one, one], "the id '1' is there 2 times: ids must be unique."),
+        ([one | {"content": "  "}], "the todo '1' has no content: describe the task."),
     ):
         said = Error(text=f"The list stays as it was: {words}")
         assert await write_todos.execute({"todos": entries}, CTX) == said

@@ -161,13 +161,13 @@ def _head_of(line: bytes) -> ExportHead:
     try:
         head = _HEADS.decode(line)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
-        _refuse(f"where a session should begin stands something else ({error})")
+        _refuse(f"expected the start of a session ({error})")
     if head.agentrail_export != EXPORT_VERSION:
-        _refuse(f"it is of version {head.agentrail_export}, and {EXPORT_VERSION} can be read here")
+        _refuse(f"it is of version {head.agentrail_export}, and this version reads {EXPORT_VERSION}")
     if not head.content:
-        _refuse("it was made without content, so there is nothing to go on with: export it with its content")
+        _refuse("it was exported without content, so it cannot be continued: export it with content")
     if head.records < 1:
-        _refuse("a session of it has no record")
+        _refuse("one of its sessions has no records")
     return head
 
 
@@ -175,7 +175,7 @@ def _keep_blob(line: bytes, blobs: dict[str, bytes], session: SessionId, seq: in
     try:
         one = _BLOBS.decode(line)
     except (ValueError, RecursionError) as error:
-        raise JournalCorrupt(session, seq, why=f"a large value of it cannot be read ({error})") from error
+        raise JournalCorrupt(session, seq, why=f"one of its large values cannot be read ({error})") from error
     content = one.text.encode()
     if hashlib.sha256(content).hexdigest() != one.blob:
         raise JournalCorrupt(session, seq, why=f"its large value {one.blob:.64} is not the recorded one")

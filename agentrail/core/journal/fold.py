@@ -299,7 +299,7 @@ def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Ses
     _check(Tail(), first)
     if first.kind != OPENED:
         raise JournalCorrupt(
-            first.session, 1, why=f"it is {first.kind!r}, and a journal begins with 'opened'"
+            first.session, 1, why=f"it is {first.kind!r}, but a journal must begin with 'opened'"
         )
     return _told(first, lambda body: open_state(body, sources.resolve, sources.ask), sources)
 
@@ -464,7 +464,9 @@ def _after(
 ) -> SessionState:
     match record.kind:
         case "opened" if record.seq > 1:
-            raise JournalCorrupt(record.session, record.seq, why="a journal is opened once, at its beginning")
+            raise JournalCorrupt(
+                record.session, record.seq, why="a journal is opened only once, at its beginning"
+            )
         case "taken":
             _told(record, decode_taken, sources)  # an unreadable body names its engine, which is newer
             return state
@@ -494,7 +496,7 @@ def _state_behind(
     number: int, record: Record, sources: Sources, kept: dict[int, SessionState]
 ) -> SessionState:
     if not 0 < number < record.seq:
-        why = f"it goes back to {number}, and there is 1 to {record.seq - 1}"
+        why = f"it goes back to {number}: expected 1 to {record.seq - 1}"
         raise JournalCorrupt(record.session, record.seq, why=why)
     if number in kept:
         return kept[number]

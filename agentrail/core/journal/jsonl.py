@@ -58,7 +58,7 @@ def decode_line(text: bytes) -> Record:
         message = f"not a line of a journal: {error}"
         raise CodecError(message, path="$") from error
     if not 1 <= line.version <= RECORD_VERSION:
-        message = f"not a line of a journal: it is of version {line.version}, and 1 to {RECORD_VERSION} can be read here"
+        message = f"not a line of a journal: it is of version {line.version}, and this version reads 1 to {RECORD_VERSION}"
         raise CodecError(message, path="$.version")
     return struct_from(Record, line, body=bytes(line.body), hash=digest)
 

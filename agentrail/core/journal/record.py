@@ -316,7 +316,7 @@ def encode_body(body: Value | TakenBody) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
-        message = f"no {_name_of(type(body))} that can be stored: half of a character in {error.object!r:.80}"
+        message = f"no {_name_of(type(body))} that can be stored: a lone surrogate in {error.object!r:.80}"
         raise CodecError(message, path="$") from error
 
 
@@ -366,13 +366,10 @@ def _read(kind: type[B], text: bytes | str) -> B:
     try:
         version = _HEADS.decode(text).version
         if version > RECORD_VERSION:
-            message = (
-                f"no {name}: at $.version: it is of version {version}, and up to {RECORD_VERSION} can be read "
-                "here; a newer version has written it"
-            )
+            message = f"no {name}: at $.version: it is of version {version}, and this version reads up to {RECORD_VERSION}; a newer version wrote it"
             raise CodecError(message, path="$.version")
         if version < 1:
-            message = f"no {name}: at $.version: expected a version from 1, got {version}"
+            message = f"no {name}: at $.version: expected a version >= 1, got {version}"
             raise CodecError(message, path="$.version")
         body: B = _BODIES[kind].decode(text)
         return body
@@ -534,9 +531,9 @@ def _own_mark(value: dict[str, Any]) -> str | None:
 def _text_of(digest: object, get: Callable[[str], bytes | None]) -> str:
     content = get(digest) if isinstance(digest, str) else None
     if content is None:
-        message = f"a large value is missing: {digest!r:.80} is in a record, and the store does not have it"
+        message = f"a large value is missing: {digest!r:.80} is in a record, but not in the store"
         raise CodecError(message, path="$")
     if hashlib.sha256(content).hexdigest() != digest:
-        message = f"a large value is damaged: what the store has for {digest} is another one"
+        message = f"a large value is damaged: what the store has for {digest} has different content"
         raise CodecError(message, path="$")
     return content.decode()

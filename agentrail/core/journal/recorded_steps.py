@@ -50,7 +50,7 @@ def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
         return signal
     head = _HEADS.get(kind)
     if head is None:
-        message = f"not a signal: at $.kind: Invalid value {kind!r:.60}; a newer version may have written it"
+        message = f"not a signal: at $.kind: Invalid value {kind!r:.60}; it may come from a newer version"
         raise CodecError(message, path="$.kind")
     return decode_signal(head + str(at_ms).encode() + (b"}" if body == b"{}" else b"," + body[1:]))
 

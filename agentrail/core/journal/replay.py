@@ -101,9 +101,7 @@ def replay(
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
     """Return the state of a session after a record, with its open effects and pending interactions."""
     if not 0 < number <= len(records):
-        message = (
-            f"the number is {number}: expected one from 1 to {len(records)}, which are the records there are"
-        )
+        message = f"the number is {number}: expected 1 to {len(records)}, the existing records"
         raise OptionError([message])
     return fold_journal(records[:number], sources).state
 
@@ -167,7 +165,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diff: str
 
     def __str__(self) -> str:
-        return f"they part at record {self.one} and {self.other}: {self.what}\n{self.diff}"
+        return f"they diverge at record {self.one} and {self.other}: {self.what}\n{self.diff}"
 
 
 def where_they_part(

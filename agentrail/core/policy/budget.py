@@ -46,7 +46,7 @@ class Budget:
                 f"budget.max_cost_usd is {cost!r}: expected a finite number of dollars above 0, or None"
             )
         if tokens is not None and not _is_count(tokens):
-            faults.append(f"budget.max_total_tokens is {tokens!r}: expected a whole number from 1, or None")
+            faults.append(f"budget.max_total_tokens is {tokens!r}: expected a whole number >= 1, or None")
         if not _is_switch(self.allow_unknown_prices):
             faults.append(
                 f"budget.allow_unknown_prices is {self.allow_unknown_prices!r}: expected True or False"
@@ -86,7 +86,7 @@ class Price(Value, frozen=True, kw_only=True):
                 (type(price) in {int, float} and 0 <= price < math.inf) or _is_amount(price)
             ):
                 faults.append(
-                    f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, from 0"
+                    f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, >= 0"
                 )
         if faults:
             raise OptionError(faults)
@@ -364,7 +364,7 @@ def _left(ledger: Ledger) -> tuple[int, int]:
 
 
 def _nothing_to_lend(reason: Literal["cost", "tokens"], limit: str) -> BudgetRefusal:
-    message = f"nothing {limit} is left to lend to a sub-agent: raise the budget, or do without one"
+    message = f"nothing {limit} is left for a sub-agent: raise the budget, or continue without a sub-agent"
     return BudgetRefusal(reason=reason, message=message)
 
 
@@ -375,8 +375,7 @@ def _cost_refusal(ledger: Ledger, bound: Bound) -> BudgetRefusal | None:
     if not bound.knows_cost and not budget.allow_unknown_prices:
         return BudgetRefusal(
             reason="unknown_price",
-            message="the budget limits the cost, and nobody knows what this request may cost: state price= and an output "
-            "limit for the model, or allow it with Budget(allow_unknown_prices=True)",
+            message="the budget limits the cost, but the maximum cost of this request is unknown: give price= and an output limit for the model, or allow it with Budget(allow_unknown_prices=True)",
         )
     left, _ = _left(ledger)
     if bound.nano_usd <= left:
@@ -395,7 +394,7 @@ def _tokens_refusal(ledger: Ledger, bound: Bound) -> BudgetRefusal | None:
     if not bound.knows_tokens and not budget.allow_unknown_prices:
         return BudgetRefusal(
             reason="unknown_output",
-            message="the budget limits the tokens, and nobody knows how long the answer may be: give max_output_tokens, "
+            message="the budget limits the tokens, but the maximum length of the answer is unknown: give max_output_tokens, "
             "or allow it with Budget(allow_unknown_prices=True)",
         )
     _, left = _left(ledger)

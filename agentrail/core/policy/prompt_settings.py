@@ -99,7 +99,7 @@ def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
 
 def _unknown(name: object) -> str:
     near = difflib.get_close_matches(str(name), SETTINGS, n=1)
-    guess = f"did you mean {near[0]!r}" if near else f"settings are {', '.join(sorted(SETTINGS))}"
+    guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(sorted(SETTINGS))}"
     return f"there is no setting {name!r:.80}, {guess}"
 
 
@@ -110,7 +110,7 @@ def _fault(name: str, value: object) -> str | None:
         case "top_p":
             expected, fits = "a number from 0 to 1", _is_number(value, 1)
         case "max_output_tokens":
-            expected, fits = "a whole number from 1", _is_count(value)
+            expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
             expected = (
                 f"a text or up to {MAX_STOP_TEXTS} of them, each of 1 to {MAX_STOP_CHARACTERS} characters"

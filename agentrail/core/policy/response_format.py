@@ -71,7 +71,7 @@ class ResponseFormat:
         said = "; ".join(faults)
         if not repaired:
             return RepairTurn(REPAIR_NOTE.format(faults=said))
-        message = f"the answer is not of the response_format, and no turn is left to put it right: {said}"
+        message = f"the answer does not match response_format, and no turn is left to correct it: {said}"
         return Rejected(ErrorInfo(code="response_format", message=message))
 
     def __eq__(self, other: object) -> bool:

@@ -514,7 +514,7 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
         ):
-            return None if _is_words(text) else f"needs words to say, got {text!r}"
+            return None if _is_words(text) else f"needs a text that is not blank, got {text!r}"
         case ReplaceToolArgs(arguments=arguments):
             return not_json(arguments) if _is_object(arguments) else f"needs a JSON object, got {arguments!r}"
         case ReplaceToolResult(result=said) | ReplaceResponse(text=said):
@@ -528,7 +528,9 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return None if _is_words(model) else f"needs a model string, got {model!r}"
         case ResolveApproval(decision=decision):
             known = ("approve", "reject", "always")
-            return None if decision in known else f"decision is one of {', '.join(known)}, got {decision!r}"
+            return (
+                None if decision in known else f"decision must be one of {', '.join(known)}, got {decision!r}"
+            )
         case Request():
             return _fault_of_wanted(action.effect)
         case _:
@@ -539,7 +541,7 @@ def fault_of_options(options: object) -> str | None:
     listed = options if isinstance(options, tuple) else ()
     if listed and all(one in PERMISSION_OPTIONS for one in listed) and len(set(listed)) == len(listed):
         return None
-    return f"permission_options is a tuple of one or more of {', '.join(PERMISSION_OPTIONS)}, each once; got {options!r}"
+    return f"permission_options must be a tuple of one or more of {', '.join(PERMISSION_OPTIONS)}, each once; got {options!r}"
 
 
 def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
@@ -548,23 +550,23 @@ def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
 
 def _fault_of_wanted(wanted: Any) -> str | None:
     if not isinstance(wanted, Wanted):
-        return f"asks for {wanted!r}, which sessions do not do"
+        return f"asks for {wanted!r}, which sessions do not support"
     if not isinstance(wanted, ReadInstructions):
         return None
     names: Any = wanted.names
     below: Any = wanted.below
     if not isinstance(names, tuple) or not names or not all(name in INSTRUCTION_NAMES for name in names):
         known = ", ".join(INSTRUCTION_NAMES)
-        return f"asks for the instructions {names!r:.200}: names is a tuple of one or more of {known}"
+        return f"asks for the instructions {names!r:.200}: names must be a tuple of one or more of {known}"
     if not isinstance(below, tuple) or not all(isinstance(one, str) and one for one in below):
-        return f"asks for instructions below {below!r:.200}: below is a tuple of paths of directories"
+        return f"asks for instructions below {below!r:.200}: below must be a tuple of directory paths"
     return None
 
 
 def _fault_of_extras(action: Any) -> str | None:
     emits: Any = action.emits
     if not isinstance(emits, tuple):
-        return f"emits is a tuple of pairs of name and payload; got {emits!r}"
+        return f"emits must be a tuple of (name, payload) pairs; got {emits!r}"
     for pair in emitted_events(action):
         match pair:
             case _ if isinstance(pair, Announcement):
@@ -580,26 +582,26 @@ def _fault_of_extras(action: Any) -> str | None:
         return fault
     sections: Any = {} if action.context is None else action.context
     if not isinstance(sections, Mapping):
-        return f"context is a mapping from keys to texts; got {sections!r}"
+        return f"context must be a mapping from keys to texts; got {sections!r}"
     if all(isinstance(key, str) and isinstance(text, str | None) for key, text in sections.items()):
         return None
-    return f"context is text, or None, under keys that are text; got {sections!r}"
+    return f"context must map text keys to text or None; got {sections!r}"
 
 
 def _fault_of_hints(hints: Any) -> str | None:
     if hints is None:
         return None
     if not isinstance(hints, Hints):
-        return f"hints is a p.Hints(…); got {hints!r}"
+        return f"hints must be p.Hints(…); got {hints!r}"
     pause_ms: Any = hints.pause_ms
     if pause_ms is not None and not _is_whole(pause_ms):
-        return f"hints.pause_ms is a number of milliseconds, 0 or more; got {pause_ms!r}"
+        return f"hints.pause_ms must be a number of milliseconds >= 0; got {pause_ms!r}"
     points: Any = hints.cache_points
     if points is None or (
         isinstance(points, tuple) and all(point == "system" or _is_whole(point) for point in points)
     ):
         return None
-    return f"hints.cache_points is a tuple of positions of messages, and 'system'; got {points!r}"
+    return f"hints.cache_points must be a tuple of message positions and 'system'; got {points!r}"
 
 
 def _is_whole(value: object) -> bool:

@@ -18,14 +18,14 @@ MAX_TODO_CHARACTERS: Final = 1_000
 
 def fault_of_todos(todos: Sequence[Todo]) -> str | None:
     if len(todos) > MAX_TODOS:
-        return f"{len(todos)} todos are too many: at most {MAX_TODOS}"
+        return f"{len(todos)} todos are too many: the limit is {MAX_TODOS}"
     counted = Counter(todo.id for todo in todos)
     double = [name for name, count in counted.items() if count > 1]
     if double:
-        return f"the id {double[0]!r} is there {counted[double[0]]} times: each id once"
+        return f"the id {double[0]!r} is there {counted[double[0]]} times: ids must be unique"
     for todo in todos:
         if not todo.content.strip():
-            return f"the todo {todo.id!r} has no content: say what is to be done"
+            return f"the todo {todo.id!r} has no content: describe the task"
         if len(todo.content) > MAX_TODO_CHARACTERS:
             return f"the todo {todo.id!r} has {len(todo.content)} characters: at most {MAX_TODO_CHARACTERS}"
     return None

@@ -279,7 +279,7 @@ def tool_asked(step: StepContext, signal: ToolAsked) -> None:
         step.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
     elif sum(one.asker is not None for one in step.data.interactions) >= MAX_ASKERS:
         step.refuse(
-            signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
+            signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools are already waiting for the user")
         )
     elif (fault := interactions.fault_of_question(signal.schema, signal.url)) is not None:
         step.refuse(signal.signal_id, ToolContractError(f"ask_user: {fault}"))

@@ -188,7 +188,7 @@ def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None
         return ChildRefused(too_deep)
     at_work = sum(isinstance(owner, OfChild) for owner in data.open.values())
     if at_work + len(data.wishes) >= MAX_ASKERS:
-        message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
+        message = f"{MAX_ASKERS} sub-agents already belong to tools of session {data.config.session_id!r}: wait until some have ended"
         return ChildRefused(message)
     agent = None if signal.agent is None else find_agent(data.config.agents, signal.agent)
     known = (data.tools if agent is None or agent.tools is None else agent.tools).names

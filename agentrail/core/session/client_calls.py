@@ -52,8 +52,5 @@ def _check_answer(interaction: Interaction, signal: AnswerCall) -> None:
 def check_size(ref: str, text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
-        message = (
-            f"the answer to {ref!r} has {size:,} bytes, at most {MAX_ANSWER_BYTES:,} are allowed: "
-            "give less, or where it is kept; the call still waits"
-        )
+        message = f"the answer to {ref!r} has {size:,} bytes, at most {MAX_ANSWER_BYTES:,} are allowed: shorten it, or return its location instead; the call still waits"
         raise InvalidResponse(message)

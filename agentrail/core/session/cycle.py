@@ -212,7 +212,7 @@ def apply_updates(step: StepContext) -> None:
 def change_plugins(step: StepContext, signal: ChangePlugins) -> None:
     data = step.data
     if data.cycle is not None:
-        waits = "a cycle waits for a person: decide, or abort it, before plugins change"
+        waits = "a cycle waits for a user: decide or abort it before changing plugins"
         step.refuse(signal.signal_id, PluginError([waits]))
         return
     try:
@@ -237,7 +237,7 @@ def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
     """Return the plugin of a change. A reloaded plugin without options of its own keeps its previous ones."""
     record = signal.entry
     if record is None:
-        raise PluginError([f"{signal.change} names no plugin: say which one is to come"])
+        raise PluginError([f"{signal.change} names no plugin: name the plugin to attach"])
     plugin = find_code(step.data.stack.ask, signal.signal_id, record)
     return plugin if record.options is None else (plugin, record.options)
 
@@ -384,7 +384,7 @@ def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
 def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | None) -> Next:
     abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
+        abort = f"no call waits for a decision, so there is nothing to {decision.action.decision}"
     if abort is not None:
         return reject_prompt(step, prompt, abort)
     step.publish(AgentStart(ref=prompt.ref, request_id=prompt.request_id))
@@ -743,7 +743,7 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
     askers = cycle.askers if cycle is not None else prompt.askers if prompt is not None else ()
     if len(askers) >= MAX_ASKERS:
         message = (
-            f"{MAX_ASKERS} callers wait for the end of this cycle already: subscribe, or ask again later"
+            f"{MAX_ASKERS} callers already wait for the end of this cycle: subscribe, or try again later"
         )
         step.refuse(to, MailboxFull(message))
     elif cycle is not None:

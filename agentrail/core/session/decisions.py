@@ -238,7 +238,7 @@ def find_approval_in_chat(step: StepContext, wanted: str) -> Interaction:
     if len(alike) == 1:
         return alike[0]
     ids = ", ".join(one.id for one in alike)
-    message = f"{len(alike)} calls wait with the command {wanted!r}: say the id of one of them, {ids}"
+    message = f"{len(alike)} calls wait with the command {wanted!r}: give the id of one of them, {ids}"
     raise UnknownApproval(message)
 
 
@@ -262,9 +262,7 @@ def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None
     completed = spec.with_defaults(arguments)
     faults = spec.faults(completed)
     if faults:
-        message = (
-            f"these arguments are not as {spec.name!r} takes them: {'; '.join(faults)}; the call still waits"
-        )
+        message = f"these arguments do not fit {spec.name!r}: {'; '.join(faults)}; the call still waits"
         raise InvalidArguments(message)
     return None if hash_arguments(completed) == hash_arguments(state.arguments) else completed
 
@@ -277,15 +275,17 @@ def _response(interaction: Interaction, given: str | int | JsonObject) -> str | 
     if schema is not None:
         read = read_form(schema, given)
         if isinstance(read, str):
-            message = f"{interaction.id!r} is not answered by that: {read}; it still waits"
+            message = f"{interaction.id!r} cannot be answered with that: {read}; it still waits"
             raise InvalidResponse(message)
         return read
     if isinstance(given, Mapping):
-        message = f"{interaction.id!r} is no form: expected a text, or an option by its index; it still waits"
+        message = (
+            f"{interaction.id!r} is not a form: expected a text, or the index of an option; it still waits"
+        )
         raise InvalidResponse(message)
     if isinstance(given, str):
         if not given.strip():
-            message = "the response is empty: say something, or choose an option by its index"
+            message = "the response is empty: give a text, or the index of an option"
             raise InvalidResponse(message)
         return given
     options = interaction.asked.options if isinstance(interaction.asked, Question) else ()
@@ -293,7 +293,7 @@ def _response(interaction: Interaction, given: str | int | JsonObject) -> str | 
         message = (
             f"there is no option {given}: expected 0 to {len(options) - 1}, or a text"
             if options
-            else (f"option {given} was chosen and there are no options: answer with a text")
+            else (f"option {given} was chosen, but there are no options: answer with a text")
         )
         raise InvalidResponse(message)
     return options[given]

@@ -147,13 +147,13 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
     resolved = next((one for one in step.data.resolved if one.id == wanted), None)
     if resolved is None:
         ids = ", ".join(one.id for one in step.data.interactions) or "none"
-        message = f"nothing waits under {wanted!r}; waiting: {ids}"
+        message = f"there is no pending interaction {wanted!r}; pending: {ids}"
         raise UnknownApproval(message)
     if resolved.status == "timeout":
         message = f"{wanted!r} has expired: its call was answered with a timeout"
         raise ApprovalExpired(message, at_ms=resolved.at_ms)
     who = resolved.by if resolved.user is None else f"{resolved.by} {resolved.user}"
-    message = f"{wanted!r} is decided already: {resolved.status}, by {who}"
+    message = f"{wanted!r} was already decided: {resolved.status}, by {who}"
     raise AlreadyResolved(
         message, status=resolved.status, by=resolved.by, at_ms=resolved.at_ms, user=resolved.user
     )
@@ -178,7 +178,7 @@ def close_interaction(
     if interaction.timer is not None and status != "timeout":  # a timer that fired has ended already
         step.cancel(ClearTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
-        step.refuse(interaction.asker, CycleAborted("the call that asked is over"))
+        step.refuse(interaction.asker, CycleAborted("the call that asked has ended"))
     if isinstance(interaction.asked, Approval):
         step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by, user=user))
 

@@ -274,9 +274,9 @@ def _postponed(
     if len(postponed) < MAX_POSTPONED:
         return (*postponed, signal)
     if not isinstance(signal, signals.Asked):
-        message = f"{MAX_POSTPONED} signals are postponed, and nobody waits for this {type(signal).__name__} who could be told"
+        message = f"{MAX_POSTPONED} signals are postponed, and no caller of this {type(signal).__name__} can be notified"
         raise InternalError(message)
-    step.refuse(signal.signal_id, MailboxFull("too many callers wait already (postpone queue)"))
+    step.refuse(signal.signal_id, MailboxFull("too many callers are already waiting (postpone queue)"))
     return postponed
 
 
@@ -309,7 +309,7 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
-        message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
+        message = f"{position} prompts are already queued, the limit is {data.config.max_prompt_queue}: wait for the end of a cycle"
         step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
     askers = (signal.signal_id,) if signal.reply == "text" else ()
@@ -377,18 +377,16 @@ def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
 
 def _why_not_on(data: Known, phase: Phase) -> str | None:
     if phase is not Phase.IDLE:
-        return "the session is at work: wait for the end of its cycle"
+        return "the session is running: wait for the end of its cycle"
     if data.cycle is not None:
-        return "the cycle waits for a person: decide what waits, or abort it"
+        return "the cycle waits for a user: decide or abort it"
     if data.teardown is not None or data.queue:
-        return "what an abort stopped is not gone yet: wait for AbortSettled"
+        return "stopped work has not ended yet: wait for AbortSettled"
     last = data.history.messages[-1] if len(data.history) else None
     if last is None:
         return "there is no conversation yet: prompt instead"
     if isinstance(last, AssistantMessage):
-        return (
-            "the conversation ends with an answer, and not with results or a user's message: prompt instead"
-        )
+        return "the conversation ends with an answer, not with results or a user's message: prompt instead"
     return None
 
 
@@ -476,15 +474,13 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
 def _why_no_steer(data: Known) -> str | None:
     waiting, most = len(data.steers), data.config.max_steering_queue
     if waiting >= most:
-        return f"{waiting} steers wait already, at most {most} may: wait for SteeringApplied"
+        return f"{waiting} steers are already queued, the limit is {most}: wait for SteeringApplied"
     # Steers left at the end of their cycle join the prompt queue, even a full one. If every cycle ended
     # before its steers
     # were applied, the queue would grow with each cycle. So they need room in it, too.
     both, queued = most + data.config.max_prompt_queue, len(data.queue)
     if queued + waiting >= both:
-        return (
-            f"{queued} prompts and {waiting} steers wait already, at most {both} may: wait for the next end"
-        )
+        return f"{queued} prompts and {waiting} steers are already queued, the limit is {both}: wait for the end of a cycle"
     return None
 
 
@@ -535,7 +531,7 @@ def _steer_becomes_prompt(step: StepContext, phase: Phase, signal: Steer) -> Nex
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
     if not is_free and position >= data.config.max_prompt_queue:
         _say(step, signal, "rejected_full")
-        message = f"{position} prompts wait already, at most {data.config.max_prompt_queue} may: wait for the next end"
+        message = f"{position} prompts are already queued, the limit is {data.config.max_prompt_queue}: wait for the end of a cycle"
         step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
     _say(step, signal, "became_prompt")
@@ -659,7 +655,7 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
             teardown.teardown_settled(step, signal.receipt, signal.values)
             return phase
         case _:
-            message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"
+            message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not expect it"
             raise InternalError(message)
 
 

@@ -50,7 +50,7 @@ CANNOT_WAIT = RequestFailed(
 LOST = RequestFailed(
     error=ErrorInfo(
         code="process_stopped",
-        message="the process stopped while this was done, and what it was is not known any more: ask again",
+        message="the process stopped during this request, and its outcome is unknown: ask again",
         retryable=True,
     )
 )

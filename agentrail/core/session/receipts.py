@@ -92,7 +92,7 @@ def _find(step: StepContext, client_id: str) -> Remembered | None:
 
 def _used_for_another(client_id: str) -> ClientIdReused:
     message = (
-        f"client_id {client_id!r} was used for another message: each message needs a client_id of its own"
+        f"client_id {client_id!r} was already used for another message: give each message its own client_id"
     )
     return ClientIdReused(message)
 

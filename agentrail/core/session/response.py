@@ -52,7 +52,8 @@ HEARD_CHUNKS: Final = frozenset({TextDelta, ReasoningDelta})
 """The chunks that matter before the response is complete. The shell need not deliver others."""
 
 REFUSED: Final = ErrorInfo(
-    code="content_refused", message="the model refused to answer, without a word: ask for something else"
+    code="content_refused",
+    message="the model refused to answer without giving a reason: ask for something else",
 )
 _EMPTY_RESPONSE: Final = ErrorInfo(
     code="protocol_error",

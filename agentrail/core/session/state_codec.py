@@ -177,10 +177,7 @@ def _write(
             raise unwritable(content) from None
     except (Misfit, RecursionError) as error:
         misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
-        message = (
-            f"no {kind} that can be stored: at {misfit.path}: {misfit.fault}; keep out what brought it in, "
-            "because no journal can hold that either"
-        )
+        message = f"no {kind} that can be stored: at {misfit.path}: {misfit.fault}; remove its source, because no journal can hold it either"
         raise CodecError(message, path=misfit.path) from error
 
 
@@ -193,9 +190,7 @@ def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) ->
         return _part(document, kind, SHAPES.of(hint), reading)
     except (Misfit, RecursionError) as error:
         misfit = error if isinstance(error, Misfit) else Misfit(f"nested too deeply: {error}")
-        advice = (
-            "a newer version may have written it" if misfit.is_news else f"pass what was written as {kind}"
-        )
+        advice = "it may come from a newer version" if misfit.is_news else f"pass what was written as {kind}"
         message = f"no {kind}: at {misfit.path}: {misfit.fault}; {advice}"
         raise CodecError(message, path=misfit.path) from error
 
@@ -203,17 +198,17 @@ def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) ->
 def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
     version = document.get("codec")
     if type(version) is int and version > CODEC_VERSION:
-        message = f"it is of version {brief_of(version)}, and up to {CODEC_VERSION} can be read here"
+        message = f"it is of version {brief_of(version)}, and this version reads up to {CODEC_VERSION}"
         _refuse("codec", message, is_news=True)
     if type(version) is not int or version < 1:
-        message = f"expected a version from 1, got {brief_of(version)}"
+        message = f"expected a version >= 1, got {brief_of(version)}"
         _refuse("codec", message)
     if document.get("kind") != kind:
         message = f"expected {kind!r}, got {brief_of(document.get('kind'))}"
         _refuse("kind", message)
     for name in document:
         if name not in {"codec", "kind", "tools", "plugins", kind} and (kind, name) != _BEGUN:
-            message = "a document has no such part"
+            message = "unknown part of a document"
             _refuse(name, message, is_news=True)
 
 

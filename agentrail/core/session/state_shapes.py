@@ -104,7 +104,7 @@ class Reading:
     def restore(self, records: Sequence[PluginRecord]) -> None:
         self.records = {record.name: record for record in records}
         if len(self.records) != len(records):
-            message = "two plugins have one name"
+            message = "two plugins have the same name"
             raise Misfit(message)
         members: list[Member] = []
         faults: list[str] = []
@@ -123,10 +123,7 @@ class Reading:
             self._resolve.get(record.name) if isinstance(self._resolve, Mapping) else self._resolve(record)
         )
         if found is None:
-            message = (
-                f"plugin {record.name!r} (version {record.version!r}, from {record.origin}) is missing: "
-                "let resolve return it, or read this with the code that had it"
-            )
+            message = f"plugin {record.name!r} (version {record.version!r}, from {record.origin}) is missing: return it from resolve, or read this with the code that has it"
             raise PluginError([message])
         return checked_code(found, record, self.ask)
 
@@ -142,7 +139,7 @@ class Reading:
         state = attempt(plugin_state.decode_state, written(plain), member.state_type)
         if isinstance(state, Raised):
             message = (
-                f"{state.error.message}; a plugin whose state has changed needs a new version, and `migrate`"
+                f"{state.error.message}; a plugin whose state type changes needs a new version and `migrate`"
             )
             raise Misfit(message)
         fault = (
@@ -162,7 +159,9 @@ class Reading:
             fault = fault_of_state(member, state) or plugin_state.loses(state, member.state_type)
         if fault is not None:
             asked = f"plugin {member.name!r} is of version {member.version!r} and its state of {before!r}"
-            raise PluginError([f"{asked}, and migrate gave none: {fault}; read this with version {before!r}"])
+            raise PluginError(
+                [f"{asked}, but migrate returned none: {fault}; read this with version {before!r}"]
+            )
         return state
 
 
@@ -183,7 +182,7 @@ def _left_out(given: PlainJson, taken: PlainJson, where: str = "$") -> str | Non
         return None
     for place, one, other in pairs:
         if other is _left_out:
-            return f"{place} is in the state that was stored, and its plugin has no such field: it needs another version"
+            return f"{place} is in the stored state, but the plugin has no such field: give the plugin a new version"
         if (fault := _left_out(one, other, place)) is not None:
             return fault
     return None
@@ -213,7 +212,7 @@ def unwritable(plain: PlainJson) -> Misfit:
                 return unwritable(text).at(
                     step if isinstance(step, int) else step.encode("utf-8", "replace").decode()
                 )
-    return Misfit("half of a character, a surrogate without its other half, which no UTF-8 can hold")
+    return Misfit("a lone surrogate, which UTF-8 cannot encode")
 
 
 # --- special forms
@@ -392,7 +391,7 @@ class _Event(Shape):
     def decode(self, plain: PlainJson, table: Any) -> Any:
         event = _given(decode_event, written(plain))
         if isinstance(event, UnknownEvent):
-            message = f"an event {event.kind!r} with something that is not known here"
+            message = f"an event {event.kind!r} with unknown content"
             raise Misfit(message, is_news=True)
         return event
 
@@ -419,7 +418,7 @@ def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], obje
     except (TypeError, CodecError) as error:
         raise Misfit(str(error)) from error
     if not same:
-        message = f"a {type(value).__name__} that JSON cannot hold as it is: half of a character, or a number that is not finite"
+        message = f"a {type(value).__name__} that JSON cannot represent: a lone surrogate, or a number that is not finite"
         raise Misfit(message)
     return msgspec.json.decode(form)
 

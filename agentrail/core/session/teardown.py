@@ -86,7 +86,7 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
     elif step.data.teardown is None:
         step.reply(signal.signal_id, receipt)
     elif len(step.data.teardown.waiting) >= MAX_ASKERS:
-        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for this teardown already"))
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers already wait for this teardown"))
     else:
         _wait_for_teardown(step, signal.signal_id)
     return Phase.IDLE
@@ -144,7 +144,7 @@ def refuse_session(step: StepContext, reason: str) -> Phase:
 def stop_session(step: StepContext, signal: StopSession) -> Phase:
     data = step.data
     if len(data.stoppers) >= MAX_ASKERS:
-        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
+        step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers already wait for the end"))
         return Phase.IDLE
     step.data.stopping = data.stopping or signal.reason
     step.data.stoppers = (*data.stoppers, signal.signal_id)

@@ -27,7 +27,7 @@ LinkVerdict: TypeAlias = Literal[
 """
 
 _VERDICTS: Final[Mapping[str, LinkVerdict]] = {
-    "nothing to say": "silent",
+    "no answer": "silent",
     "ignored": "ignored",
     "waits": "waits",
     "no objection": "kept",

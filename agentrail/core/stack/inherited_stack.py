@@ -67,9 +67,7 @@ def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) ->
         ((one, found) for one in stack.members if (found := _narrowing(one)) is not None), (None, None)
     )
     if member is None or narrow is None:
-        fault = (
-            "no plugin of the session can hold the permissions of an agent: give it the plugin Permissions"
-        )
+        fault = "no plugin of the session can enforce an agent's permissions: give it the plugin Permissions"
         raise PluginError([fault])
     options = _options_now(stack, member, states[member.name])
     made = attempt_as(
@@ -122,10 +120,10 @@ def _said(stack: Stack, member: Member, state: Any, say: Any) -> JsonObject:
         return member.options
     options = attempt_as(stack.ask, say, member.options, state)
     if isinstance(options, Raised):
-        raise PluginError([f"plugin {member.name!r} does not say its options: {options.error.message}"])
+        raise PluginError([f"plugin {member.name!r} cannot describe its options: {options.error.message}"])
     fault = not_json(options, "options")
     if fault is not None:
-        raise PluginError([f"plugin {member.name!r} gave wrong options: {fault}"])
+        raise PluginError([f"plugin {member.name!r} returned wrong options: {fault}"])
     return frozen_json(options)
 
 

@@ -184,7 +184,7 @@ def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) ->
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
     faults = attempt_as(ask, _look_at, plugin)
     if isinstance(faults, Raised):
-        raise PluginError([f"what {type(plugin).__name__} says of itself raised {faults.error.message}"])
+        raise PluginError([f"an attribute of {type(plugin).__name__} raised {faults.error.message}"])
     if faults is None:
         raise PluginError(
             [f"{show(given)} is not a plugin: derive from p.Plugin, or decorate a function with @p.plugin"]
@@ -263,9 +263,9 @@ def _faults_of(plugin: Any) -> Iterator[str]:
     for hook in () if plugin.hooks is None else plugin.hooks:
         if hook not in HOOKS:
             known = ", ".join(known.__name__ for known in HOOKS)
-            yield f"it declares the hook {_hook_name(hook)}, which there is not: there are {known}"
+            yield f"it declares the hook {_hook_name(hook)}, which does not exist: expected one of {known}"
     if inspect.iscoroutinefunction(plugin.handle):
-        yield "its handle is async: a plugin cannot wait; what it wants done it asks for with Request"
+        yield "its handle is async, but a plugin cannot wait: return a Request for async work"
     for hook, action in plugin.always.items():
         if MATRIX.get(hook, {}).get(action) is not Treatment.ACCEPTED:
             yield f"it always answers {_hook_name(hook)} with {action.__name__}, which that hook does not accept"
@@ -312,8 +312,7 @@ def _double_writers(by_hook: Mapping[Hook, tuple[Member, ...]]) -> Iterator[str]
                 continue
             if action in first:
                 yield (
-                    f"{first[action]!r} and {member.name!r} both always answer {hook.__name__} with {action.__name__}: "
-                    f"only what {member.name!r} says ever counts"
+                    f"{first[action]!r} and {member.name!r} both always answer {hook.__name__} with {action.__name__}: only the answer of {member.name!r} ever counts"
                 )
             first[action] = member.name
 
@@ -335,5 +334,5 @@ def _never_reached(members: Sequence[Member], by_hook: Mapping[Hook, tuple[Membe
         if found:
             continue
         by = " and ".join(map(repr, sorted(stoppers[name])))
-        why = f"{by} always stops before it" if by else "it listens to no hook"
+        why = f"{by} always stops before it" if by else "it handles no hook"
         yield f"{name!r} is never asked: {why}"

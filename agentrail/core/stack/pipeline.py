@@ -143,7 +143,7 @@ def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
     """
     waiting = outcome.waiting
     if waiting is None:
-        message = "resume needs an outcome that waits"
+        message = "resume needs a pending outcome"
         raise ValueError(message)
     outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
     told = RequestDone(tag=waiting.plugin_request.tag, result=result)
@@ -375,7 +375,7 @@ class _Run:
         state = self.out.states[member.name]
         if _is_silent(answer, state):  # it has no content that could be wrong
             self._has_seen(member)
-            return self._note(member, rounds, answer, "nothing to say") if self.heard else True
+            return self._note(member, rounds, answer, "no answer") if self.heard else True
         error = _fault_in(answer, member, state, told)
         if error is not None:
             return self._failed(member, told, error, rounds)

@@ -62,7 +62,7 @@ def find_plugin(stack: Stack, name: str) -> Member:
         near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
         guess = f" Did you mean {near[0]!r}?" if near else ""
         there = ", ".join(map(repr, stack.names)) or "none"
-        raise PluginError([f"no plugin is named {name!r}.{guess} There are: {there}"])
+        raise PluginError([f"no plugin is named {name!r}.{guess} Plugins: {there}"])
     return member
 
 
@@ -91,7 +91,7 @@ def decide_update(
     """
     member = stack.find(name)
     if member is None:
-        gone = ErrorInfo(code="no_such_plugin", message=f"plugin {name!r} is not in the stack any more")
+        gone = ErrorInfo(code="no_such_plugin", message=f"plugin {name!r} is no longer in the stack")
         return OptionChange(stack=stack, states=states, events=(_failed(name, gone),))
     others = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     outcome = run_hook(others, BeforePluginOptsUpdate(plugin=name, options=options), states, ctx)

@@ -56,7 +56,7 @@ def checked_code(found: object, record: PluginRecord, ask: Ask) -> Plugin:
     name = attempt_as(ask, getattr, plugin, "name", None)
     if name != record.name:
         raise PluginError(
-            [f"plugin {record.name!r} was looked for, and resolve gave one that is named {name!r}"]
+            [f"plugin {record.name!r} was requested, but resolve returned one that is named {name!r}"]
         )
     return cast("Plugin", plugin)
 

@@ -34,7 +34,7 @@ def unstorable(value: Any, where: str = "state") -> str | None:
         case int():
             return None if value in _INT64 else f"{where} is a number of more than 64 bits"
         case float():
-            return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
+            return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot represent"
         case frozenset() if type(value) in _ROWS:
             # Sorted, so that of two faults every process reports the same.
             row = enumerate(sorted(value, key=repr))
@@ -45,10 +45,10 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             keys: tuple[object, ...] = tuple(value)
             wrong = next((key for key in keys if not isinstance(key, str)), None)
             if wrong is not None:
-                return f"{where} has the key {wrong!r}; keys are text"
+                return f"{where} has the key {wrong!r}; keys must be text"
             return _first((item, f"{where}[{key!r}]") for key, item in value.items())
         case MappingProxyType():
-            return f"{where} is a mappingproxy, and what lies behind it can be changed: use p.frozen_json"
+            return f"{where} is a mappingproxy, whose underlying mapping can change: use p.frozen_json"
         case dict() | list() | set() | bytearray():
             return f"{where} is a {type(value).__name__}, which can be changed: use a tuple, a frozenset, or p.frozen_json"
         case msgspec.Struct():
@@ -61,10 +61,10 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             names = [attribute.name for attribute in attrs.fields(type(value))]
             private = next((name for name in names if name.startswith("_")), None)
             if private is not None:
-                return f"{where}.{private} would be lost: the codec leaves out what begins with an underscore"
+                return f"{where}.{private} would be lost: the codec skips names that begin with an underscore"
             return _first((getattr(value, name), f"{where}.{name}") for name in names)
         case _:
-            return f"{where} is a {type(value).__name__}: states are frozen attrs classes, scalars, tuples, frozen mappings"
+            return f"{where} is a {type(value).__name__}: a state may contain frozen attrs classes, scalars, tuples and frozen mappings"
 
 
 def encode_state(state: object) -> bytes:

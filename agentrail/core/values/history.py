@@ -186,7 +186,7 @@ class History:
             raise HistoryError(complaint)
         calls = message.calls
         if len(calls) > 1 and len({call.call_id for call in calls}) != len(calls):
-            complaint = f"two calls of one response share an id: {[call.call_id for call in calls]}"
+            complaint = f"two calls in one response share an id: {[call.call_id for call in calls]}"
             raise HistoryError(complaint)
         return self._grown(message, calls)
 
@@ -203,7 +203,7 @@ class History:
         last = self.messages[-1] if len(self) else None
         ids = [one.call_id for one in last.results] if isinstance(last, ToolMessage) else []
         if not isinstance(last, ToolMessage) or result.call_id not in ids:
-            complaint = f"the last message has no result of {result.call_id!r}; it has results of {ids}"
+            complaint = f"the last message has no result for {result.call_id!r}; it has results for {ids}"
             raise HistoryError(complaint)
         results = tuple(result if one.call_id == result.call_id else one for one in last.results)
         corrected = History()
@@ -218,7 +218,7 @@ class History:
             raise HistoryError(complaint)
         rest = self.messages[cut:]
         if rest and isinstance(rest[0], ToolMessage):
-            complaint = f"a cut at {cut} would part results from their calls"
+            complaint = f" a cut at {cut} would separate results from their calls"
             raise HistoryError(complaint)
         shorter = History()
         shorter.messages = Log((summary, *rest))
@@ -258,7 +258,7 @@ def fault_of_messages(messages: Any, known: Sequence[Message] = ()) -> str | Non
     if not isinstance(messages, tuple | list):
         return f"needs a tuple of messages, got a value of type {type(messages).__name__}"
     if not messages:
-        return "hands on no message: a request needs one at least"
+        return "passes no messages: a request needs at least one"
     sound = {id(message) for message in known}
     history = History()
     for position, message in enumerate(messages):
@@ -303,7 +303,7 @@ def _fault_of_message(message: Any) -> str | None:
             return f"is {message!r:.200}: expected a UserMessage, AssistantMessage or ToolMessage"
     held: Any = parts
     if not isinstance(held, tuple) or not all(isinstance(part, kinds) for part in held):
-        return f"holds {held!r:.200}: expected a tuple of what such a message is made of"
+        return f"holds {held!r:.200}: expected a tuple of this message's content types"
     return next((fault for part in held if (fault := _fault_of_part(part)) is not None), None)
 
 
@@ -338,6 +338,6 @@ def _fault_of_part(part: Any) -> str | None:
             if fault is not None:
                 return fault
     if not all(isinstance(text, str) for text in texts):
-        return f"holds {part!r:.200}: expected texts where it has something else"
+        return f"holds {part!r:.200}: expected text fields"
     fault = next((fault for value in values if (fault := not_json(value)) is not None), None)
     return None if fault is None else f"holds {part!r:.200}: {fault}"

@@ -148,7 +148,7 @@ def _count(schema: object) -> int:
         below: list[object] = []
         for one in level:
             if depth and isinstance(one, Mapping) and isinstance(one.get("$schema"), str):
-                message = "has $schema below its root: leave it out, one dialect is known here"
+                message = "has $schema below its root: remove it, because only one dialect is supported"
                 raise _Fault(message)
             inner = list(one.values() if isinstance(one, Mapping) else one)  # type: ignore[call-overload]
             parts += 1 + len(inner)
@@ -183,7 +183,7 @@ def _look_through(schema: JsonObject, parts: int) -> None:
         seen.add(id(place.schema))
         asked += _check_keywords(place)
         if asked > MAX_RARE_PARTS:
-            message = f"has more than {MAX_RARE_PARTS} parts with keywords that are seldom used: say some of it in words"
+            message = f"has more than {MAX_RARE_PARTS} parts with rare keywords: describe some of it in words"
             raise _Fault(message)
         _check_patterns(place, patterns)
         new = {place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema} - references
@@ -258,13 +258,13 @@ def _check_patterns(place: _Place, patterns: set[str]) -> None:
         found[place.schema["pattern"]] = "pattern"
     patterns.update(found)
     if sum(len(pattern) + 50 for pattern in patterns) > MAX_PATTERN_WORK:
-        message = f"has {len(patterns)} patterns or more, {MAX_PATTERN_WORK:,} characters at most: say some of it in words"
+        message = f"has {len(patterns)} patterns or more, {MAX_PATTERN_WORK:,} characters at most: describe some of it in words"
         raise _Fault(message)
     for pattern, keyword in found.items():
         try:
             effort_of(pattern)
         except NoPattern as fault:
-            message = f"has no pattern at {place.path}.{keyword}, {pattern[:MAX_SHOWN]!r}: {fault}"
+            message = f"has an invalid pattern at {place.path}.{keyword}, {pattern[:MAX_SHOWN]!r}: {fault}"
             raise _Fault(message) from None
 
 
@@ -274,7 +274,7 @@ def _find(resolver: Any, reference: str) -> _Place:
         found = resolver.lookup(reference).contents
     except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
         # The last four: a pointer with a non-number into a list, or through a value without members.
-        message = f"refers to {shown!r}: inline it, nothing is fetched"
+        message = f"refers to {shown!r}: inline it, because references are not fetched"
         raise _Fault(message) from None
     if not isinstance(found, Mapping | bool):
         message = f"refers to {shown!r}, which is not a schema"
@@ -453,11 +453,11 @@ class CompiledSchema:
                     break
         except TooMuchWork:
             if not errors:
-                return ("$: takes more work to judge than one call may: send less, and simpler values",)
+                return ("$: takes too much work to validate: send less, or simpler values",)
             further = _MAX_COUNTED
         except _CANNOT_BE_JUDGED as error:
             # Refused, since a value that cannot be judged must not run.
-            return (f"$: cannot be judged ({type(error).__name__}): send less, and simpler values",)
+            return (f"$: cannot be validated ({type(error).__name__}): send less, or simpler values",)
         sentences = [_sentence(error) for error in sorted(errors, key=_place_of)]
         if further:
             sentences.append(f"and {further} more" if further < _MAX_COUNTED else "and more")

@@ -69,10 +69,7 @@ def fault_of_topic(topic: object) -> str | None:
         and _COMMENT not in topic
     ):
         return None
-    return (
-        f"topic is none: expected 1 to {MAX_TOPIC_CHARACTERS} characters that can be printed, no space around them, "
-        f"and no {_COMMENT}"
-    )
+    return f"topic is invalid: expected 1 to {MAX_TOPIC_CHARACTERS} printable characters without surrounding spaces and without {_COMMENT}"
 
 
 def topics_of(text: str) -> tuple[NoteTopic, ...]:

@@ -59,17 +59,19 @@ def fault_of_form(schema: object) -> str | None:
         return f"is {_shown(schema)}: expected a JSON Schema of a flat object"
     size = too_large(schema, max_characters=MAX_FORM_CHARACTERS)
     if size is not None:
-        return f"has {size}: ask for less at once"
+        return f"has {size}: ask for less at a time"
     if schema.get("type") != "object":
         return f"has type {_shown(schema.get('type'))}: expected 'object'"
     strange = sorted(str(name) for name in schema if name not in _OF_A_FORM)
     if strange:
-        return f"has {_listed(strange)}: a form has type, properties and required, and fields that are flat"
+        return f"has {_listed(strange)}: a form may have only type, properties and required, with flat fields"
     if schema.get("additionalProperties", False) is not False:
-        return "has additionalProperties: expected False, because a person fills in the fields that are shown"
+        return (
+            "has additionalProperties: expected False, because a user fills in only the fields that are shown"
+        )
     wrong = [name for name in ("title", "description", "$schema") if not _is_text(schema.get(name, ""))]
     if wrong:
-        return f"has a {wrong[0]} that is no text"
+        return f"has a {wrong[0]} that is not text"
     fields = schema.get("properties")
     if not isinstance(fields, Mapping) or not 1 <= len(fields) <= MAX_FIELDS:
         return f"has no properties, or too many: expected 1 to {MAX_FIELDS} fields by their names"
@@ -96,7 +98,7 @@ def _fault_of_field(field: object) -> str | None:
         return f"has {_listed(strange)}: a field of type {kind} takes {', '.join(sorted(_WORDS[kind]))}"
     wrong = [name for name in ("title", "description") if not _is_text(field.get(name, ""))]
     if wrong:
-        return f"has a {wrong[0]} that is no text"
+        return f"has a {wrong[0]} that is not text"
     fault = _fault_of_bounds(field) or _fault_of_choices(field)
     if fault is None and "default" in field:
         misfit = _misfit(field, field["default"])
@@ -113,7 +115,7 @@ def _fault_of_bounds(field: FormField) -> str | None:
             return f"has {name} {_shown(field[name])}: expected a number"
     for least, most in (("minLength", "maxLength"), ("minimum", "maximum")):
         if least in field and most in field and field[least] > field[most]:
-            return f"has {least} above its {most}: nothing would fit"
+            return f"has {least} above its {most}: no value would fit"
     known = field.get("format", "date")
     if not isinstance(known, str) or known not in _FORMATS:
         return f"has format {_shown(known)}: expected one of {', '.join(_FORMATS)}"
@@ -122,12 +124,12 @@ def _fault_of_bounds(field: FormField) -> str | None:
 
 def _fault_of_choices(field: FormField) -> str | None:
     if "enum" not in field and "oneOf" not in field:
-        return "has enumNames and no enum" if "enumNames" in field else None
+        return "has enumNames but no enum" if "enumNames" in field else None
     if "enum" in field and "oneOf" in field:
         return "has enum and oneOf: expected one of them"
     listed = field.get("enum", field.get("oneOf"))
     if not isinstance(listed, list | tuple) or not 1 <= len(listed) <= MAX_CHOICES:
-        return f"has choices that are no list of 1 to {MAX_CHOICES}"
+        return f"has choices that are not a list of 1 to {MAX_CHOICES}"
     if "oneOf" in field and not all(
         isinstance(one, Mapping) and one.keys() <= {"const", "title"} for one in listed
     ):
@@ -144,7 +146,7 @@ def _fault_of_choices(field: FormField) -> str | None:
 def fault_of_url(url: object) -> str | None:
     """Return the defect of an address for the user, in words that follow its name, or None."""
     if not isinstance(url, str) or len(url) > MAX_URL_CHARACTERS or _CONTROL.search(url):
-        return f"is {_shown(url)}: expected an address of at most {MAX_URL_CHARACTERS} characters, without blanks"
+        return f"is {_shown(url)}: expected an address of at most {MAX_URL_CHARACTERS} characters, without spaces"
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -175,7 +177,7 @@ def read_form(schema: JsonObject, given: object) -> JsonObject | str:
     size = too_large(given, max_characters=MAX_ANSWER_CHARACTERS)
     if size is not None:
         return f"the answer has {size}: expected less"
-    faults = [f"{_shown(name)} is no field of this form" for name in given if name not in fields]
+    faults = [f"{_shown(name)} is not a field of this form" for name in given if name not in fields]
     required: Any = schema.get("required", ())
     read: dict[str, Any] = {}
     for name, field in fields.items():
@@ -299,7 +301,7 @@ def _shown(value: object) -> str:
     if isinstance(value, Mapping | list | tuple):
         return "an object" if isinstance(value, Mapping) else "a list"
     if isinstance(value, int) and abs(value) > _LARGEST:  # Python refuses to print numbers of many digits
-        return "a number beyond all bounds"
+        return "a number that is not finite"
     return f"{value!r:.100}"
 
 

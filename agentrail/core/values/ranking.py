@@ -29,7 +29,7 @@ def pack_vector(numbers: Sequence[float], dimension: int) -> bytes:
     try:
         length = math.hypot(*numbers)
         if not 0 < length < math.inf:
-            message = f"a vector has the length {length}, and so no direction"
+            message = f"a vector has the length {length}, and therefore no direction"
             raise ValueError(message)
         return struct.pack(f"<{dimension}f", *[number / length for number in numbers])
     except (TypeError, struct.error, OverflowError) as error:

@@ -327,7 +327,7 @@ class Toolbox:
 
 
 def _refuse_change(name: str) -> NoReturn:
-    message = f"a Toolbox cannot be changed, nor its {name!r}: make a new one with `changed`"
+    message = f"a Toolbox is immutable, and so is its {name!r}: create a new one with `changed`"
     raise AttributeError(message)
 
 

@@ -302,5 +302,5 @@ def _refusal(error: Exception, *, of: Literal["event", "signal"]) -> CodecError:
     found = _PLACE.fullmatch(str(error))
     assert found is not None  # noqa: S101 - the pattern matches every text
     path = found["path"] or "$"
-    hint = "a newer version may have written it" if _is_news(error) else f"pass what encode_{of} made"
+    hint = "it may come from a newer version" if _is_news(error) else f"pass what encode_{of} made"
     return CodecError(f"no {of}: at {path}: {found['fault']}; {hint}", path=path)

@@ -459,7 +459,7 @@ class _OneOf(Shape):
         loose = [form for form, _ in untagged]
         classes = [kind for option in options for kind in _in_order(option.classes)]
         if max(_most(loose), _most(classes)) > 1 or (dict in loose and self._by_tag):
-            message = f"nothing tells the members of {hint} apart once they are written"
+            message = f"the members of {hint} cannot be told apart once encoded"
             raise TypeError(message)
         self.classes = frozenset(self._by_class)
         self.forms = frozenset(form for option in options for form in option.forms)

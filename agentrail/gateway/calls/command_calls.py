@@ -24,7 +24,7 @@ async def run_slash_command(
     command = host.commands.registry.find(name)
     if command.in_history:
         if body.session_id is None:
-            refuse_call("command_error", f"/{command.name} says something in a session: give session_id")
+            refuse_call("command_error", f"/{command.name} sends a prompt to a session: give session_id")
         said = ChatRequest(
             message=f"/{command.name} {body.text}",
             tenant_id=principal.tenant_id,

@@ -66,7 +66,7 @@ async def abort_session(
     host: Host, principal: Principal, session_id: str, body: AbortBody, *, wait: bool = False
 ) -> CallAnswer:
     if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
-        refuse_field("call_id", "stops one call: leave clear_queue and kill_tools out")
+        refuse_field("call_id", "stops one call: omit clear_queue and kill_tools")
     session = await host.session(session_id, principal)
     try:
         if body.call_id is not None:
@@ -100,8 +100,8 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
     if asked and asked[0].arguments_hash != arguments_hash:
         refuse_call(
             "approval_mismatch",
-            "the call has other arguments than those with this hash",
-            hint="read the approval once more, and show it to the person",
+            "the call's arguments do not match this hash",
+            hint="read the approval again, and show it to the user",
             more={"arguments_hash": asked[0].arguments_hash},
         )
 
@@ -138,13 +138,13 @@ async def answer_client_call(session: Session, body: AnswerBody) -> None:
     outcome: Ok | Error
     if body.is_error:
         if body.images:
-            refuse_field("images", "come with a result alone: leave them out of an error")
+            refuse_field("images", "belong to a result only: omit them for an error")
         outcome = Error(text=body.text, details=body.details)
     else:
         try:
             outcome = Ok(text=body.text, details=body.details, images=body.images)
         except ToolContractError as error:
-            refuse_field("images", f"cannot be this: {error}")
+            refuse_field("images", f"is invalid: {error}")
     await session.answer(body.ref, outcome)
 
 

@@ -66,7 +66,7 @@ async def read_call_details(  # noqa: PLR0913 - the call, and the part of its re
     end = max(result_from, min(end, result_from + MAX_RESULT_PART_BYTES))
     story = await _story_of(host, principal, session_id, call_id)
     if story is None:
-        refuse_call("unknown_call", "this session has made no call of this id, or it cannot be read any more")
+        refuse_call("unknown_call", "this session has no call with this id, or it can no longer be read")
     return answer_with(reply_of_story(story, result_from, end))
 
 
@@ -93,7 +93,7 @@ async def read_context(host: Host, principal: Principal, session_id: str) -> Cal
     await session.status()  # wakes a hibernated session, because only the session knows its next request
     draw = hold_next_request(session)
     if draw is None:
-        refuse_call("session_ended", "the session has ended: it will send no request any more")
+        refuse_call("session_ended", "the session has ended and sends no more requests")
     return answer_with(await outside.offload(draw, abandon_on_cancel=True))
 
 

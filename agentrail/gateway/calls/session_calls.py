@@ -131,7 +131,7 @@ async def switch_session_model(
     if closed:
         refuse_field(
             "provider_opts",
-            f"has {closed[0]!r:.60}: a caller may give {', '.join(sorted(OPEN_MODEL_OPTIONS))}",
+            f"has {closed[0]!r:.60}: a caller may set only {', '.join(sorted(OPEN_MODEL_OPTIONS))}",
         )
     session = await host.session(session_id, principal, only_root=True)
     await session.switch_model(body.model, body.provider_opts or None)
@@ -161,7 +161,7 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
     session = await host.session(session_id, principal, only_root=True)
     place = await record_of_place(session, "to", body.to, body.event)
     if place is None:
-        refuse_field("to", "is missing: give the number of a record, or that of an event in `event`")
+        refuse_field("to", "is missing: give the number of a record, or the number of an event in `event`")
     rewound = await session.rewind(place, files=body.files, dry=body.dry)
     told = SessionRewound(
         session_id=session_id,
@@ -178,7 +178,7 @@ async def record_of_place(session: Session, name: str, number: int | None, event
     if event is None:
         return number
     if number is not None:
-        refuse_field("event", f"is given beside {name}: give one of them")
+        refuse_field("event", f"is given together with {name}: give one of them")
     return await record_of_event(session, event)
 
 
@@ -240,13 +240,15 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
         return None
     found = CURSOR.fullmatch(cursor)
     if found is None:
-        refuse_call("cursor_invalid", "cursor is none: expected `next_cursor` of the page before")
+        refuse_call("cursor_invalid", "cursor is invalid: expected `next_cursor` of the previous page")
     return int(found[1]), found[2]
 
 
 def known_sort(sort: str) -> str:
     if sort.removeprefix("-") not in SORTS:
-        refuse_field("sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, or that with - in front")
+        refuse_field(
+            "sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, optionally with a leading -"
+        )
     return sort
 
 

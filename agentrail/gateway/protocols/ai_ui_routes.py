@@ -110,7 +110,7 @@ async def _cancel(call: RouteCall) -> Result:
     session = await own_session(call, call.params["session_id"], call.params["agent_id"])
     status = await session.status()
     if status.phase == "idle" and not status.suspended:
-        refuse_call("request_over", "no response runs in this session, and none waits")
+        refuse_call("request_over", "no response is running or queued in this session")
     await session.abort(body.reason, wait=False)
     return answer_json(ResponseCancelled(session_id=session.session_id), 202)
 

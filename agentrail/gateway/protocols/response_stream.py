@@ -58,7 +58,7 @@ _BREAKS: Final[Mapping[DoneReason, tuple[str, str]]] = MappingProxyType(
         "failed": ("internal", "the stream failed: read the response again"),
         "store_unavailable": (
             "store_unavailable",
-            "the server cannot write the response down now: read it again in a moment",
+            "the server cannot record the response now: read it again in a moment",
         ),
     }
 )

@@ -150,7 +150,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     async def apply() -> bool:
         handled = await apply_decisions(call, session, decisions)
         if handled is not None:
-            message = "a plugin of the host answered this in its own way"
+            message = "a host plugin answered this itself"
             refuse_call("request_refused", message)
         return (await session.status()).suspended
 

@@ -55,7 +55,7 @@ _LEASE_PATH: Final = re.compile(
     r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
 )
 _SETTLED: Final = re.compile(r"[0-9]{1,16}")
-_CRASHED: Final = ErrorAnswer(status=500, code="internal", message="something went wrong in the server")
+_CRASHED: Final = ErrorAnswer(status=500, code="internal", message="an internal error occurred")
 
 
 class SandboxApp:
@@ -142,7 +142,7 @@ class SandboxApp:
                     await trio.sleep_forever()
         except (OSError, SandboxError) as error:  # no space, or no permission
             lease.failure = True
-            log_crash("a workspace could not be made or removed", error, keep)
+            log_crash("a workspace could not be created or removed", error, keep)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             lease.failure = True
@@ -212,7 +212,7 @@ class SandboxApp:
         leases.last_used_at = trio.current_time()
         await lease.is_ready.wait()
         if lease.sandbox is None or lease.failure:
-            refuse_call("server_full", "no workspace can be made")
+            refuse_call("server_full", "a workspace cannot be created")
         return LeaseReply(body=encode_answer(facts_of_sandbox(lease.sandbox), None), content_type=JSON_TYPE)
 
     async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> LeaseReply:
@@ -274,7 +274,7 @@ class SandboxApp:
             try:
                 await is_over.wait()
             finally:
-                operation.scope.cancel(reason="the caller does not wait for it any more")
+                operation.scope.cancel(reason="the caller no longer waits for it")
         finally:
             lease.reading -= 1
         if operation.reply is None:
@@ -302,7 +302,7 @@ async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) ->
 
     async def watch(scope: trio.CancelScope) -> None:
         await wait_left(receive)
-        scope.cancel(reason="the caller has left")
+        scope.cancel(reason="the caller has disconnected")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, nursery.cancel_scope)
@@ -321,7 +321,7 @@ async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) ->
 def _settle(lease: Lease, head: CallHead, number: int) -> None:
     settled = head.headers.get(SETTLED_HEADER, "0")
     if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
-        refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
+        refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is not a number")
     lease.settle(int(settled))
 
 
@@ -334,5 +334,5 @@ def _encode(stopped: StoppedOperation) -> bytes:
 
 
 def unknown_path() -> CallRefused:
-    message = "there is no such path here: this is a sandbox, for the client of agentrail"
+    message = "there is no such path: this is a sandbox server for agentrail clients"
     return CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))

@@ -56,7 +56,7 @@ def remove_tree(directory: Path) -> None:
         try:
             shutil.rmtree(directory)
         except OSError as error:
-            LOGGER.warning("a workspace could not be removed as a whole: %s", error.strerror)
+            LOGGER.warning("a workspace could not be removed completely: %s", error.strerror)
 
 
 def _grant(path: str) -> None:

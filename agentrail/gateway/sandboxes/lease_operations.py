@@ -65,7 +65,7 @@ async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperatio
             return await outside.offload(decode_asked, name, content_type, body)
         return decode_asked(name, content_type, body)
     except UnreadableWire as error:
-        refuse_call("bad_json", f"the body is not what {name} takes: {error}")
+        refuse_call("bad_json", f"the body does not fit {name}: {error}")
 
 
 def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:

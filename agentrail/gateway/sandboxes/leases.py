@@ -76,10 +76,10 @@ class Lease:
         known = self.operations.get(number)
         if known is not None:
             if known.digest != digest:
-                refuse_late("another operation came under this number, or it was stopped before it began")
+                refuse_late("another operation has this number, or this one was stopped before it started")
             return known, False
         if number < self.settled:
-            refuse_late("its client does not wait for it any more, so it was not begun")
+            refuse_late("its client no longer waits for it, so it was not started")
         return self._add(number, OpenOperation(digest)), True
 
     def stop(self, number: int) -> OpenOperation:
@@ -134,7 +134,7 @@ class Leases:
             raise CallRefused(ErrorAnswer(status=503, code="server_full", message=message))
         others = [one.sandbox for one in self.by_id.values() if one.owner != owner]
         if any(getattr(one, "is_unconfined", False) for one in others):
-            refuse_late("commands are not confined here, and there are files of another client")
+            refuse_late("commands are not confined here, and another client has files on this server")
         lease = self.by_id[lease_id] = Lease(owner)
         lease.renew(now)
         start(lease_id, lease)

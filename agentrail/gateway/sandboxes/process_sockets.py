@@ -104,7 +104,7 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
         with operation.scope:
             sandbox: object = lease.sandbox
             if not offers(sandbox, ProcessSandbox):
-                refusal = ProcessRefusal(code="unsupported", message="This sandbox opens no processes.")
+                refusal = ProcessRefusal(code="unsupported", message="This sandbox cannot open processes.")
             else:
                 async with sandbox.open_process(request.argv, options) as process:
                     await _talk_with(process, talk)
@@ -127,7 +127,7 @@ async def _talk_with(process: ToolProcess, talk: _Talk) -> None:
         nursery.start_soon(_pass_out, process, talk)
         nursery.start_soon(_tell_end, process, talk)
         await _pass_in(process, talk)
-        nursery.cancel_scope.cancel(reason="its client has left")
+        nursery.cancel_scope.cancel(reason="its client has disconnected")
 
 
 async def _pass_in(process: ToolProcess, talk: _Talk) -> None:

@@ -301,7 +301,7 @@ class RemoteSandbox:
             reply = await self._operate("upload", body, ANSWER_SECONDS, content_type_of(boundary))
             heads = (await self._decode(WireAnswer[tuple[FileHead, ...]], reply.body)).result
             if len(heads) != len(files):
-                raise refuse_connection(self._address, "it answered for other files than were sent")
+                raise refuse_connection(self._address, "it answered for different files than were sent")
         except NoAnswer as none:
             return {number: Transfer(path=file.path, error=none.refusal) for number, file in batch}
         return {
@@ -349,9 +349,7 @@ class RemoteSandbox:
             if not 0 < len(heads) <= len(paths) or sum(one.has_content for one in heads) != len(contents):
                 raise UnreadableWire  # noqa: TRY301 - see above
         except UnreadableWire:
-            raise refuse_connection(
-                self._address, "it answered with other files than were asked for"
-            ) from None
+            raise refuse_connection(self._address, "it returned different files than requested") from None
         left = iter(contents)
         given = [next(left) if one.has_content else None for one in heads]
         return [
@@ -390,7 +388,7 @@ class RemoteSandbox:
         Cancellation: The same as in `execute`.
         """
         try:
-            need_websockets("a process of a sandbox elsewhere that is talked to")
+            need_websockets("an interactive process of a remote sandbox")
         except OptionError as missing:
             raise ProcessRefused(str(missing), code="unsupported") from missing
         request = OpenRequest(
@@ -464,7 +462,7 @@ class RemoteSandbox:
             body = encode_request(request)
         except UnicodeEncodeError:
             return fault() or Refusal(
-                code="not_text", message="The text has half of a character in it, which no text can have."
+                code="not_text", message="The text contains a lone surrogate, which is not valid text."
             )
         if len(body) > MAX_SANDBOX_BODY_BYTES:
             return refuse_size(len(body))
@@ -582,7 +580,7 @@ class RemoteSandbox:
             else:
                 answer = decode_as(kind, body)
         except UnreadableWire as error:
-            raise refuse_connection(self._address, f"its answer cannot be read, {error}") from None
+            raise refuse_connection(self._address, f"its answer cannot be read: {error}") from None
         if self._facts is not None:
             self._facts = answer.facts
         return answer
@@ -601,14 +599,14 @@ async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope
 
 def refuse_size(size_bytes: int) -> Refusal:
     """Refuse content that does not fit into one request."""
-    message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} go to a remote sandbox at a time. Send less."
+    message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} can be sent to a remote sandbox at a time. Send less."
     return Refusal(code="too_large", message=message)
 
 
 def _refuse_difference(address: RemoteAddress, can: frozenset[str]) -> Refusal:
     said, is_so = (", ".join(sorted(one)) or "nothing" for one in (address.can or frozenset(), can))
     message = (
-        f"The sandbox at {address.shown} is configured with can={said}, and its server says {escape(is_so)}: "
+        f"The sandbox at {address.shown} is configured with can={said}, but its server reports {escape(is_so)}: "
         "correct the address, or the server."
     )
     return Refusal(code="unsupported", message=message)
@@ -641,7 +639,9 @@ def _fault_of_text(path: str, content: str, looked_for: str = "") -> Refusal | N
     except PathRefused as refused:
         return refused.refusal
     if not _is_unicode(looked_for):
-        return Refusal(code="old_not_found", message=f"The old text is not in {escape(path)}: it is no text.")
+        return Refusal(
+            code="old_not_found", message=f"The old text is not in {escape(path)}: it is not text."
+        )
     return None
 
 

@@ -45,11 +45,11 @@ PAUSES_SECONDS: Final = (0.05, 0.2)
 _OK: Final = 200
 _SAID: Final[Mapping[int, str]] = MappingProxyType(
     {
-        401: f"it does not take the token: {SANDBOX_TOKEN_VARIABLE} has to be the same there and here",
-        404: "it does not know this workspace: its server was started anew, or heard nothing for too long. Its files are gone",
-        409: "it does not take this request any more, or not from here",
-        429: "it does as much as it may at one time: try again",
-        503: "it has no room for more: try again later",
+        401: f"it rejects the token: {SANDBOX_TOKEN_VARIABLE} must be the same on both machines",
+        404: "it does not know this workspace: its server was restarted, or the workspace timed out. Its files no longer exist",
+        409: "it no longer accepts this request, or not from this client",
+        429: "it is at its limit of concurrent operations: try again",
+        503: "it is full: try again later",
     }
 )
 
@@ -109,7 +109,7 @@ class Connection:
                     if pause is None or not again:
                         raise refuse_connection(self._address, _reason_of(error)) from None
                     await trio.sleep(pause)
-        raise refuse_connection(self._address, f"nothing came within {within_seconds:g} s")
+        raise refuse_connection(self._address, f"no data came within {within_seconds:g} s")
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> SandboxReply:
         client = self._open()
@@ -166,10 +166,10 @@ def _reason_of(error: BaseException) -> str:
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({found.verify_message}); SSL_CERT_FILE names one that is"
+            return f"its certificate is not trusted ({found.verify_message}); name its authority with SSL_CERT_FILE"
         found = found.__cause__ or found.__context__
     said = str(error)
-    return f"{said:.200}" if said and said.isprintable() else "it broke off"
+    return f"{said:.200}" if said and said.isprintable() else "the connection broke"
 
 
 # A process with open pipes, over one WebSocket.
@@ -183,7 +183,7 @@ _QUEUED: Final = 16
 _PAUSE_SECONDS: Final = 0.0025
 """Pause after each message: a server accepts a limited number per second, and treats more as an attack."""
 
-_NO_PROCESS: Final = "it opens no process for us"
+_NO_PROCESS: Final = "it refuses to open a process"
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ async def dialed(
             except _failures(trio.TooSlowError):
                 raise refuse_connection(address, _NO_PROCESS) from None
             yield connection
-            nursery.cancel_scope.cancel(reason="this process is done with")
+            nursery.cancel_scope.cancel(reason="this process is closed")
     except BaseExceptionGroup as group:
         alone = _alone(group)
         # The library raises a refused handshake in one of its own tasks, whichever task waits for it.
@@ -395,7 +395,7 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
                 yield
             finally:
                 await process.stop()  # noqa: ASYNC102 - shielded inside
-            nursery.cancel_scope.cancel(reason="this process is done with")
+            nursery.cancel_scope.cancel(reason="this process is closed")
     except BaseExceptionGroup as group:
         raise _alone(group) from None
 

@@ -268,10 +268,7 @@ def _find_program(names: Sequence[str], root: Path) -> str:
         found = name if os.path.isabs(name) else find_program(name, root)  # noqa: PTH117 - of a text
         if found is not None:
             return found
-    message = (
-        f"none of {' and '.join(names)} is installed where nothing below {str(root)!r} decides what runs, "
-        "and one of them starts containers: install one, put its absolute directory on PATH, or take another sandbox"
-    )
+    message = f"none of {' and '.join(names)} is installed outside {str(root)!r}, and one of them is needed to start containers: install one, put its absolute directory on PATH, or use another sandbox"
     raise SandboxError(message)
 
 

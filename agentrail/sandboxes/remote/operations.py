@@ -286,8 +286,6 @@ def decode_as(kind: type[T] | Any, text: bytes) -> T:
         read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         where = str(error).partition("`")[2].partition("`")[0]
-        message = (
-            f"expected JSON of another shape{f', at {where:.80}' if where.isprintable() and where else ''}"
-        )
+        message = f"expected JSON with a different shape{f', at {where:.80}' if where.isprintable() and where else ''}"
         raise UnreadableWire(message) from None
     return read

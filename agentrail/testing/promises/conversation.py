@@ -228,7 +228,7 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))
-    assert not data.wishes or ledger.open, "a tool waits for a share, and nothing is out that could come back"
+    assert not data.wishes or ledger.open, "a tool waits for a share, but no share is lent out"
     limit = ledger.budget.max_total_tokens
     asked = [
         plugin_request

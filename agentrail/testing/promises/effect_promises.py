@@ -239,8 +239,8 @@ def _says_so_once(seen: Seen) -> None:
         if isinstance(event, AgentStart | PromptRejected):
             owed += said >= owed
         said += isinstance(event, AgentAbort)
-        assert said <= owed, f"AgentAbort came {said} times, and {owed} cycles were there to end"
-    assert said >= 1, "an abort was taken without an AgentAbort"
+        assert said <= owed, f"AgentAbort came {said} times for {owed} cycles"
+    assert said >= 1, "an abort was accepted without an AgentAbort"
 
 
 def _stopping(state: SessionState) -> set[EffectId | None]:
@@ -314,7 +314,7 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
         was = seen.before.data.batch.find(run.call_id)
         if isinstance(seen.signal, Recovered) and was is None:
             was = next(call for call in seen.before.data.survivors if call.call.call_id == run.call_id)
-        assert was is not None, "a call began in the step that brought it"
+        assert was is not None, "a call started in the step that introduced it"
         if was.stage == "checking":
             _check_verdict(seen, was)
         elif was.stage == "asking":
@@ -392,7 +392,7 @@ def a_recovery_runs_nothing_twice_that_may_not_be(seen: Seen) -> None:
         if call.stage != "running" or call.wants_child:
             continue
         if call.detached:
-            assert call.call.call_id not in ran, "what went on in the background was begun again"
+            assert call.call.call_id not in ran, "background work was started again"
             continue
         run: Any = ran.get(call.call.call_id)
         has_begun = call.effect_id in signal.open

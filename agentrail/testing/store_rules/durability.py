@@ -38,14 +38,14 @@ def large_values_are_kept(trial: StoreTrial) -> None:
     trial.begin("b", blobs={blob_name(_LARGE): _LARGE})
     for content in (_LARGE, small, empty):
         expect_same(trial.store.blob(blob_name(content)), content, f"a value of {len(content)} bytes")
-    expect_same(trial.store.blob(blob_name(b"none")), None, "a value that is not there")
+    expect_same(trial.store.blob(blob_name(b"none")), None, "a missing value")
 
 
 def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
     """For each session the last two snapshots are kept, and returned newest first. A snapshot without a session is ignored."""
     author = trial.begin("s", *"abcdefgh")
     other = trial.begin("other", "a")
-    expect_same(trial.store.snapshots("", author.session), (), "snapshots before there is one")
+    expect_same(trial.store.snapshots("", author.session), (), "snapshots before the first one")
     shots = [snapshot_behind(author.records[place], b"\0state %d" % place) for place in (1, 4, 7)]
     trial.store.put_snapshot(snapshot_behind(other.records[1]))
     for shot in shots:
@@ -61,15 +61,13 @@ def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
         expect_same(found(at_most), expected, f"snapshots up to {at_most}")
     again = snapshot_behind(author.records[7], b"another")
     trial.store.put_snapshot(again)
-    expect_same(found(), (again, shots[1]), "snapshots, when one was put again")
+    expect_same(found(), (again, shots[1]), "snapshots after one was put again")
     expect_same(len(trial.store.snapshots("", other.session)), 1, "snapshots of another session")
     trial.store.put_snapshot(msgspec.structs.replace(again, session=SessionId("unknown")))
-    expect_same(
-        trial.store.snapshots("", SessionId("unknown")), (), "snapshots of a session that is not there"
-    )
+    expect_same(trial.store.snapshots("", SessionId("unknown")), (), "snapshots of an unknown session")
     damaged = msgspec.structs.replace(snapshot_behind(author.records[8]), state=b"damaged")
     trial.store.put_snapshot(damaged)
-    expect_same(found(), (damaged, again), "snapshots, of which one is damaged")
+    expect_same(found(), (damaged, again), "snapshots with a damaged one")
 
 
 def whole_trees_are_deleted(trial: StoreTrial) -> None:
@@ -83,25 +81,25 @@ def whole_trees_are_deleted(trial: StoreTrial) -> None:
     trial.store.put_snapshot(snapshot_behind(author.records[1]))
     trial.store.release("n1", "", SessionId("r"))
     freed = trial.store.delete("", SessionId("r"))
-    assert freed >= len(own), f"{freed} bytes are less than one value that is gone, which had {len(own)}"
+    assert freed >= len(own), f"{freed} bytes were freed, expected at least the {len(own)} of a deleted value"
     for name in ("r", "child"):
-        expect_same(trial.store.get("", SessionId(name)), None, f"{name!r}, when it was deleted")
+        expect_same(trial.store.get("", SessionId(name)), None, f"{name!r} after its deletion")
         expect_error(
-            SessionNotFound, partial(trial.store.read, "", SessionId(name)), "reading what is deleted"
+            SessionNotFound, partial(trial.store.read, "", SessionId(name)), "reading a deleted session"
         )
-    expect_same(trial.store.snapshots("", SessionId("r")), (), "snapshots of what is deleted")
+    expect_same(trial.store.snapshots("", SessionId("r")), (), "snapshots of a deleted session")
     expect_same(
         (trial.store.blob(blob_name(own)), trial.store.blob(blob_name(shared))), (None, shared), "values"
     )
-    expect_same(session_ids(trial.store.find()), ["other", "r"], "sessions that are left")
+    expect_same(session_ids(trial.store.find()), ["other", "r"], "remaining sessions")
     (fenced,) = trial.refuse(author.write("too late"))
     expect_same(
-        (fenced.session_id, fenced.durable_up_to), ("r", 0), "the refusal of an append to what is deleted"
+        (fenced.session_id, fenced.durable_up_to), ("r", 0), "the refusal of an append to a deleted session"
     )
     trial.expect_journal(other)
     trial.store.release("n1", "", SessionId("other"))
     trial.store.delete("", SessionId("other"))
-    expect_same(trial.store.blob(blob_name(shared)), None, "a value, when the last that had it is deleted")
+    expect_same(trial.store.blob(blob_name(shared)), None, "a value whose last owner is deleted")
     trial.expect_journal(trial.begin("r", "new"))
 
 
@@ -113,18 +111,18 @@ def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
     trial.store.release("n2", "", fork.session)
     trial.store.beat(Node(id="n1"))
     call = partial(trial.store.delete, "", author.session)
-    expect_error(StillNeeded, call, "deleting what a fork needs, and a living node owns")
+    expect_error(StillNeeded, call, "deleting a session that a fork needs and a live node owns")
     trial.store.release("n1", "", author.session)
-    needed = expect_error(StillNeeded, call, "deleting what a fork needs")
-    expect_same(needed.by, ("fork",), "who needs it")
+    needed = expect_error(StillNeeded, call, "deleting a session that a fork needs")
+    expect_same(needed.by, ("fork",), "the sessions that need it")
     trial.expect_journal(author)
     trial.store.delete("", fork.session)
     trial.store.take("", author.session, "n1", "start")
-    owned = expect_error(StillNeeded, call, "deleting what a living node owns")
+    owned = expect_error(StillNeeded, call, "deleting a session that a live node owns")
     assert any("n1" in one for one in owned.by), f"{owned.by} does not name the node"
     trial.pass_lease()
     trial.store.delete("", author.session)
-    expect_same(trial.store.find(), (), "sessions, when all are deleted")
+    expect_same(trial.store.find(), (), "sessions after all are deleted")
 
 
 def what_was_written_since_is_not_deleted(trial: StoreTrial) -> None:
@@ -139,12 +137,10 @@ def what_was_written_since_is_not_deleted(trial: StoreTrial) -> None:
     call = partial(trial.store.delete, "", SessionId("r"))
     for before in (opened_at_ms + 1, written_at_ms):
         since = partial(call, written_before_ms=before)
-        expect_error(StillNeeded, since, "deleting a tree that was written since")
+        expect_error(StillNeeded, since, "deleting a recently written tree")
     trial.expect_journal(child)
-    assert call(written_before_ms=written_at_ms + 1) > 0, (
-        "deleting a tree that is old enough gave no bytes free"
-    )
-    expect_same(trial.store.find(), (), "sessions, when the tree is deleted")
+    assert call(written_before_ms=written_at_ms + 1) > 0, "deleting an old tree freed no bytes"
+    expect_same(trial.store.find(), (), "sessions after the tree is deleted")
 
 
 def sizes_are_told(trial: StoreTrial) -> None:
@@ -159,10 +155,10 @@ def sizes_are_told(trial: StoreTrial) -> None:
     expect_same(size(), records + len(shared), "the size of a session with a value")
     trial.store.put_snapshot(snapshot_behind(author.records[0], b"state"))
     expect_same(size(), records + len(shared) + 5, "its size with a snapshot")
-    expect_same(trial.store.size("", SessionId("none")), 0, "the size of a session that is not there")
+    expect_same(trial.store.size("", SessionId("none")), 0, "the size of an unknown session")
     trial.store.release("n1", "", author.session)
     freed = trial.store.delete("", author.session)
-    expect_same(freed, records + 5, "what deleting gave free, where another has the value")
+    expect_same(freed, records + 5, "bytes freed when another session has the value")
 
 
 def only_roots_are_deleted(trial: StoreTrial) -> None:
@@ -174,27 +170,29 @@ def only_roots_are_deleted(trial: StoreTrial) -> None:
     error = expect_error(OptionError, call, "deleting a child")
     assert "the-root" in str(error), f"the message does not name the root: {error}"
     trial.store.delete("", SessionId("the-root"))
-    expect_same(trial.store.find(), (), "sessions, when the tree is deleted")
+    expect_same(trial.store.find(), (), "sessions after the tree is deleted")
 
 
 def journals_are_trimmed(trial: StoreTrial) -> None:
     """Records before a number are dropped, reading them is `Trimmed` with the first one left, and the session continues."""
     author = trial.begin("s", *"abcdef")
     trial.store.put_snapshot(snapshot_behind(author.records[4]))
-    expect_same(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
+    expect_same(trial.store.trim("", author.session, 4), 3, "the number of dropped records")
     for after in (0, 2):
         call = partial(trial.store.read, "", author.session, after)
         expect_same(
-            expect_error(Trimmed, call, f"reading behind {after}").first, 4, "the first that is there"
+            expect_error(Trimmed, call, f"reading after {after}").first, 4, "the first existing record"
         )
-    expect_same(trial.store.read("", author.session, 3), tuple(author.records[3:]), "what is left")
+    expect_same(trial.store.read("", author.session, 3), tuple(author.records[3:]), "the remaining records")
     expect_same(
         (trial.stored("s").first_seq, trial.stored("s").tail),
         (4, author.tail),
         "the first number, and the end",
     )
     expect_same(
-        [trial.store.trim("", author.session, n) for n in (4, 1)], [0, 0], "how many more were dropped"
+        [trial.store.trim("", author.session, n) for n in (4, 1)],
+        [0, 0],
+        "the number of further dropped records",
     )
     one = author.write("g")
     trial.keep(one)
@@ -204,7 +202,7 @@ def journals_are_trimmed(trial: StoreTrial) -> None:
     expect_same(
         (fenced.durable_up_to, stored.first_seq),
         (8, 4),
-        "what of the old owner is durable, and the first number",
+        "durable records of the old owner, and the first number",
     )
 
 
@@ -226,8 +224,8 @@ def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
     expect_error(OptionError, partial(call, 99), "trimming beyond the end")
     trial.expect_journal(author)
     trial.begin("fork", forked_from=(author.session, 2))
-    needed = expect_error(StillNeeded, partial(call, 4), "trimming what a fork needs")
-    expect_same(needed.by, ("fork",), "who needs it")
+    needed = expect_error(StillNeeded, partial(call, 4), "trimming records that a fork needs")
+    expect_same(needed.by, ("fork",), "the sessions that need it")
     trial.expect_journal(author)
 
 
@@ -244,18 +242,16 @@ def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
     ):
         error = expect_error(SessionNotFound, call, what)
         assert "session-1" in str(error), f"{what}: the message does not name the session: {error}"
-        expect_same(error.nearest, (), "ids that look like it, of another scope")
+        expect_same(error.nearest, (), "similar ids, of another scope")
     expect_same((store.get("", unknown), store.snapshots("", unknown)), (None, ()), "session and snapshots")
     store.release("n1", "", unknown)
     author = Author("session-1")
     author.opening()
     (answer,) = store.append([author.write("a")])
-    assert isinstance(answer, Fenced), (
-        f"an append to a session that is not there was answered with {answer!r}"
-    )
-    expect_same(answer.durable_up_to, 0, "what is durable of a session that is not there")
+    assert isinstance(answer, Fenced), f"an append to an unknown session was answered with {answer!r}"
+    expect_same(answer.durable_up_to, 0, "durable records of an unknown session")
     near = expect_error(SessionNotFound, partial(store.read, "team", SessionId("session-2")), "read")
-    expect_same(near.nearest, ("session-1",), "ids that look like it")
+    expect_same(near.nearest, ("session-1",), "similar ids")
 
 
 def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
@@ -305,7 +301,7 @@ def what_was_kept_is_there_again(trial: StoreTrial) -> None:
         for what, one, other in zip(
             ("find", "read", "nodes", "snapshots", "blob"), before, after, strict=True
         ):
-            expect_same(other, one, f"what `{what}` gives")
+            expect_same(other, one, f"the result of `{what}`")
         (answer,) = again.append([old])
         assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"
         new = Author("s", scope="team", tail=taken.tail).write("b")
@@ -333,22 +329,24 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
     other = trial.begin("other", "b", blobs={blob_name(shared): shared}, forked_from=(author.session, 2))
     trial.store.put_snapshot(snapshot_behind(author.records[1], _LARGE_BLOB))
     erased = trial.store.erase("", author.session, _WHY)
-    expect_same(erased, Erasure(sessions=2, records=6, snapshots=1, blobs=1), "what was erased")
+    expect_same(erased, Erasure(sessions=2, records=6, snapshots=1, blobs=1), "the erased sessions")
     expect_same(trial.store.find(Filters(owner="ann")), (), "sessions of the owner")
     for one in (author, child):
         *found, end = trial.records(one.session)
-        expect_same([_without_content(was) for was in one.records], found, "what stands there")
+        expect_same([_without_content(was) for was in one.records], found, "the remaining record")
         expect_same((end.kind, end.epoch), (CLOSED, one.tail.epoch + 1), "the last record")
-        assert _SAID.encode() not in msgspec.json.encode(found), "what was said can still be read"
+        assert _SAID.encode() not in msgspec.json.encode(found), "the erased text can still be read"
         stored = trial.stored(one.session)
-        expect_same((stored.standing, stored.node, stored.tail.seq), (_ENDED, "", end.seq), "how it stands")
+        expect_same((stored.standing, stored.node, stored.tail.seq), (_ENDED, "", end.seq), "its status")
         expect_same(trial.store.snapshots("", one.session), (), "snapshots")
     values = (trial.store.blob(blob_name(_LARGE_BLOB)), trial.store.blob(blob_name(shared)))
     expect_same(values, (None, shared), "values")
     trial.expect_journal(other)
-    expect_same(trial.stored("r", "elsewhere").standing, Standing(), "one of this id in another scope")
-    expect_same(trial.store.orphans(), (), "what is to be gone on with")
-    expect_same(trial.store.due(), (), "what is due")
+    expect_same(
+        trial.stored("r", "elsewhere").standing, Standing(), "a session with the same id in another scope"
+    )
+    expect_same(trial.store.orphans(), (), "sessions to continue")
+    expect_same(trial.store.due(), (), "due sessions")
 
 
 def _without_content(was: Record) -> Record:
@@ -370,20 +368,24 @@ def erasing_again_changes_nothing(trial: StoreTrial) -> None:
     draft = Draft(at_ms=AT_MS, kind=CLOSED, body=closing.body)
     trial.keep(Append(records=author.seal(draft), standing=_ENDED))
     records = trial.store.erase("", author.session, "retention").records
-    expect_same(records, 3, "records of a session that was stopped with these very words")
+    expect_same(records, 3, "records of a session that was stopped with this reason")
     first = trial.records("s")
-    expect_same(trial.store.erase("", author.session, "retention"), Erasure(), "what the second call erased")
+    expect_same(
+        trial.store.erase("", author.session, "retention"),
+        Erasure(),
+        "the sessions erased by the second call",
+    )
     expect_same(trial.records("s"), first, "the journal")
     trial.store.erase("", author.session, _WHY)
     whys = [decode_erased(one.body).why for one in trial.records("s") if one.kind == ERASED]
-    expect_same(whys[:2], ["retention", "retention"], "why they were erased")
+    expect_same(whys[:2], ["retention", "retention"], "the reason of the erasure")
     trial.store.take("", author.session, "n2", "start")
     expect_same(
-        trial.store.erase("", author.session, _WHY), Erasure(), "what is erased of one that was taken since"
+        trial.store.erase("", author.session, _WHY), Erasure(), "erased records of a session taken since"
     )
-    expect_same(trial.stored("s").node, "", "who owns what was erased")
+    expect_same(trial.stored("s").node, "", "the owner of the erased session")
     told = [trial.store.overwrite_removed() for _ in range(2)]
-    assert all(type(one) is bool for one in told), f"whether it is overwritten was told as {told}"
+    assert all(type(one) is bool for one in told), f"the overwriting status was reported as {told}"
 
 
 def nothing_comes_to_what_was_erased(trial: StoreTrial) -> None:
@@ -393,16 +395,16 @@ def nothing_comes_to_what_was_erased(trial: StoreTrial) -> None:
     trial.keep(late)
     trial.store.erase("", author.session, _WHY)
     (fenced,) = trial.refuse(late)
-    expect_same(fenced.durable_up_to, 3, "what of the old owner is durable")
+    expect_same(fenced.durable_up_to, 3, "durable records of the old owner")
     trial.refuse(author.write(_SAID))
     for record in author.records[:3]:
         trial.store.put_snapshot(snapshot_behind(record, _LARGE_BLOB))
-    expect_same(trial.store.snapshots("", author.session), (), "snapshots that came later")
+    expect_same(trial.store.snapshots("", author.session), (), "later snapshots")
     (taken,) = trial.store.take("", author.session, "n2", "start").sessions
-    expect_same((taken.standing, taken.tail.seq), (_ENDED, 4), "what is taken")
+    expect_same((taken.standing, taken.tail.seq), (_ENDED, 4), "the taken sessions")
     expect_same(len(trial.records("s")), 4, "records")
     behind = taken_draft(node="n9", cause="gone", engine="", at_ms=AT_MS, events=0)
-    assert all(one.body != behind.body for one in trial.records("s")), "a new owner was written down"
+    assert all(one.body != behind.body for one in trial.records("s")), "a new owner was recorded"
 
 
 def what_is_at_work_is_not_erased(trial: StoreTrial) -> None:
@@ -411,15 +413,15 @@ def what_is_at_work_is_not_erased(trial: StoreTrial) -> None:
     trial.begin("child", root="s", parent="s", standing=_ENDED)
     trial.store.beat(Node(id="n1"))
     erase = partial(trial.store.erase, "", author.session, _WHY)
-    needed = expect_error(StillNeeded, erase, "erasing what a living node works on")
+    needed = expect_error(StillNeeded, erase, "erasing a session that a live node owns")
     assert any("n1" in one for one in needed.by), f"{needed.by} does not name the node"
     of_child = partial(trial.store.erase, "", SessionId("child"), _WHY)
     assert "'s'" in str(expect_error(OptionError, of_child, "erasing a child"))
     unknown = partial(trial.store.erase, "elsewhere", author.session, _WHY)
-    expect_error(SessionNotFound, unknown, "erasing what is not there")
+    expect_error(SessionNotFound, unknown, "erasing an unknown session")
     trial.expect_journal(author)
     trial.keep(author.write("end", standing=_ENDED))
-    expect_same(erase().sessions, 2, "sessions that were erased, when all have ended")
+    expect_same(erase().sessions, 2, "erased sessions after all have ended")
 
 
 def what_was_erased_is_so_again(trial: StoreTrial) -> None:
@@ -433,8 +435,8 @@ def what_was_erased_is_so_again(trial: StoreTrial) -> None:
     before = trial.records("s")
     again = trial.reopen(trial.store)
     try:
-        expect_same(again.read("", author.session), before, "the journal that was erased")
+        expect_same(again.read("", author.session), before, "the erased journal")
         expect_same(again.read("", other.session), tuple(other.records), "the other journal")
-        expect_same(again.blob(blob_name(_LARGE_BLOB)), None, "a value of the one that was erased")
+        expect_same(again.blob(blob_name(_LARGE_BLOB)), None, "a value of the erased session")
     finally:
         again.close()

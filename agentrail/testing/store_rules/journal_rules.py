@@ -50,7 +50,7 @@ def any_text_is_kept(trial: StoreTrial) -> None:
         author.opening(*hard[:2])
         author.write(*hard)
         trial.expect_journal(author)
-    expect_same(trial.store.get("tenant", SessionId("s")), None, "a session of a scope that is not there")
+    expect_same(trial.store.get("tenant", SessionId("s")), None, "a session of an unknown scope")
 
 
 def bytes_of_a_body_are_not_read(trial: StoreTrial) -> None:
@@ -75,7 +75,7 @@ def journals_are_read_in_pages(trial: StoreTrial) -> None:
         (0, 99, list(range(1, 11))),
     ):
         page = trial.store.read("", author.session, after, limit)
-        expect_same([record.seq for record in page], numbers, f"the page behind {after}, of at most {limit}")
+        expect_same([record.seq for record in page], numbers, f"the page after {after}, of at most {limit}")
 
 
 def numbers_have_no_gaps(trial: StoreTrial) -> None:
@@ -85,7 +85,7 @@ def numbers_have_no_gaps(trial: StoreTrial) -> None:
     late = author.write("b", "c")
     (fenced,) = trial.refuse(late)
     expect_same(
-        (fenced.session_id, fenced.durable_up_to), ("s", 2), "whom the refusal is for, and what is durable"
+        (fenced.session_id, fenced.durable_up_to), ("s", 2), "the refused session, and the durable records"
     )
     expect_same(trial.stored("s").tail.seq, 2, "the last number")
     trial.keep(missed)
@@ -114,7 +114,7 @@ def the_same_append_again_is_fine(trial: StoreTrial) -> None:
     before = trial.stored("s")
     for batch in ((early,), (late, late), (early, late), (late, early)):
         trial.keep(*batch)
-        expect_same(trial.stored("s"), before, "what the store says of the session")
+        expect_same(trial.stored("s"), before, "the stored facts of the session")
     trial.expect_journal(author)
 
 
@@ -137,10 +137,10 @@ def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
     trial.store.create(opening)
     trial.keep(author.write("b", standing=Standing(title="second")))
     trial.store.create(opening)
-    expect_same(trial.stored("s").standing.title, "second", "the title after an opening that was repeated")
+    expect_same(trial.stored("s").standing.title, "second", "the title after a repeated opening")
     for what, other in (
         ("other records", Author("s").opening("b")),
-        ("fewer records and others", Author("s").opening("c", "d")),
+        ("fewer and different records", Author("s").opening("c", "d")),
         ("another node", msgspec.structs.replace(opening, node="n2")),
     ):
         message = str(expect_error(AlreadyExists, partial(trial.store.create, other), what))
@@ -157,7 +157,7 @@ def an_append_goes_in_whole_or_not_at_all(trial: StoreTrial) -> None:
     trial.refuse(mixed)
     trial.refuse(msgspec.structs.replace(mixed, records=opening.records + mixed.records))
     trial.expect_journal(first)
-    expect_same(trial.stored("s").standing.title, "", "the title, after appends that were refused")
+    expect_same(trial.stored("s").standing.title, "", "the title after refused appends")
 
 
 def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
@@ -169,14 +169,14 @@ def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
     unknown = Author("unknown")
     unknown.opening()
     batch.insert(2, unknown.write("to none"))
-    batch.insert(0, authors[1].write("of b too"))
+    batch.insert(0, authors[1].write("durable records of b"))
     answers = trial.store.append(batch)
     expect_same(
         [one is None for one in answers],
         [False, True, False, False, True, True],
-        f"which appends are durable, of {answers}",
+        f"the durable appends among {answers}",
     )
-    expect_same([one and one.session_id for one in answers][2:4], ["b", "unknown"], "whom refusals are for")
+    expect_same([one and one.session_id for one in answers][2:4], ["b", "unknown"], "the refused sessions")
     for author in (authors[0], authors[2], elsewhere):
         trial.expect_journal(author)
     expect_same(trial.store.append(()), (), "the answer to an empty batch")
@@ -190,8 +190,10 @@ def appends_of_one_session_go_in_order(trial: StoreTrial) -> None:
     expect_same(trial.stored("s").standing.title, "last", "the title")
     other = Author("s", tail=Tail(seq=4, hash=author.records[3].hash))
     wrong = other.write("not d")
-    trial.refuse(wrong, author.write("fits behind d"), other.write("behind what was refused"))
-    expect_same([record.seq for record in trial.records("s")], [1, 2, 3, 4, 5], "the numbers that are there")
+    trial.refuse(
+        wrong, author.write("an append that fits after d"), other.write("an append after a refused one")
+    )
+    expect_same([record.seq for record in trial.records("s")], [1, 2, 3, 4, 5], "the existing numbers")
 
 
 def readers_see_whole_journals_while_one_is_written(trial: StoreTrial) -> None:
@@ -229,8 +231,8 @@ def readers_see_whole_journals_while_one_is_written(trial: StoreTrial) -> None:
     finally:
         is_over.set()
         reader.join(_READER_SECONDS)
-    expect_same(faults, [], "what readers saw")
-    expect_same(ended, ["well"], "how the reader ended")
+    expect_same(faults, [], "the records that readers saw")
+    expect_same(ended, ["well"], "the outcome of the reader")
     trial.expect_journal(author)
 
 
@@ -311,7 +313,7 @@ def _again(call: Callable[[], A], done: type[AgentrailError] | None = None) -> A
 def _append(store: Store, author: Author, *bodies: str, title: str = "") -> None:
     one = author.write(*bodies, standing=Standing(is_working=True, title=title), events=len(author.records))
     expect_same(
-        _again(lambda: store.append([one])), (None,), "the answer to an append, called again until one came"
+        _again(lambda: store.append([one])), (None,), "the answer to an append, retried until one came"
     )
 
 

@@ -18,9 +18,7 @@ def take(
     """Take a tree without a scope. The result must equal the store's data about each session."""
     taken = trial.store.take("", SessionId(root), node, cause, force=force)
     for one in taken.sessions:
-        expect_same(
-            trial.stored(one.session), one, f"what the store says of {one.session!r} after it was taken"
-        )
+        expect_same(trial.stored(one.session), one, f"the stored facts of {one.session!r} after it was taken")
     return taken
 
 
@@ -31,13 +29,13 @@ def an_old_owner_is_refused(trial: StoreTrial) -> None:
     new = Author("s", tail=stored.tail)
     (fenced,) = trial.refuse(old.write("too late"))
     expect_same(
-        (fenced.session_id, fenced.durable_up_to), ("s", 3), "whom the refusal is for, and what is durable"
+        (fenced.session_id, fenced.durable_up_to), ("s", 3), "the refused session, and the durable records"
     )
     trial.keep(new.write("c", "d"))
     (again,) = trial.refuse(old.write("later still"))
-    expect_same(again.durable_up_to, 3, "what of the old owner is durable")
+    expect_same(again.durable_up_to, 3, "durable records of the old owner")
     expect_same([record.epoch for record in trial.records("s")], [1, 1, 1, 2, 2, 2], "the epochs")
-    expect_same(trial.records("s")[4:], tuple(new.records), "what the new owner wrote")
+    expect_same(trial.records("s")[4:], tuple(new.records), "records of the new owner")
 
 
 def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
@@ -50,10 +48,10 @@ def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
     (stored,) = take(trial, "s").sessions
     for batch in ((one,), (two,), (one, two)):
         for fenced in trial.refuse(*batch):
-            expect_same(fenced.durable_up_to, 5, "what of the old owner is durable")
+            expect_same(fenced.durable_up_to, 5, "durable records of the old owner")
     again = expect_error(Fenced, partial(trial.store.create, opening), "the opening again")
-    expect_same(again.durable_up_to, 5, "what of the old owner is durable")
-    expect_same(trial.stored("s"), stored, "what the store says of the session")
+    expect_same(again.durable_up_to, 5, "durable records of the old owner")
+    expect_same(trial.stored("s"), stored, "the stored facts of the session")
 
 
 def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
@@ -95,11 +93,11 @@ def a_takeover_is_written_down(trial: StoreTrial) -> None:
         expect_same(
             (record.kind, record.seq, record.epoch, record.events), (TAKEN, epoch + 1, epoch, 7), "the record"
         )
-        assert start <= record.at_ms <= trial.store.now_ms(), f"{record.at_ms} is no time of the store"
+        assert start <= record.at_ms <= trial.store.now_ms(), f"{record.at_ms} is not a time of the store"
         body = decode_taken(record.body)
         expect_same((body.node, body.cause), (f"n{epoch}", cause), "node and cause")
         expect_same((stored.node, stored.tail.hash), (f"n{epoch}", record.hash), "owner and end")
-        expect_same((stored.standing.waits_for, stored.events), (1, 7), "how it stands, and its last event")
+        expect_same((stored.standing.waits_for, stored.events), (1, 7), "its status, and its last event")
 
 
 def a_tree_is_taken_together(trial: StoreTrial) -> None:
@@ -115,7 +113,7 @@ def a_tree_is_taken_together(trial: StoreTrial) -> None:
         (taken[0].session, sorted(session_ids(taken))), ("r", ["a", "b", "r"]), "the sessions, the root first"
     )
     expect_same({(one.node, one.tail.epoch, one.tail.seq) for one in taken}, {("n2", 2, 2)}, "each of them")
-    expect_same([trial.stored("ended").tail.seq, len(trial.records("ended"))], [1, 1], "what has ended")
+    expect_same([trial.stored("ended").tail.seq, len(trial.records("ended"))], [1, 1], "the ended sessions")
     expect_same([trial.stored("other"), trial.stored("r", "elsewhere")], before, "other trees")
 
 
@@ -136,11 +134,13 @@ def a_living_owner_keeps_its_tree(trial: StoreTrial) -> None:
     trial.begin("s")
     trial.begin("child", root="s", parent="s")
     trial.store.beat(Node(id="n1", address="http://10.0.0.7:8700"))
-    held = expect_error(HeldBy, partial(take, trial, "s", cause="lease_over"), "taking from a living owner")
-    expect_same((held.node, held.address), ("n1", "http://10.0.0.7:8700"), "who holds it, and where")
+    held = expect_error(HeldBy, partial(take, trial, "s", cause="lease_over"), "taking from a live owner")
+    expect_same((held.node, held.address), ("n1", "http://10.0.0.7:8700"), "its owner and address")
     assert held.seen_ago_ms >= 0, f"{held.seen_ago_ms} ms ago is in the future"
     expect_same(
-        [len(trial.records(name)) for name in ("s", "child")], [1, 1], "records of what was not taken"
+        [len(trial.records(name)) for name in ("s", "child")],
+        [1, 1],
+        "records of a session that was not taken",
     )
     take(trial, "s", "n1", cause="start")
     expect_same(trial.stored("child").tail.epoch, 2, "the epoch, when its own owner takes it")
@@ -157,7 +157,7 @@ def a_beat_begins_the_lease_anew(trial: StoreTrial) -> None:
     trial.store.beat(Node(id="n1"))
     trial.pass_lease()
     trial.store.beat(Node(id="n1"))
-    expect_error(HeldBy, partial(take, trial, "s"), "taking from an owner that is heard of again")
+    expect_error(HeldBy, partial(take, trial, "s"), "taking from an owner that is alive again")
     trial.begin("t", node="never heard of")
     take(trial, "t")
 
@@ -187,7 +187,7 @@ def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
     expect_same(trial.stored("other").node, "n1", "the owner of another tree")
     take(trial, "s")
     trial.store.release("n1", "", SessionId("s"))
-    expect_same(trial.stored("s").node, "n2", "the owner, when an old one releases it")
+    expect_same(trial.stored("s").node, "n2", "the owner after an old one releases it")
     trial.expect_journal(other)
 
 
@@ -223,23 +223,23 @@ def many_trees_are_taken_each_by_itself(trial: StoreTrial) -> None:
         "the answer to each",
     )
     held = answers[1]
-    assert isinstance(held, HeldBy), "the answer to what is held"
-    expect_same((held.node, held.address), ("n3", "http://10.0.0.7:8700"), "who holds it, and where")
+    assert isinstance(held, HeldBy), "the answer for an owned session"
+    expect_same((held.node, held.address), ("n3", "http://10.0.0.7:8700"), "its owner and address")
     sessions = [one for answer in answers if isinstance(answer, Taken) for one in answer.sessions]
-    expect_same(session_ids(tuple(sessions)), ["b", "b", "a", "child"], "what was taken")
+    expect_same(session_ids(tuple(sessions)), ["b", "b", "a", "child"], "the taken sessions")
     for one in sessions:
-        expect_same(trial.stored(one.session, one.scope), one, f"what the store says of {one.session!r}")
+        expect_same(trial.stored(one.session, one.scope), one, f"the stored facts of {one.session!r}")
         expect_same(
             (one.node, one.tail.epoch, one.tail.seq), ("n2", 2, 2), f"owner and end of {one.session!r}"
         )
         body = decode_taken(trial.records(one.session, one.scope)[-1].body)
         expect_same((body.node, body.cause), ("n2", "gone"), "node and cause")
-    expect_same((trial.stored("held").node, trial.stored("held").tail.seq), ("n3", 2), "what is held")
+    expect_same((trial.stored("held").node, trial.stored("held").tail.seq), ("n3", 2), "the owned sessions")
     trial.refuse(*(author.write("late") for author in old))
     forced = TakeOver(scope="", root=SessionId("held"), node="n2", cause="start", force=True)
     (answer,) = take_all(trial.store, [forced])
     assert isinstance(answer, Taken), f"with force, got {answer!r}"
-    expect_same(take_all(trial.store, []), (), "the answer to nothing")
+    expect_same(take_all(trial.store, []), (), "the answer to an empty request")
 
 
 def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
@@ -252,8 +252,8 @@ def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
     lost = Author("b").opening(root="r", parent="r", node="n2")
     expect_error(Fenced, lambda: trial.store.create(lost), "a child of an owner that released the tree")
     none = Author("c").opening(root="unknown", parent="unknown")
-    expect_error(SessionNotFound, lambda: trial.store.create(none), "a child of a tree that is not there")
-    expect_same(session_ids(trial.store.find()), ["r"], "the sessions that are there")
+    expect_error(SessionNotFound, lambda: trial.store.create(none), "a child of an unknown tree")
+    expect_same(session_ids(trial.store.find()), ["r"], "the existing sessions")
     take(trial, "r", "n3")
     trial.begin("a", root="r", parent="r", node="n3")
 

@@ -22,16 +22,18 @@ def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
     end = trial.store.now_ms()
     assert start <= opened.opened_at_ms <= opened.written_at_ms <= end, f"{opened} has no times of the store"
     found = trial.stored("c", "team")
-    expect_same(found.standing, standing, "how it stands")
-    expect_same((found.root, found.parent, found.forked_from), ("s", "s", None), "where it belongs")
+    expect_same(found.standing, standing, "its status")
+    expect_same((found.root, found.parent, found.forked_from), ("s", "s", None), "its place in the tree")
     expect_same((found.node, found.events, found.tail), ("n7", 9, child.tail), "owner, last event, end")
-    expect_same((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "where a fork belongs")
+    expect_same((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "the place of a fork")
     trial.pass_lease()
     trial.keep(child.write("c", standing=Standing(has_ended=True)))
     later = trial.stored("c", "team")
-    expect_same(later.standing, Standing(has_ended=True), "how it stands")
-    expect_same(later.opened_at_ms, found.opened_at_ms, "when it was opened")
-    assert later.written_at_ms > found.written_at_ms, "a later record did not change when it was written last"
+    expect_same(later.standing, Standing(has_ended=True), "its status")
+    expect_same(later.opened_at_ms, found.opened_at_ms, "its opening time")
+    assert later.written_at_ms > found.written_at_ms, (
+        "a later record did not change the time of the last write"
+    )
 
 
 def sessions_are_found_by_filters(trial: StoreTrial) -> None:
@@ -69,7 +71,7 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
         (Filters(scope="team", is_working=True, written_before_ms=late), ""),
     ):
         expect_same("".join(session_ids(trial.store.find(filters))), expected, f"the sessions for {filters}")
-    expect_same(trial.store.find()[0], trial.stored("a"), "what `find` and `get` say of one session")
+    expect_same(trial.store.find()[0], trial.stored("a"), "one session in `find` and `get`")
 
 
 def sessions_are_found_in_pages(trial: StoreTrial) -> None:
@@ -84,11 +86,11 @@ def sessions_are_found_in_pages(trial: StoreTrial) -> None:
         while page := trial.store.find(after=found[-1] if found else None, limit=limit):
             assert len(page) <= limit, f"a page of at most {limit} has {len(page)} sessions"
             found += [(one.scope, one.session) for one in page]
-            assert len(found) <= len(keys), f"pages of {limit} go round: {found}"
+            assert len(found) <= len(keys), f"pages of {limit} repeat: {found}"
         expect_same(found, keys, f"the sessions in pages of {limit}")
     behind = trial.store.find(Filters(scope="a"), after=("a", "9z"), limit=2)
-    expect_same(session_ids(behind), ["B", "a"], "the page behind a place that is not there")
-    expect_same(trial.store.find(limit=0), (), "a page of none")
+    expect_same(session_ids(behind), ["B", "a"], "the page after an unknown place")
+    expect_same(trial.store.find(limit=0), (), "an empty page")
 
 
 def orphans_are_found(trial: StoreTrial) -> None:
@@ -111,7 +113,9 @@ def orphans_are_found(trial: StoreTrial) -> None:
         trial.begin(child, root="f-tree", parent="f-tree", node="dead", standing=works)
     trial.store.release("alive", "", SessionId("h-released"))
     expect_same(
-        sorted(session_ids(trial.store.orphans())), ["d-none", "h-released"], "orphans while all live"
+        sorted(session_ids(trial.store.orphans())),
+        ["d-none", "h-released"],
+        "orphans while all nodes are alive",
     )
     trial.pass_lease()
     trial.store.beat(Node(id="alive"))
@@ -121,9 +125,9 @@ def orphans_are_found(trial: StoreTrial) -> None:
     pages = [session_ids(trial.store.orphans(3, after=("", after))) for after in ("a", *expected[2:])]
     expect_same(pages, [expected[:3], expected[3:], []], "orphans, in pages")
     (orphan,) = (one for one in trial.store.orphans() if one.session == "f-tree")
-    expect_same(orphan, trial.stored("f-tree"), "what is said of an orphan")
+    expect_same(orphan, trial.stored("f-tree"), "the facts of an orphan")
     trial.store.take("", SessionId("a-dead"), "alive", "lease_over")
-    expect_same(sorted(session_ids(trial.store.orphans())), expected[1:], "orphans, when one was taken")
+    expect_same(sorted(session_ids(trial.store.orphans())), expected[1:], "orphans after one was taken")
 
 
 def due_timers_are_found(trial: StoreTrial) -> None:
@@ -148,12 +152,12 @@ def due_timers_are_found(trial: StoreTrial) -> None:
     expected = ["first", "second", "dead", "at once"]
     expect_same(session_ids(trial.store.due()), expected, "sessions whose timer is due")
     expect_same(session_ids(trial.store.due(0, 2)), expected[:2], "the two due longest")
-    expect_same(trial.store.due(0, 0), (), "none of those that are due")
+    expect_same(trial.store.due(0, 0), (), "a limit of no due sessions")
     soon = session_ids(trial.store.due(_A_DAY_MS))
     expect_same(soon, [*expected, "later"], "sessions whose timer is due within a day")
     (taken,) = trial.store.take("", SessionId("first"), "alive", "start").sessions
-    expect_same(taken.standing.due_at_ms, now - 3_000, "when a session that was taken is due")
-    expect_same(session_ids(trial.store.due()), expected[1:], "when one was taken")
+    expect_same(taken.standing.due_at_ms, now - 3_000, "the due time of a taken session")
+    expect_same(session_ids(trial.store.due()), expected[1:], "due sessions after one was taken")
 
 
 _A_DAY_MS: Final = 86_400_000
@@ -171,13 +175,13 @@ def nodes_are_known(trial: StoreTrial) -> None:
     known = {node.id: node for node in trial.store.nodes()}
     expect_same(sorted(known), ["n1", "silent"], "nodes")
     for node in known.values():
-        assert start <= node.seen_at_ms <= end, f"{node} was not heard of on the clock of the store"
-    expect_same(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "what a node said")
+        assert start <= node.seen_at_ms <= end, f"{node} has no heartbeat on the clock of the store"
+    expect_same(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "the facts of a node")
     trial.pass_lease()
     expect_same([node.id for node in trial.store.nodes()], ["n1"], "nodes after a lease")
     trial.store.beat(Node(id="n1", version="1.2.4"))
     (again,) = trial.store.nodes()
-    expect_same((again.version, again.address), ("1.2.4", ""), "what a node said last")
+    expect_same((again.version, again.address), ("1.2.4", ""), "the latest facts of a node")
     assert again.seen_at_ms > known["n1"].seen_at_ms, "it was not heard of again"
 
 
@@ -193,18 +197,18 @@ def what_is_owed_is_kept_by_kind_and_id(trial: StoreTrial) -> None:
     store = trial.store
     if not offers(store, OwedStore):
         return
-    expect_same(store.owed("letter"), (), "what an empty store owes")
+    expect_same(store.owed("letter"), (), "pending rows of an empty store")
     store.change_owed([], [("letter", "a")])
     rows = [_row("a", b"\0\xff"), _row("b", b""), _row("c\0é", b"c")]
     store.change_owed([rows[2], rows[0], _row("a", b"other", "bill"), rows[1]])
-    expect_same(store.owed("letter"), tuple(rows), "what is owed")
-    expect_same(store.owed("letter", "a", 1), (rows[1],), "a page of it")
-    expect_same(store.owed("letter", "c\0é"), (), "what stands behind the last one")
-    expect_same(store.owed("letter", limit=0), (), "a page of none")
-    expect_same(store.owed("bill"), (_row("a", b"other", "bill"),), "what is owed of another kind")
+    expect_same(store.owed("letter"), tuple(rows), "pending rows")
+    expect_same(store.owed("letter", "a", 1), (rows[1],), "a page of pending rows")
+    expect_same(store.owed("letter", "c\0é"), (), "rows after the last one")
+    expect_same(store.owed("letter", limit=0), (), "an empty page")
+    expect_same(store.owed("bill"), (_row("a", b"other", "bill"),), "pending rows of another kind")
     again = _row("b", b"again")
     store.change_owed([again])
-    expect_same(store.owed("letter", "a", 1), (again,), "a row that was put again")
+    expect_same(store.owed("letter", "a", 1), (again,), "a replaced row")
 
 
 def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
@@ -215,7 +219,7 @@ def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
     store.change_owed([_row("a"), _row("b")])
     for _ in range(2):
         store.change_owed([_row("c"), _row("d")], [("letter", "a"), ("letter", "d"), ("letter", "never")])
-    expect_same([row.id for row in store.owed("letter")], ["b", "c"], "what is owed")
+    expect_same([row.id for row in store.owed("letter")], ["b", "c"], "pending rows")
 
 
 def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
@@ -226,7 +230,7 @@ def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
     author = trial.begin("s", node="")
     store.change_owed([_row("s")])
     store.delete("", SessionId(author.session))
-    expect_same(store.owed("letter"), (_row("s"),), "what is owed")
+    expect_same(store.owed("letter"), (_row("s"),), "pending rows")
 
 
 def what_is_owed_is_there_again(trial: StoreTrial) -> None:
@@ -236,7 +240,7 @@ def what_is_owed_is_there_again(trial: StoreTrial) -> None:
     trial.store.change_owed([_row("a"), _row("b", b"b")], [("letter", "a")])
     again = trial.reopen(trial.store)
     try:
-        assert offers(again, OwedStore), "opened again, it keeps nothing that is owed"
-        expect_same(again.owed("letter"), (_row("b", b"b"),), "what is owed")
+        assert offers(again, OwedStore), "the reopened store has lost the pending rows"
+        expect_same(again.owed("letter"), (_row("b", b"b"),), "pending rows")
     finally:
         again.close()

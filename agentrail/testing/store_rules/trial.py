@@ -70,7 +70,7 @@ class StoreTrial:
     def stored(self, session: str, scope: str = "") -> StoredSession:
         """Return the stored data of a session that must exist."""
         found = self.store.get(scope, SessionId(session))
-        assert found is not None, f"session {session!r} is not there"
+        assert found is not None, f"session {session!r} does not exist"
         return found
 
     def records(self, session: str, scope: str = "") -> tuple[Record, ...]:
@@ -88,15 +88,13 @@ class StoreTrial:
         answers = self.store.append(batch)
         expect_same(len(answers), len(batch), "the number of answers")
         refused = tuple(one for one in answers if isinstance(one, Fenced))
-        expect_same(
-            len(refused), len(batch), f"the number of refused appends, of which came {answers}: refused"
-        )
+        expect_same(len(refused), len(batch), f"the number of refused appends among {answers}")
         return refused
 
     def expect_journal(self, author: Author) -> None:
         """Check that the store has exactly the written records, byte for byte."""
         expect_same(self.records(author.session, author.scope), tuple(author.records), "the journal")
-        expect_same(self.stored(author.session, author.scope).tail, author.tail, "where it ends")
+        expect_same(self.stored(author.session, author.scope).tail, author.tail, "the end of the journal")
 
 
 def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot:

@@ -35,7 +35,7 @@ def test_a_body_of_a_newer_version_is_refused_whole():
     """Also where all that this version knows is there: what else it says is not known."""
     for name, body in BODIES.items():
         written = json.loads(bodies.encode_body(body))
-        for version, said in ((4, "of version 4"), (0, "from 1, got 0")):
+        for version, said in ((4, "of version 4"), (0, ">= 1, got 0")):
             with pytest.raises(CodecError, match=said) as caught:
                 getattr(bodies, f"decode_{name}")(json.dumps(written | {"version": version}))
             assert caught.value.path == "$.version", name
@@ -100,7 +100,7 @@ def test_a_text_above_the_limit_is_kept_apart_and_looked_at_when_it_comes_back()
 
 def test_a_body_that_no_journal_could_hold_is_refused():
     """Half of a character, and by both readers of large values what is nested too deeply."""
-    with pytest.raises(CodecError, match="no closed record that can be stored: half of a character"):
+    with pytest.raises(CodecError, match="no closed record that can be stored: a lone surrogate"):
         bodies.encode_body(bodies.ClosedBody(reason="\ud800"))
     deep = b'{"blob":' * 60_000 + b"1" + b"}" * 60_000
     for read in (bodies.blobs_of, lambda body: bodies.join_blobs(body, lambda _: None)):

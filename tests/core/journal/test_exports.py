@@ -94,7 +94,7 @@ def test_what_is_no_export_is_refused():
     """The message says what it is."""
     for text, said in (
         (b"", "empty"),
-        (b"hello\n", "something else"),
+        (b"hello\n", "expected the start of a session"),
         (b'{"agentrail_export":2,"session":"s","records":1,"root":"s"}\n', "version 2"),
         (b'{"session":"s","records":0,"root":"s"}\n', "no record"),
         (b'{"session":"s","records":1,"root":"s","content":false}\n', "without content"),

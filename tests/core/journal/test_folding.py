@@ -91,15 +91,15 @@ def test_a_record_that_is_damaged_is_named():
 def test_what_no_session_would_have_written_is_damage():
     """Anything else than `opened` at the beginning, or that once more; a rewind to nowhere, or one that cannot be read."""
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
-    with pytest.raises(JournalCorrupt, match="it is 'closed', and a journal begins with 'opened'"):
+    with pytest.raises(JournalCorrupt, match="it is 'closed', but a journal must begin with 'opened'"):
         fold_journal(headless)
     again = behind(RECORDS, rec.Draft(at_ms=1, kind="opened", body=RECORDS[0].body))
-    with pytest.raises(JournalCorrupt, match="a journal is opened once"):
+    with pytest.raises(JournalCorrupt, match="a journal is opened only once, at its beginning"):
         fold_journal(again)
 
     for number in (0, -1, len(RECORDS) + 1, 99):
         records = behind(RECORDS, own("rewound", rec.RewoundBody(number=number)))
-        said = f"it goes back to {number}, and there is 1 to {len(RECORDS)}"
+        said = f"it goes back to {number}: expected 1 to {len(RECORDS)}"
         with pytest.raises(JournalCorrupt, match=said):
             fold_journal(records)
     records = behind(RECORDS, rec.Draft(at_ms=1, kind="rewound", body=b"{}"))

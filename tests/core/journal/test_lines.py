@@ -58,5 +58,5 @@ def test_what_is_no_line_is_refused():
     for wrong in (b"", b"[]", b"{", *odd):
         with pytest.raises(CodecError, match="not a line of a journal"):
             decode_line(wrong)
-    with pytest.raises(CodecError, match="it is of version 4, and 1 to 3 can be read here"):
+    with pytest.raises(CodecError, match="it is of version 4, and this version reads 1 to 3"):
         decode_line(json.dumps(line | {"version": 4}).encode())

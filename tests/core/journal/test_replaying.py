@@ -75,7 +75,7 @@ def test_the_state_at_each_number_is_what_it_was():
     waiting = state_at(GUARDED, 5, SOURCES)
     assert [one.asked.question for one in waiting.data.interactions] == ["Now?"]
     for number in (0, -1, len(RECORDS) + 1):
-        said = f"the number is {number}: expected one from 1 to {len(RECORDS)}"
+        said = f"the number is {number}: expected 1 to {len(RECORDS)}"
         with pytest.raises(OptionError, match=said):
             state_at(RECORDS, number)
 
@@ -128,7 +128,7 @@ def test_the_first_place_where_two_runs_part_is_shown():
     parted = where_they_part(mine, other)
     assert parted.what == "body"
     assert parted.diff.split("\n")[1] == '+ $.message.content[0].text: "No."'
-    assert str(parted).startswith(f"they part at record {len(mine)} and {len(other)}: body\n")
+    assert str(parted).startswith(f"they diverge at record {len(mine)} and {len(other)}: body\n")
 
     stopped = _going_on(lambda session: session.say(s.AbortCycle, reason="no"))
     parted = where_they_part(mine, stopped)

@@ -47,7 +47,7 @@ def test_half_of_a_character_becomes_what_it_becomes_in_the_whole_signal():
 def test_what_is_no_body_is_refused():
     """Whole, and with the reason; whatever a damaged record says that it is."""
     for kind, body, said in (
-        ("dreamt", b"{}", "Invalid value 'dreamt'; a newer version may have written it"),
+        ("dreamt", b"{}", "Invalid value 'dreamt'; it may come from a newer version"),
         ('a","x":1,"', b"{}", "Invalid value"),
         ("heard", b'{"kind":"started","at_ms":1}', "expected that of a 'heard' record, got 'started'"),
         ("dreamt", b'{"kind":"started","at_ms":1}', "expected that of a 'dreamt' record"),

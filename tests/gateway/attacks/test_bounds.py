@@ -103,7 +103,9 @@ async def test_bodies_of_one_caller_take_half_of_the_room_at_most():
         assert (refused.value.answer.status, refused.value.answer.headers["retry-after"]) == (429, "5")
         with pytest.raises(CallRefused, match="expected the body within"):
             await reader.read(sends(b"x" * 50), {}, 99, caller="bob")
-        with pytest.raises(CallRefused, match="as many bodies as it has room for"):
+        with pytest.raises(
+            CallRefused, match="the limit of bodies that this server reads at once is reached"
+        ):
             await reader.read(sends(b"x" * 101), {}, 999, caller="eve")
     with pytest.raises(CallerLeft):
         await reader.read(sends(b"x", None), {}, 99, caller="ann")

@@ -144,7 +144,7 @@ BROKEN = {
     "a bit of a compression that was not agreed": (frame(TEXT, pressed(64 * MIB), bits=4), 1002),
     "no UTF-8": (frame(TEXT, b"\xff\xfe"), 1007),
     "no UTF-8 across two fragments": (frame(TEXT, b"\xe2\x82", last=False) + frame(CONTINUED, b"\x28"), 1007),
-    "half of a character": (frame(TEXT, b"\xed\xa0\x80"), 1007),
+    "a lone surrogate": (frame(TEXT, b"\xed\xa0\x80"), 1007),
     "an unknown kind": (frame(3, b"{}"), 1002),
     "an unknown kind of control": (frame(11, b""), 1002),
     "a ping in fragments": (frame(PING, b"a", last=False), 1002),

@@ -102,7 +102,10 @@ def test_a_tool_without_a_description_gets_one(fields, description):
     [
         ("text", "is not an object"),
         ({"type": "string"}, "has type 'string', expected 'object'"),
-        ({"type": "object", "properties": {"x": {"$ref": "https://evil.example/s"}}}, "nothing is fetched"),
+        (
+            {"type": "object", "properties": {"x": {"$ref": "https://evil.example/s"}}},
+            "references are not fetched",
+        ),
         ({"type": "object", "properties": {"x": {"type": 7}}}, "is not draft 2020-12"),
         ({"type": "object", "properties": {f"p{n}": {} for n in range(20_000)}}, "parts"),
     ],

@@ -117,7 +117,7 @@ async def test_who_prompted_leaves_and_the_cycle_is_aborted(app, client):
         await read(events, until="agent_start")
     async with followed(client, "slow") as events:
         end = (await read(events, until="agent_abort"))[-1]
-    assert end["reason"] == "the caller left"
+    assert end["reason"] == "the caller disconnected"
 
 
 async def test_a_model_that_fails(app, client):
