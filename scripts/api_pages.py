@@ -37,7 +37,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
 
 SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Start": "start_session call_tool",
+        "Start": "start_session wait_for_tools call_tool",
         "Keep and resume": "resume_session resume_all find",
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",

@@ -31,7 +31,14 @@ SERVICES: Final = {
     "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
     "openai": ROOT / ".peers" / "openai" / "node_modules" / "openai" / "index.mjs",
     "server-everything": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-everything",
-    "mcp-conformance": ROOT / ".peers" / "mcp" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js",
+    "mcp-conformance": ROOT
+    / ".peers"
+    / "mcp"
+    / "node_modules"
+    / "@modelcontextprotocol"
+    / "conformance"
+    / "dist"
+    / "index.js",
     "server-filesystem": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-filesystem",
     "node": _program("node"),
     "chromium": _program("chromium"),

@@ -69,7 +69,7 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     },
     **{
         f"docs/how-to/{page}.md": {"toml": "scripts/repository_rules.py::shown_files"}
-        for page in ("configure-agents", "look-things-up", "reach-the-web", "remember-across-sessions", "use-skills")
+        for page in ("configure-agents", "look-things-up", "reach-the-web", "use-mcp-servers", "remember-across-sessions", "use-skills")
     },
     "docs/reference/cli.md": {
         "toml": "scripts/repository_rules.py::shown_files",

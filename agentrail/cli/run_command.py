@@ -220,7 +220,7 @@ async def _run_cycle(
 ) -> Exit:
     options = decide_session(order.choices, chosen, order.setup, os.environ)
     session = await supervisor.start_session(with_origin(options, order.choices, order.setup))
-    await supervisor.wait_for_tools(session)
+    await supervisor.wait_for_tools(session.session_id)
     async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
         await session.prompt(order.prompt)
         stop.session = session

@@ -387,14 +387,14 @@ class SessionSupervisor:
             await self._wait_required(session)
         return session
 
-    async def wait_for_tools(self, session: Session) -> None:
+    async def wait_for_tools(self, session_id: str, *, scope: str = NO_SCOPE) -> None:
         """Wait until each tool source of a session is ready or was lost, and the session has its tools.
 
         For a program that gives one prompt and ends: otherwise its model would see only the tools that are there in time.
 
         Cancellation: Only the wait is cancelled.
         """
-        entry = self._shared.entries.get(key_of(session.scope, session.session_id))
+        entry = self._shared.entries.get(key_of(scope, session_id))
         if entry is not None and entry.tools is not None:
             await entry.tools.wait_settled()
 

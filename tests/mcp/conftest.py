@@ -12,7 +12,7 @@ SERVERS = Path(__file__).parent / "servers"
 def pytest_collection_modifyitems(items):
     """Skip what needs the library where it is not installed."""
     if find_spec("mcp") is None:
-        reason = "the extra `mcp` is not installed: pip install 'agentrail[mcp]'"
+        reason = "the extra `mcp` is not installed: make install"
         for item in items:
             if SERVERS.parent in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason=reason))

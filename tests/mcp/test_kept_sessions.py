@@ -55,13 +55,13 @@ async def test_a_resumed_session_gets_the_tools_when_the_server_is_there(tmp_pat
         again = [calls(("mcp__p__echo", {"a": 2})), says("again"), calls(("mcp__p__echo", {})), says("fork")]
         async with supervising(tmp_path, plain, answers=again) as supervisor:
             session = await supervisor.resume_session("s")
-            await supervisor.wait_for_tools(session)
+            await supervisor.wait_for_tools(session.session_id)
             async with session.subscribe(kinds=[ToolExecutionEnd, ToolsUpdated]) as events:
                 assert await session.ask("go") == "again"
                 result = (await anext(events)).result
             assert json.loads(result.text)["arguments"] == {"a": 2}
             fork = await session.fork()
-            await supervisor.wait_for_tools(fork)
+            await supervisor.wait_for_tools(fork.session_id)
             async with fork.subscribe(kinds=[ToolExecutionEnd]) as events:
                 assert await fork.ask("go") == "fork"
                 assert not (await anext(events)).result.is_error

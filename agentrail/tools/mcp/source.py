@@ -23,6 +23,7 @@ from agentrail.abc import (
 from agentrail.config.key_filter import HIDDEN, hide_keys
 from agentrail.core.values.port_members import offers
 from agentrail.core.values.toolbox import EffectClass
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError, QuestionDeclined, ToolContractError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import too_large
@@ -51,7 +52,6 @@ from agentrail.tools.mcp.tool_listing import (
 
 LOGGER: Final = Logger("agentrail.tools.mcp")
 
-MISSING_EXTRA: Final = "MCP servers need the extra `mcp`: pip install 'agentrail[mcp]'"
 WINDOW_SECONDS: Final = 0.25
 """Changes within this time are one listing."""
 
@@ -79,7 +79,8 @@ def load_library() -> Any:
     try:
         return importlib.import_module("agentrail.tools.mcp.connection")
     except ModuleNotFoundError as missing:
-        raise OptionError([f"{MISSING_EXTRA} ({missing.name} is missing)"]) from None
+        message = f"MCP servers need the extra `mcp`, and {missing.name} is missing: {install_command('mcp')}"
+        raise OptionError([message]) from None
 
 
 class McpSource:
