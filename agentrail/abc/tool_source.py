@@ -23,7 +23,10 @@ class ToolListener(Protocol):
     """A session that uses a source. It is called in the event loop and must not wait."""
 
     def tools_changed(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
-        """Replace tools of the source. A running call keeps the tool it started with."""
+        """Replace tools of the source. A running call keeps the tool it started with.
+
+        What a user has always allowed is void for a tool with a true attribute `voids_rules`: it was given to another text.
+        """
         ...
 
     def state_changed(self, state: ToolSourceState, reason: str | None) -> None:

@@ -1,6 +1,7 @@
 """The tool sources of a supervisor and of its sessions: started in the tree, and their tools attached to each session that uses them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -20,6 +21,7 @@ from agentrail.errors import (
     SessionDown,
     SessionRefused,
     ToolDefinitionError,
+    UnknownRule,
 )
 from agentrail.events import ToolSourceState
 from agentrail.logs import Logger
@@ -27,6 +29,7 @@ from agentrail.otp.child_specs import Backoff, ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.supervision_sweeps import GAVE_UP
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.live_settings import ChangingHandle
+from agentrail.runtime.rule_queries import RulingHandle
 from agentrail.runtime.session_actor import SessionCell
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -143,7 +146,7 @@ class ToolSources:
         self.start(self.chosen((name,))[0])
 
 
-class SessionTools(ChangingHandle):
+class SessionTools(ChangingHandle, RulingHandle):
     """The tools of sources in one session. Its task runs in each instance of the session and brings the tools up to date."""
 
     __slots__ = (
@@ -234,6 +237,7 @@ class SessionTools(ChangingHandle):
         try:
             if attach or detach:
                 await self._change_tools(attach, detach, replace=False)
+                await self._void_rules({one.name for one in attach if getattr(one, "voids_rules", False)})
                 self._attached = {name: one for name, one in self._attached.items() if name not in detach} | {
                     one.name: one for one in attach
                 }
@@ -252,6 +256,14 @@ class SessionTools(ChangingHandle):
             if not self._wake.is_set():
                 self.settled.set()
         return True
+
+    async def _void_rules(self, names: set[str]) -> None:
+        if not names:
+            return
+        for rule in await self.rules():
+            if rule.tool in names:
+                with suppress(UnknownRule):  # revoked meanwhile
+                    await self.revoke_rule(rule.rule_id)
 
     def change(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
         for name in detach:

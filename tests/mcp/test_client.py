@@ -20,6 +20,7 @@ from agentrail.events import (
     ToolsUpdated,
 )
 from agentrail.otp.child_specs import Backoff
+from agentrail.plugins import HumanApproval
 from agentrail.plugins.permissions import Permissions
 from agentrail.runtime import tool_sources
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -253,6 +254,44 @@ async def test_a_tool_that_is_hinted_read_only_is_asked_about(plain):
                 assert isinstance(asked, ApprovalRequired)
                 await session.reject(asked.approval.id, reason="no")
                 assert "no" in (await anext(events)).result.text
+
+
+@pytest.mark.protocol(16)
+async def test_a_changed_tool_makes_an_always_ask_again(plain, tmp_path, quick_restarts):
+    """P-016: it was given to another text. What was allowed for another tool stays allowed."""
+    word = tmp_path / "word"
+    word.write_text("Says it back.")
+    renaming = server(plain, "renaming", word, pins=tmp_path / "pins.json")
+    turns = [calls(("mcp__p__echo", {})), calls(("mcp__p__environ", {})), says("done")]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[renaming]) as supervisor:
+            session = await supervisor.start_session(
+                model=ScriptedModel([*turns, calls(("mcp__p__die", {})), says("dead"), *turns]),
+                plugins=[(HumanApproval, {"require_approval_for": ["mcp__*"]})],
+            )
+            kinds = [ApprovalRequired, ToolSourceChanged, ToolExecutionEnd]
+
+            async def asked_for(count):
+                """Prompt, allow always what is asked about, and return the names."""
+                names = []
+                async with session.subscribe(kinds=kinds) as events:
+                    await session.prompt("go")
+                    while count:
+                        event = await anext(events)
+                        count -= isinstance(event, ToolExecutionEnd)
+                        if isinstance(event, ApprovalRequired):
+                            names.append(event.approval.tool)
+                            await session.approve(event.approval.id, kind="always")
+                return names
+
+            assert await asked_for(2) == ["mcp__p__echo", "mcp__p__environ"]
+            word.write_text("Says it back, and to others.")
+            async with session.subscribe(kinds=kinds) as events:
+                assert await asked_for(1) == ["mcp__p__die"]
+                changed = await state_of(events, "changed")
+            assert changed.reason == "'echo' has changed since it was first used"
+            await supervisor.wait_for_tools(session)
+            assert await asked_for(2) == ["mcp__p__echo"]
 
 
 @pytest.mark.protocol(11)

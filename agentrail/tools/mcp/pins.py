@@ -55,7 +55,7 @@ def decide_pins(server: McpServer, listing: Listing, known: Pins) -> tuple[Listi
             continue
         if is_changed and server.pin == "warn":
             faults.append(f"{tool.remote_name!r} has changed since it was first used")
-        tools[name] = tool
+        tools[name] = attrs.evolve(tool, is_changed=True) if is_changed else tool
         if not tool.is_ours:
             pins[tool.remote_name] = Pin(digest=tool.digest, description=tool.description)
     return attrs.evolve(listing, tools=tools, faults=(*listing.faults, *faults)), pins

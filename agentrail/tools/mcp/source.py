@@ -232,7 +232,8 @@ class McpSource:
     def _tool_of(self, listed: ListedTool) -> "McpTool":
         kinds = {"list_resources": ListResources, "read_resource": ReadResource}
         kind = kinds.get(listed.remote_name, McpTool) if listed.is_ours else McpTool
-        return kind(source=self, listed=listed)
+        is_changed = listed.is_changed or (listed.name in self._tools and self.server.pin != "off")
+        return kind(source=self, listed=listed, voids_rules=is_changed)
 
     def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
         if state == self.state and state != "restarting":
@@ -278,6 +279,7 @@ class McpTool:
 
     source: McpSource = field(repr=False)
     listed: ListedTool
+    voids_rules: bool = False
 
     @property
     def name(self) -> str:
