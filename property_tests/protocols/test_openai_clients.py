@@ -247,4 +247,4 @@ async def test_random_clients_do_not_break_a_server(seed):
                         session.session_id, scope="local", plugins=[HumanApproval]
                     )
                     assert stored.messages == await session.messages()
-    assert 200 in clients.statuses
+    assert clients.statuses <= {200, 400, 404, 409, 413, 422, 429, 502, 503, 504}
