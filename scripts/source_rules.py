@@ -398,6 +398,41 @@ def marks_of_tests() -> Faults:
         )
 
 
+NUMBERED: Final = re.compile(
+    r"pytest\.mark\.(?:scenario|at|journal|host|c|operation|experience|blueprint|simulation)\([^()]+\)"
+)
+
+
+def numbers_of_nights() -> Faults:
+    """Find numbers whose tests are all left to `make nightly`."""
+    nights, days = set[str](), set[str]()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        tree = ast.parse(text_of(path)) if NUMBERED.search(text_of(path)) else ast.Module([], [])
+        for node in tree.body:
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    written = [ast.unparse(one) for one in node.decorator_list]
+                case ast.Assign(targets=[ast.Name(id="pytestmark")]):
+                    written = [ast.unparse(node.value)]
+                case _:
+                    continue
+            numbers = NUMBERED.findall(" ".join(written))
+            (nights if "nightly" in written else days).update(numbers)
+    yield from (f"{one}: CI runs no test of it" for one in sorted(nights - days))
+
+
+def sentences_of_tests() -> Faults:
+    """Find tests without the sentence that they prove; ruff would want one of each of their helpers too."""
+    head = re.compile(r'^(?:async )?def (test_\w+)\((?>(?s:.*?)\)(?: -> \w+)?:\n)(?! *r?""")', re.MULTILINE)
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("test_*.py")):
+            found = head.findall(text_of(path))
+            written = {*defined_in(text_of(path))} if found else {}  # and not in a text that a test runs
+            yield from (
+                f"{path.relative_to(ROOT)}: {name} has no docstring" for name in found if name in written
+            )
+
+
 def shares_of_tests() -> Faults:
     """Compare the shares of the root `conftest.py` with the tests that ask for what takes seconds to build or to read."""
     conftest = import_module("conftest")
@@ -480,5 +515,5 @@ def peers() -> Faults:
 
 SOURCE_RULES: Final[tuple[Callable[[], Faults], ...]] = (
     names_with_two_meanings, names_of_the_facade, bounds_of_queues, typed_decoders, users_of_the_collector, compiled_modules, layers,
-    dependencies, marks_of_tests, shares_of_tests, exceptions_of_doors, peers,
+    dependencies, marks_of_tests, numbers_of_nights, sentences_of_tests, shares_of_tests, exceptions_of_doors, peers,
 )  # fmt: skip

@@ -57,7 +57,6 @@ class Step:
 
 
 def steps_in(text: str) -> Iterator[Step]:
-    """Read a fence."""
     command = ""
     shown: list[str] = []
     lines = iter(text.splitlines())
@@ -88,8 +87,6 @@ def fits(shown: tuple[str, ...], seen: str) -> bool:
 
 @define
 class Console:
-    """A reader's terminals, in a directory of their own."""
-
     folder: Path
     port: str = field(factory=lambda: f"{_free_port()}")
     played: int = 0
@@ -98,7 +95,6 @@ class Console:
     _shell: "subprocess.Popen[str] | None" = None
 
     def play(self, page: Path, *, section: str | None = None) -> None:
-        """Play all fences of a page, or of one section, in order."""
         text = page.read_text(encoding="utf-8")
         if section is not None:
             text = re.split(rf"^## {re.escape(section)}$", text, flags=re.MULTILINE)[1]
@@ -113,7 +109,6 @@ class Console:
                 (self.folder / named[1]).write_text(body, encoding="utf-8")
 
     def close(self) -> None:
-        """End what still runs."""
         processes = [server.process for server in self._servers]
         for process in (*processes, *filter(None, [self._shell])):
             process.kill()
@@ -218,7 +213,6 @@ class _Server:
             return "".join([self.process.stdout.readline() for _ in range(lines)])
 
     def interrupt(self) -> str:
-        """Press Ctrl-C, and wait for the end."""
         self.process.send_signal(signal.SIGINT)
         with _bounded(self.process):
             said, _ = self.process.communicate()

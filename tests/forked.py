@@ -27,8 +27,6 @@ PATIENCE_SECONDS: Final = 30.0
 
 @frozen(kw_only=True)
 class Ran:
-    """How a process ended."""
-
     code: int
     out: str
     err: str
@@ -102,7 +100,6 @@ class Forked:
     returncode: int | None = None
 
     async def wait(self) -> int:
-        """Wait for its exit code."""
         if self.returncode is None:
             await trio.lowlevel.wait_readable(self._forks)
             self._hear()
@@ -110,12 +107,10 @@ class Forked:
         return self.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.send_signal(signal.SIGTERM)
 
     def end(self) -> None:

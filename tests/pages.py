@@ -26,8 +26,6 @@ _FENCE: Final = re.compile(
 
 @frozen
 class Fence:
-    """A fence of a page."""
-
     page: str
     kind: str
     body: str
@@ -35,7 +33,6 @@ class Fence:
 
 
 def fences_of(page: str) -> Iterator[Fence]:
-    """Give the fences of a page in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         yield Fence(page, found["kind"], found["body"], is_skipped=found["skip"] is not None)

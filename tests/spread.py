@@ -38,7 +38,6 @@ def folder_of(file: str) -> str:
 
 
 def file_of(nodeid: str) -> str:
-    """Give the file of a test."""
     return nodeid.partition("::")[0]
 
 
@@ -94,7 +93,6 @@ class Shares(LoadScopeScheduling):
 
     @property
     def has_pending(self) -> bool:
-        """Whether anything is left to do."""
         return self._waits_for_one or super().has_pending
 
     @property

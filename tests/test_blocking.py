@@ -54,7 +54,6 @@ IDLE_THREAD = re.compile(r"Trio thread \d+")  # Trio keeps one that has done its
 
 
 def live_threads() -> list[threading.Thread]:
-    """Those that do something."""
     return [thread for thread in threading.enumerate() if not IDLE_THREAD.fullmatch(thread.name)]
 
 
@@ -83,7 +82,6 @@ class Gate(FunctionModel):
             self._may_answer.set()
 
     def open(self) -> None:
-        """Let it answer."""
         self._may_answer.set()
 
     async def _answer(self, request: object) -> Turn:
@@ -94,7 +92,6 @@ class Gate(FunctionModel):
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Wait until something is so."""
     give_up_at = time.monotonic() + SECONDS
     while not is_so():
         assert time.monotonic() < give_up_at, "it never came"
@@ -222,7 +219,6 @@ def test_every_public_call_has_its_twins_with_the_same_signature(near, far, inne
 
 
 def shape(call) -> list[tuple[object, ...]]:
-    """Names, kinds and defaults of what a call takes."""
     return [(one.name, one.kind, one.default) for one in inspect.signature(call).parameters.values()]
 
 
@@ -384,7 +380,6 @@ class Leaver(p.Plugin[None]):
 
     @p.on(p.BeforePrompt)
     def leave(self, event: p.BeforePrompt, state: None, ctx: p.Context) -> p.Action[None]:
-        """Raise."""
         raise SystemExit(3)
 
 

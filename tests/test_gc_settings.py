@@ -246,7 +246,6 @@ def test_what_the_program_has_chosen_stays():
 
 
 def leave(block):
-    """Leave a block by Ctrl-C."""
     with block:
         raise KeyboardInterrupt
 

@@ -28,7 +28,6 @@ CUT = f"c{MARK[1:]}"
 
 @pytest.fixture
 def store(tmp_path):
-    """Where a store would be."""
     return tmp_path / "sessions.db"
 
 
@@ -68,7 +67,6 @@ def left_marked():
 
 
 def noted(process, **changes):
-    """What is noted of a process."""
     status = orphaned_processes._status_of(process.pid)  # noqa: SLF001
     one = NotedProcess(
         pid=process.pid,
@@ -91,7 +89,6 @@ def leave(store, *lines, name="n-1", tail=b""):
 
 
 def is_alive(process):
-    """Whether it runs."""
     return process.poll() is None
 
 
@@ -112,7 +109,6 @@ def test_what_is_left_is_killed_and_the_list_is_gone(store, started):
 
 
 def marked():
-    """The processes that carry the mark."""
     groups, marks = frozenset(), frozenset({f"{MARKER}={MARK}".encode()})
     pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
     return [pid for pid in pids if orphaned_processes._is_of(pid, groups, marks)]  # noqa: SLF001

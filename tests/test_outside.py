@@ -29,21 +29,17 @@ class Counting(outside.RealMachine):
         self.minted = 0
 
     def ids(self, size_bytes, /):
-        """Count."""
         self.minted += 1
         return f"{self.name}{self.minted}"
 
     def wall(self):
-        """Stand still."""
         return self.date
 
     def stopwatch(self):
-        """Run far ahead."""
         self.date += 1.0
         return self.date
 
     def jitter(self):
-        """Draw the same."""
         return 0.5
 
 

@@ -19,7 +19,6 @@ from tests.typed_kinds import Point
 
 @pytest.fixture(scope="module")
 def m():
-    """The models, and what they are made with."""
     pytest.importorskip("pydantic")
     return import_module("tests.typed_models")
 

@@ -54,15 +54,11 @@ class WithInitVar:
 
 @dataclasses.dataclass(init=False)
 class OwnInit:
-    """Its fields are no arguments."""
-
     a: int
 
 
 @attrs.define(init=False)
 class OwnAttrsInit:
-    """As above, of attrs."""
-
     a: int
 
 
@@ -149,7 +145,6 @@ class TypeAliasType:  # which older Pythons do not have; `|` does not know it th
 
     @property
     def __value__(self):
-        """Evaluated when it is asked for."""
         return self._make()
 
     def __repr__(self):

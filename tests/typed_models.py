@@ -12,14 +12,10 @@ from tests.typed_kinds import Point
 
 
 class Line(BaseModel):
-    """A line of an order."""
-
     count: int = Field(ge=1, description="how many")
 
 
 class Bill(BaseModel):
-    """What is to be paid."""
-
     number: int
     total: Decimal
     due: datetime.date | None = None
@@ -29,7 +25,6 @@ class Bill(BaseModel):
     @computed_field  # type: ignore[prop-decorator]  # as pydantic has it
     @property
     def size(self) -> int:
-        """Not read."""
         return len(self.lines)
 
     @field_validator("number")
@@ -42,14 +37,10 @@ class Bill(BaseModel):
 
 
 class Twig(BaseModel):
-    """One that holds itself."""
-
     twigs: list["Twig"] = []
 
 
 class Days(BaseModel):
-    """One that converts nothing."""
-
     model_config = ConfigDict(strict=True)
 
     first: datetime.date
@@ -70,7 +61,6 @@ class Odd(BaseModel):
 
     @classmethod
     def model_validate_json(cls, *_given: Any, **_options: Any) -> "Odd":
-        """Refuse everything."""
         message = "nothing is good enough"
         raise ValueError(message)
 

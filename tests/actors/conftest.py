@@ -7,5 +7,4 @@ from tests.actors.rig import Stage
 
 @pytest.fixture
 def stage():
-    """Nothing on it yet."""
     return Stage()

@@ -58,7 +58,6 @@ class Boom(Exception):
 
 
 def boom(text: str) -> NoReturn:
-    """Crash."""
     raise Boom(text)
 
 
@@ -118,15 +117,12 @@ class Stage:
     # --- children
 
     def start(self, name: object, *arguments: object) -> StartRecipe:
-        """Make the start of W(name)."""
         return worker(self._serve, name, *arguments)
 
     def W(self, name: Any, *arguments: object, **options: Any) -> ChildSpec:  # noqa: N802 - as in the scenarios
-        """Make a child that waits."""
         return ChildSpec(name, self.start(name, *arguments), **options)
 
     def F(self, name: Any, **options: Any) -> ChildSpec:  # noqa: N802 - as in the scenarios
-        """Make a child whose init fails."""
         self.always[name] = "fail"
         return self.W(name, **options)
 
@@ -253,7 +249,6 @@ class Tabled(Table, Behaviour[Any, Any]):
 
     @property
     def start(self) -> StartRecipe:
-        """What a child spec takes."""
         made = machine(lambda: self)
         return made.with_options(**self.options) if self.options else made
 
@@ -265,12 +260,10 @@ class Tabled(Table, Behaviour[Any, Any]):
         return self.first
 
     async def perform(self, effect: Any, context: Any) -> Any:
-        """Note the effect, and await it if it can be called."""
         self.performs.append(effect)
         return await effect() if callable(effect) else None
 
     async def terminate(self, reason: ExitReason, state: Any, data: Any) -> None:
-        """Note the reason."""
         self.ends.append(reason)
         if self.at_end is not None:
             raise self.at_end
@@ -282,7 +275,6 @@ settled = trio.testing.wait_all_tasks_blocked
 
 
 async def cast(handle: Any, *messages: object) -> None:
-    """Send casts, and wait until they are handled."""
     for message in messages:
         handle.cast(message)
     await settled()

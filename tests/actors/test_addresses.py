@@ -18,8 +18,6 @@ WAITS = Backoff(10.0, 10.0, 1.0, 0.0)
 
 
 def answering(**options):
-    """Make a machine that answers calls, and obeys casts."""
-
     def react(event):
         return Keep(actions=[Reply(event.to, said(event))]) if isinstance(event, Call) else obey(event)
 

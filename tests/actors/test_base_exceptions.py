@@ -36,17 +36,14 @@ class Breaks(Behaviour[str, None]):
         self.place, self.make, self.log = place, make, log
 
     def fail_in(self, place):
-        """Raise, if this is the place."""
         if place == self.place:
             raise self.make()
 
     async def init(self):
-        """Begin."""
         self.fail_in("init")
         return Init("s1", None)
 
     def handle(self, event, state, data):
-        """Do what leads to the place."""
         self.fail_in("handle")
         match self.place:
             case "enter":
@@ -56,18 +53,15 @@ class Breaks(Behaviour[str, None]):
         return Stop()
 
     def enter(self, old_state, state, data):
-        """Fail on the way."""
         if state == "s2":
             self.fail_in("enter")
         return Keep()
 
     async def perform(self, effect, context):
-        """Fail in a task."""
         await trio.lowlevel.checkpoint()
         self.fail_in("perform")
 
     async def terminate(self, reason, state, data):
-        """Note it, and fail."""
         self.log.append(type(reason))
         self.fail_in("terminate")
 

@@ -11,14 +11,11 @@ STATIC = ["one_for_one", "one_for_all", "rest_for_one"]
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope before the n-th step of any task."""
-
     def __init__(self, steps_left, scope):
         self.steps_left = steps_left
         self.scope = scope
 
     def before_task_step(self, task):
-        """Count down."""
         self.steps_left -= 1
         if self.steps_left == 0:
             self.scope.cancel(reason="cancel at every step")
@@ -45,7 +42,6 @@ async def cancelled_everywhere(call, check):
 
 
 async def slow(task_status):
-    """Come up in a few steps."""
     for _ in range(3):
         await trio.lowlevel.checkpoint()
     task_status.started()

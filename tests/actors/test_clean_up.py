@@ -60,7 +60,6 @@ class Tidy:
 
 
 async def cancel(way, stage, supervisor, scope, tidy):
-    """End the worker in some way, or what is around it."""
     handle = supervisor.handle("tidy")
 
     async def interrupted(task_status):

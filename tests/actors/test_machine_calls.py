@@ -55,7 +55,6 @@ from tests.otp.rig import postpone, said
 
 
 def echo(event):
-    """Answer each call with its request."""
     return Keep(actions=[Reply(event.to, said(event))] if isinstance(event, Call) else [])
 
 
@@ -500,7 +499,6 @@ class Bare(Behaviour[str, int]):
     """A behaviour of which each test leaves something out."""
 
     async def init(self):
-        """Begin, with nothing."""
         return Init("s1", None)
 
 
@@ -508,7 +506,6 @@ class Handling(Bare):
     """It asks for an effect, and cannot carry one out."""
 
     def handle(self, event, state, data):
-        """Make an effect of what was said."""
         return Keep(actions=[Perform(said(event))])
 
 

@@ -134,7 +134,6 @@ class Timed(Tabled):
         self.fired = []
 
     def handle(self, event, state, data):
-        """Note the time of a timeout."""
         if type(event).__name__ == "TimedOut":
             self.fired.append((said(event), trio.current_time()))
         return super().handle(event, state, data)

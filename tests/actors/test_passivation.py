@@ -41,7 +41,6 @@ class Sleeper(Behaviour[str, None]):
         return Init("s1", None)
 
     def handle(self, event, state, data):
-        """Do what the word says."""
         word = said(event)
         self.handled.append(word)
         match word:
@@ -74,7 +73,6 @@ class House:
         self.template = ChildSpec("m", start, restart)
 
     async def activate(self):
-        """Start whoever is to hold the key."""
         self.activations += 1
         await self.supervisor.start_instance()
 
@@ -90,7 +88,6 @@ class House:
 
     @property
     def here(self):
-        """The handle of whoever lives."""
         return self.registry.lookup("key")
 
 

@@ -27,7 +27,6 @@ async def fails_in_its_clean_up(error=None):
 
 
 async def fails_plainly():
-    """Raise in place of the cancellation."""
     try:
         await trio.sleep_forever()
     finally:

@@ -45,11 +45,9 @@ class Bench:
         return job, len(self.seen)
 
     def go(self, name):
-        """Let a job that waits go on."""
         self.orders.setdefault(name, trio.Event()).set()
 
     def pool(self, size=1, max_queue=10, **options):
-        """Open a pool of it."""
         named = {name: options.pop(name) for name in ("errors", "resource") if name in options}
         flags = PoolFlags(size, max_queue, **options)
         return open_pool(self.work, flags, observer=self.reports.append, **named)
@@ -57,7 +55,6 @@ class Bench:
 
 @pytest.fixture
 def bench():
-    """Give each test work of its own."""
     return Bench()
 
 

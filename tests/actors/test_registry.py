@@ -22,14 +22,12 @@ from tests.otp.rig import obey, said
 
 @pytest.fixture
 def registry():
-    """A registry of unique keys."""
     with Registry() as opened:
         yield opened
 
 
 @asynccontextmanager
 async def crowd(stage, names="ab", **options):
-    """Open a supervisor of temporary children, and give their handles."""
     spec = {"restart": "temporary", **options}
     async with stage.open(children=[stage.W(name, **spec) for name in names]) as supervisor:
         yield [supervisor.handle(name) for name in names]

@@ -19,7 +19,6 @@ LOGGER = "agentrail.actors"
 
 
 def logged(caplog, level):
-    """Return the messages of one level."""
     return [
         record.getMessage() for record in caplog.records if (record.name, record.levelno) == (LOGGER, level)
     ]

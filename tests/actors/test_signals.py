@@ -17,12 +17,10 @@ from tests.otp.rig import obey
 
 
 def ears(**options):
-    """Make a machine that only listens."""
     return Tabled({"s1": Keep()}, **options)
 
 
 def heard(machine, kind=object):
-    """Return what it heard, of one class."""
     return [what for _, what in machine.log if isinstance(what, kind)]
 
 

@@ -321,7 +321,6 @@ DOWN = Shutdown("auto_shutdown")
 
 
 def significant(stage, name, restart="transient"):
-    """Make a child that matters."""
     return stage.W(name, restart=restart, significant=True)
 
 

@@ -13,12 +13,10 @@ from tests.otp.rig import obey
 
 
 def pool(stage):
-    """Open a supervisor for tasks."""
     return stage.open("dynamic", [stage.W("unused")])
 
 
 async def answer(value, seconds):
-    """Return the value after so many seconds."""
     await trio.sleep(seconds)
     return value
 

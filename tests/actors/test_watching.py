@@ -48,7 +48,6 @@ def words(events):
 
 
 async def read(watching, into):
-    """Collect what comes, to the end."""
     with trio.fail_after(100_000):
         async for event in watching:
             into.append(event)
@@ -70,7 +69,6 @@ async def test_giving_up_is_the_end(stage):
 
 
 async def follow(where, child, into, *, task_status=trio.TASK_STATUS_IGNORED):
-    """Watch in a task of one's own."""
     async with watch(where, child) as watching:
         task_status.started(repr(watching))
         await read(watching, into)

@@ -23,7 +23,6 @@ def tool(name: str, description: str = "x") -> ClientTool:
 
 
 def names(blueprint: Blueprint) -> list[str]:
-    """What its tools are called, in order."""
     return [one.name for one in blueprint.options().get("tools", ())]
 
 
@@ -111,7 +110,6 @@ def test_what_a_bundle_brings_gives_way_to_the_guard_of_the_leader():
 
 
 def policies_of(*texts, scope="project"):
-    """What files say of permissions."""
     settings, faults = join_files(
         [read_toml(f"f{number}.toml", text, scope=scope) for number, text in enumerate(texts)]
     )

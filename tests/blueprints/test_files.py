@@ -36,13 +36,11 @@ def write(path, text):
 
 
 def read(home, cwd=None, **given):
-    """What holds for a directory."""
     environ = {"HOME": str(home), **given.pop("environ", {})}
     return read_configuration(environ, cwd=cwd or home / "proj", **given)
 
 
 def names(found):
-    """Which files were found."""
     return [one.name for one in (*found.project, *found.user)]
 
 
@@ -251,7 +249,6 @@ You look.
 
 
 def in_python():
-    """The same content as in the files."""
     from tests.blueprints.made_for_tests import look_up  # noqa: PLC0415 - as a file would
 
     return Blueprint(

@@ -104,14 +104,12 @@ def write(path: Path, text: str) -> None:
 
 
 def read(place, **given):
-    """What holds for the project."""
     return read_configuration(
         {"HOME": str(place.parent / "home")}, cwd=place, **{"trust_project": True, **given}
     )
 
 
 def policies(found):
-    """The rules of each file, as texts."""
     return [
         {name: tuple(rule.value for rule in getattr(one, name)) for name in LISTS}
         for one in found.settings.policies

@@ -72,7 +72,6 @@ def project(tmp_path):
 
 
 def policy_of(environ, place):
-    """What files make of permissions."""
     read = read_configuration(environ, cwd=place).check()
     ((_, options),) = [
         one

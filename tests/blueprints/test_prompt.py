@@ -18,12 +18,10 @@ WEB = Capability(name="web", sections={"web": "Fetch ${what}.", "memory": "Remem
 
 
 def prompt_of(blueprint, **besides):
-    """What a session of it begins with."""
     return make_options({"blueprint": blueprint, "model": "demo:", **besides}).system_prompt
 
 
 def keys_of(blueprint, **besides):
-    """Its sections, by key."""
     return [section.key for section in blueprint.prompt_sections(besides)]
 
 
@@ -78,12 +76,10 @@ class Weather(p.Plugin[int]):
     sections = ("weather",)
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforeRequest)
     def tell(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
-        """Say both."""
         return p.Continue(state, context={"weather": "Rain.", "wind": "West."})
 
 

@@ -34,7 +34,6 @@ from agentrail.tools import builtin
 
 
 def put(place, name, head="", body="Do it.", **files):
-    """Write a skill."""
     directory = place / name
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n{head}---\n{body}")
@@ -49,7 +48,6 @@ def names(found):
 
 
 def why(found):
-    """What is left out, and why."""
     return {one.name: one.why for one in found.left_out}
 
 
@@ -437,12 +435,10 @@ DESK = CommandDesk(session=SESSION, at_terminal=True)
 
 
 def of_claude(name, text):
-    """A command as Claude Code has it."""
     return read_markdown_command("claude", f"{name}.md", text)
 
 
 async def answered(registry, line):
-    """What a line comes to."""
     return await registry.run_line(line, DESK)
 
 
@@ -490,7 +486,6 @@ async def test_the_project_wins_over_a_skill_and_a_skill_over_other_programs(tmp
     put(tmp_path, "notes")
 
     async def run(_call):
-        """Do nothing."""
         raise AssertionError
 
     own = SlashCommand(name="review", description="The project's.", run=run, source="project")

@@ -48,7 +48,6 @@ def home(tmp_path):
 
 
 def read(home, project="", user="", **given):
-    """What holds in the project."""
     (home / "proj" / "agentrail.toml").write_text(project)
     if user:
         (home / ".agentrail").mkdir(exist_ok=True)
@@ -57,7 +56,6 @@ def read(home, project="", user="", **given):
 
 
 def tool_of(settings, agent, name):
-    """A tool of an agent, as a session of it has it."""
     (found,) = [tool for tool in build_blueprint(settings, agent).options()["tools"] if tool.name == name]
     return found
 

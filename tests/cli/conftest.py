@@ -9,7 +9,6 @@ __all__ = ["aimock"]
 
 @pytest.fixture
 def place(tmp_path):
-    """A project, and a home directory beside it."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     return tmp_path

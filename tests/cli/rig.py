@@ -56,13 +56,11 @@ async def run_line(line: str, **given: Any) -> Ran:
 
 
 async def run_in(place: Path, *arguments: str, stdin: bytes = b"", **variables: str) -> Ran:
-    """Run the command in the project of a place, with its home."""
     variables = {"HOME": str(place / "home"), **variables}
     return await run_agentrail(*arguments, stdin=stdin, variables=variables, cwd=place / "project")
 
 
 def write(place: Path, text: str, name: str = "project/agentrail.toml") -> None:
-    """Write a file of the project or the user."""
     path = place / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -136,11 +134,9 @@ class Typist:
         return (before + wanted).decode()
 
     def type(self, text: str) -> None:
-        """Press keys."""
         os.write(self.master, text.encode())
 
     async def press(self, text: str, wanted: str) -> str:
-        """Press keys, and wait for what they bring."""
         self.type(text)
         return await self.wait_for(wanted)
 
@@ -153,7 +149,6 @@ class Typist:
         return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
 
     async def wait_end(self) -> int:
-        """Wait for the exit code."""
         return await self.process.wait()
 
 
@@ -201,5 +196,4 @@ async def open_process(
 
 
 async def read_all(stream: trio.abc.ReceiveStream) -> str:
-    """Read a pipe to its end."""
     return b"".join([piece async for piece in stream]).decode()

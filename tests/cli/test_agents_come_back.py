@@ -46,20 +46,17 @@ def table(name, **said):
 
 
 def written(value):
-    """A value as TOML."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{key} = {written(one)}' for key, one in value.items())} }}"
     return json.dumps(value)
 
 
 def switch():
-    """A key that is there, or not."""
     return st.sampled_from((None, True))
 
 
 @st.composite
 def agents(draw, name, below=None):
-    """What a file says of an agent."""
     plugins = [f'"{one}"' for one in draw(st.lists(st.sampled_from(_PLUGINS), unique=True, max_size=3))]
     if below and '"SecurityGuard"' not in plugins and draw(st.booleans()):
         plugins.append(_GUARD)
@@ -191,7 +188,6 @@ def project(tmp_path):
 
 
 async def chat(project, *arguments, lines=("/tools",), place=None):
-    """Type lines into a chat."""
     directory, variables = project
     typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
     model = () if "--model" in arguments else ("--model", "demo:fast")

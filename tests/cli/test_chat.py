@@ -185,7 +185,6 @@ class Paper:
         self.pieces = []
 
     async def write(self, pieces):
-        """Keep it."""
         self.pieces += pieces
 
 
@@ -208,7 +207,6 @@ async def test_what_a_command_answers_cuts_no_line_of_an_answer_that_streams():
 
 @pytest.fixture
 def terminal():
-    """Both ends of a terminal."""
     master, slave = os.openpty()
     yield master, slave
     for end in (master, slave):

@@ -108,7 +108,6 @@ MARK = "86399.026"
 
 
 def processes_of_mark():
-    """All processes whose command line has the mark."""
     return [
         one.pid for one in psutil.process_iter(["cmdline"]) if MARK in " ".join(one.info["cmdline"] or ())
     ]

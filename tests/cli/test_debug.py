@@ -39,7 +39,6 @@ LOOK = ("run", "What is here?", "--model", "demo:fast")  # a sandbox is opened b
 
 
 async def run_planted(bug: str, *arguments: str) -> Ran:
-    """Run the command in a process that has a bug."""
     program = (
         f"import sys\n{bug}"
         f"from agentrail.cli.command_tree import run_command_line\nsys.exit(run_command_line({list(arguments)!r}))\n"

@@ -31,7 +31,6 @@ def test_it_serves_itself_and_this_machine_alone():
 
 
 async def shown(client, fits):
-    """The sessions by id, as soon as they fit."""
     with trio.fail_after(60):
         while True:
             listed = (await client.get("/sessions?limit=50")).json()["sessions"]

@@ -44,7 +44,6 @@ class Paper:
 
 
 def stage_of(variables=None, *, is_terminal=False, columns=80, encoding="utf-8", is_fast=False):
-    """A stage on paper."""
     look = decide_demo_look(variables or {}, is_terminal=is_terminal, columns=columns, encoding=encoding)
     return TourStage(screen=Paper(), look=look, is_fast=is_fast)
 

@@ -11,27 +11,21 @@ from agentrail.wire.rows import SessionSummary
 
 
 def row(name, source="project"):
-    """A command as a server lists it."""
     return CommandRow(name=name, description="It.", arguments="", source=source, available=True)
 
 
 class FarAway:
-    """A session on a server that has these sessions."""
-
     session_id = SessionId("s-1")
 
     def __init__(self, *others):
-        """Be one of them."""
         self.others = others
 
     async def sessions(self, limit):
-        """All that there are."""
         return tuple(SessionSummary(session_id=one, agent_id="desk", phase="idle") for one in self.others)[
             :limit
         ]
 
     async def knows_session(self, session_id):
-        """Whether it is one of them."""
         return session_id in self.others
 
 

@@ -50,7 +50,6 @@ def place(tmp_path, monkeypatch):
 
 
 def read(place, *, trusted=True, **variables):
-    """What files say."""
     environ = {"HOME": str(place / "home"), **variables}
     return read_configuration(environ, cwd=place / "project", trust_project=trusted)
 
@@ -71,7 +70,6 @@ VALUES = {
 
 
 def as_toml(value):
-    """A value as TOML has it."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(as_toml, value))}]"
     return str(value) if isinstance(value, int) else f'"{value}"'

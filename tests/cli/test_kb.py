@@ -171,7 +171,6 @@ def site(tmp_path, monkeypatch):
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
-            """Give a page."""
             kind, content = PAGES.get(self.path, ("", b""))
             self.send_response(503 if kind == "down" else 200 if kind else 404)
             self.send_header("Content-Type", kind)
@@ -302,7 +301,6 @@ def emptied(folder):
 
 
 def replaced(folder):
-    """Another folder of the same name."""
     emptied(folder)
     (folder / "other.md").write_text("Nothing of before.")
 
@@ -315,7 +313,6 @@ def looped(folder):
 
 
 def dangling(folder):
-    """Links to a disk that is not mounted."""
     (folder / "b.txt").unlink()
     (folder / "b.txt").symlink_to("/no/such/disk/b.txt")
 

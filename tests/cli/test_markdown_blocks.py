@@ -16,7 +16,6 @@ def blocks_of(*deltas):
 
 
 def cut(source, data):
-    """The pieces in which it may come."""
     cuts = [] if data is None else sorted(data.draw(st.lists(st.integers(0, len(source)), max_size=6)))
     return [source[a:b] for a, b in zip([0, *cuts], [*cuts, len(source)], strict=True)]
 

@@ -28,7 +28,6 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def asked(home):
-    """What the server of embeddings was asked."""
     with embedding_server(home) as asked:
         yield asked
 

@@ -38,7 +38,6 @@ def place(tmp_path):
 
 
 def left(place):
-    """The ids of what is still remembered of the owner."""
     store = SqliteRecall(place.memories.removeprefix("sqlite:"))
     try:
         return [one.id for one in store.list(place.owner)]

@@ -26,14 +26,12 @@ async def supervisor():
 
 
 def shell_tool():
-    """A shell that runs nothing."""
     return RecordingTool(
         name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
     )
 
 
 async def texts_of(session):
-    """What the results of all calls say."""
     return [result.text for message in await session.messages() for result in getattr(message, "results", ())]
 
 

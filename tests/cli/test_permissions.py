@@ -18,14 +18,12 @@ allow = [
 
 @pytest.fixture
 def policy(tmp_path):
-    """A file of rules."""
     path = tmp_path / "permissions.toml"
     path.write_text(FILE, encoding="utf-8")
     return path
 
 
 async def explained(*words):
-    """What is printed of a call."""
     return await run_agentrail("permissions", "explain", *words)
 
 

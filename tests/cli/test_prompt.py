@@ -35,7 +35,6 @@ def place(tmp_path, monkeypatch):
 
 
 def show(*arguments):
-    """Run the command."""
     return app(["prompt", "show", *arguments], exit_on_error=False, print_error=False)
 
 

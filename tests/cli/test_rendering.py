@@ -57,28 +57,23 @@ INFO = ErrorInfo(code="overloaded", message="busy")
 
 
 def at(event: Event, at_ms: int) -> Event:
-    """The event, published at a time."""
     return msgspec.structs.replace(event, meta=Envelope(session_id=S, seq=1, at_ms=at_ms, path=(S,)))
 
 
 def started(call: str, **arguments: str) -> Event:
-    """A call begins."""
     return ToolExecutionStart(name="look", call_id=CallId(call), arguments=arguments)
 
 
 def ended(call: str, text: str, *, is_error: bool = False) -> Event:
-    """A call has its result."""
     result = ToolResult(call_id=CallId(call), name="look", text=text, is_error=is_error)
     return ToolExecutionEnd(name="look", call_id=CallId(call), result=result)
 
 
 def end(reason: StopReason | Literal["max_turns"] = "end") -> Event:
-    """The cycle ends."""
     return AgentEnd(messages=(), usage=TokenUsage(), stop_reason=reason)
 
 
 def complete() -> Event:
-    """A response is complete."""
     message = AssistantMessage(content=(), model="m")
     return ResponseComplete(message=message, usage=TokenUsage(), stop_reason="end")
 

@@ -19,7 +19,6 @@ def place(tmp_path):
 
 
 async def chat(place, *words, lines):
-    """Type lines into a chat of the project, and leave it."""
     typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
     return await run_in(place, "chat", "--model", "demo:fast", *words, stdin=typed)
 

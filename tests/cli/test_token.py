@@ -14,7 +14,6 @@ NOW = 1_800_000_000.0
 
 
 def made(tenant="acme"):
-    """A token."""
     return make_token(tenant, now=NOW)
 
 

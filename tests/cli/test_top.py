@@ -26,18 +26,15 @@ NOBODYS = WaitingCounts(approvals=0, questions=0)
 
 
 def row(name, **more):
-    """The row of a session."""
     told = {"phase": "idle", "waiting": NOBODYS, "changed_at_ms": 1_000, "model": "demo:"}
     return SessionRow(session_id=name, **{**told, "tokens": 0, "cost_usd": 0.0, **more})
 
 
 def slow(_name):
-    """No speed."""
     return 0.0
 
 
 def drawn(rows, width=100, sort="age"):
-    """The lines of a table."""
     return draw_table(rows, width=width, now_ms=61_000, speed=slow, sort=sort)
 
 

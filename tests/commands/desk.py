@@ -16,8 +16,6 @@ class Told:
         self._answers = answers
 
     def __getattr__(self, name: str) -> Any:
-        """Give a call that is noted."""
-
         async def call(*args: Any, **given: Any) -> Any:
             self.asked.append((name, args, given))
             return self._answers.get(name)

@@ -7,7 +7,6 @@ from agentrail.commands import CommandRegistry
 
 
 def write_commands(folder: Path) -> Path:
-    """Write one command of the project and one of the user."""
     for whose, name, text in (
         ("project", "git/commit", "---\ndescription: Commits.\nargument-hint: what\n---\nCommit $ARGUMENTS."),
         ("home", "thank", "---\ndescription: Says thanks.\n---\nThank you."),

@@ -40,17 +40,14 @@ NAMES = (
 
 
 async def greet(call):
-    """Say hello."""
     return CommandAnswer(lines=(f"Hello {call.text}.",))
 
 
 def command(name, **more):
-    """A command that says hello."""
     return SlashCommand(name=name, description="Says hello.", run=greet, **more)
 
 
 def file(path, text="Do it.", source="project", **more):
-    """A file of commands."""
     data = text if isinstance(text, bytes) else text.encode()
     return CommandFile(name=f"commands/{path}", path=path, data=data, source=source, **more)
 

@@ -9,18 +9,15 @@ TOOLS = frozenset({"read_file", "grep", "shell", "edit_file", "write_file", "tas
 
 
 def claude(head, body="You review.", **given):
-    """Read an agent of Claude Code."""
     models = {"sonnet": "anthropic:claude-sonnet-4-5"}
     return read_claude_agent("r.md", f"---\n{head}---\n{body}", models=models, tools=TOOLS, **given)
 
 
 def codex(text):
-    """Read an agent of Codex."""
     return read_codex_agent("r.toml", text, models={"gpt-5": "openai:gpt-5"})
 
 
 def told(faults):
-    """As a person reads them."""
     return [str(fault) for fault in faults]
 
 

@@ -9,13 +9,11 @@ from agentrail.config.schema import PermissionsForm
 
 
 def read(scope="project", **permissions):
-    """Read a file that says this of permissions."""
     text = json.dumps({"permissions": permissions}, indent=1, ensure_ascii=False)
     return read_claude_settings("settings.json", text, scope=scope)
 
 
 def told(faults):
-    """As a person reads them."""
     return [str(fault) for fault in faults]
 
 

@@ -15,12 +15,10 @@ from agentrail.config.settings import (
 
 
 def project(text: str) -> ConfigFile:
-    """A file of a project."""
     return read_toml("agentrail.toml", text, folder="/p")
 
 
 def user(text: str) -> ConfigFile:
-    """A file of the user."""
     return read_toml("~/.agentrail/agentrail.toml", text, scope="user", folder="/h")
 
 

@@ -17,7 +17,6 @@ from agentrail.config.tool_names import ToolListFault, split_tools
 
 
 def skill(name, description="x", source="here"):
-    """A skill."""
     return Skill(text=SkillText(name=name, description=description, instructions=""), source=source)
 
 
@@ -83,7 +82,6 @@ def read(head, body="Do it.", **given):
 
 
 def told(faults):
-    """As a person reads them."""
     return [str(fault) for fault in faults]
 
 

@@ -89,7 +89,6 @@ def arrays(draw: Any, of: Any) -> str:
 
 @st.composite
 def inline_tables(draw: Any, of: Any) -> str:
-    """A table in one line."""
     return "{ " + ", ".join(f"{draw(NAMES)} = {item}" for item in draw(st.lists(of, max_size=3))) + " }"
 
 

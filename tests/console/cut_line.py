@@ -25,7 +25,6 @@ class CutLine:
     _is_ready: threading.Event = field(factory=threading.Event)
 
     def begin(self) -> "CutLine":
-        """Carry from now on."""
         self._thread = threading.Thread(target=lambda: trio.run(self._serve), name="cut line", daemon=True)
         self._thread.start()
         assert self._is_ready.wait(START_SECONDS), "the line did not begin"
@@ -43,11 +42,9 @@ class CutLine:
         self._call(cut)
 
     def mend(self) -> None:
-        """Let new ones through."""
         self._is_cut = False
 
     def end(self) -> None:
-        """End it, and all that it carries."""
         assert self._stop is not None
         assert self._thread is not None
         self._call(self._stop.set)

@@ -34,7 +34,6 @@ Step = dict[str, object]
 
 
 def fold_cases() -> Iterator[bytes]:
-    """All cases, a line each."""
     for file in sorted(SCENARIOS.glob("*.txt")):
         scenario = read_scenario(file.read_text())
         start = _start_of(scenario)

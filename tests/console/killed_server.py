@@ -38,7 +38,6 @@ class Gate:
                     self._moved = trio.Event()
 
     async def wait_for(self, number: int) -> None:
-        """Wait until it may go on."""
         while number >= self._reached:
             await self._moved.wait()
 

@@ -24,7 +24,6 @@ GOLDEN: Final = ("plain", "guarded", "taken_over")
 
 
 def past_cases() -> Iterator[bytes]:
-    """All cases, a line each."""
     for name in GOLDEN:
         yield _case(name, read_journal((FOLDER / f"{name}.jsonl").read_bytes()).records, SOURCES)
     session = back_and_forth()

@@ -7,7 +7,6 @@ NOW: Final = int(time.time() * 1_000)
 
 
 def session_row(name: str, **more: Any) -> dict[str, Any]:
-    """Return the row of a session."""
     return {
         "session_id": name, "title": None, "first_words": None, "agent_id": "desk", "user": "local", "model": "demo:",
         "phase": "idle", "suspended": False, "tearing_down": False, "ended": False, "outcome": None, "parent": None,
@@ -17,7 +16,6 @@ def session_row(name: str, **more: Any) -> dict[str, Any]:
 
 
 def waiting_row(key: str, session_id: str, **more: Any) -> dict[str, Any]:
-    """Return the row of an approval."""
     return {
         "key": key, "kind": "approval", "session_id": session_id, "title": None, "agent_id": "desk", "at_ms": NOW,
         "path": [{"session_id": session_id, "title": None}], "expires_at_ms": None, "tool": "shell", "summary": "rm -r build",
@@ -26,7 +24,6 @@ def waiting_row(key: str, session_id: str, **more: Any) -> dict[str, Any]:
 
 
 def question_row(ref: str, session_id: str, words: str | None = None) -> dict[str, Any]:
-    """Return the row of a question."""
     asked = {"kind": "question", "tool": None, "approval_id": None, "ref": ref}
     return waiting_row(ref, session_id, **asked, **({} if words is None else {"summary": words}))
 
@@ -42,7 +39,6 @@ def tree_row(key: str, parent: str | None = "0", **more: Any) -> dict[str, Any]:
 
 
 def plugin_row(name: str, kind: str = "host", **more: Any) -> dict[str, Any]:
-    """Return the row of a plugin of the host, or of sessions."""
     hooks = [{"hook": "on_request_start", "calls": 12_345, "failures": 0, "p50_ms": 0.0123, "p99_ms": 12.5}]
     return {
         "key": f"{kind}:{name}", "name": name, "kind": kind, "version": "1.0", "order": 1 if kind == "host" else None, "hooks": hooks,
@@ -51,7 +47,6 @@ def plugin_row(name: str, kind: str = "host", **more: Any) -> dict[str, Any]:
 
 
 def cost_row(key: str = "", cost_usd: float = 0.0, **more: Any) -> dict[str, Any]:
-    """Return the amount that something cost."""
     return {
         "key": key, "tokens_in": 1_200, "tokens_out": 340, "cached": 600, "cost_usd": cost_usd, "estimated_usd": 0.0, "requests": 3,
         "unpriced": 0, **more,

@@ -73,7 +73,6 @@ class ScriptedServer:
 
     @property
     def thread(self) -> AppThread:
-        """What serves it."""
         if self._thread is None:
             self.start()
         assert self._thread is not None
@@ -81,7 +80,6 @@ class ScriptedServer:
 
     @property
     def base(self) -> str:
-        """Where it is."""
         return f"http://127.0.0.1:{self.thread.port}"
 
     def link(self, fragment: str = "#/", *, query: str = "") -> str:
@@ -89,7 +87,6 @@ class ScriptedServer:
         return f"{self.base}/console/{query}{fragment}"
 
     def stop(self) -> None:
-        """End it."""
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
@@ -113,8 +110,6 @@ class ScriptedServer:
         self.send(told)
 
     def close(self, code: int = 1011) -> None:
-        """Close all sockets."""
-
         async def close() -> None:
             for socket in tuple(self._sockets):
                 self._sockets.remove(socket)

@@ -28,7 +28,6 @@ class JumpingClock(trio.abc.Clock):
     """Trio's own clock, which a test can put forward: what a server waits for then has come, and nothing was waited for."""
 
     def __init__(self) -> None:
-        """Go as fast as ever."""
         self._ahead_seconds = 0.0
 
     def jump(self, seconds: float) -> None:
@@ -39,17 +38,13 @@ class JumpingClock(trio.abc.Clock):
         """It goes already."""
 
     def current_time(self) -> float:
-        """Give the seconds since some moment."""
         return time.perf_counter() + self._ahead_seconds
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Give how long that is from now."""
         return deadline - self.current_time()
 
 
 class AppThread:
-    """An ASGI application that is served from a thread."""
-
     def __init__(self, app: AsgiApp, *, port: int = 0, tls: Any = None, drain: Any = None) -> None:
         """Begin to serve; returns when calls are answered, or raises what the application raised. `drain` is awaited before the end."""
         self._app, self._asked_port, self._tls, self._drain = app, port, tls, drain
@@ -66,11 +61,9 @@ class AppThread:
             raise self._failure
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function in its loop, and wait for it."""
         return trio.from_thread.run(function, *args, trio_token=self._token)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function in its loop."""
         return trio.from_thread.run_sync(function, *args, trio_token=self._token)
 
     def jump(self, seconds: float) -> None:
@@ -137,7 +130,6 @@ class ConsoleServer:
 
     @property
     def thread(self) -> AppThread:
-        """What serves it."""
         if self._thread is None:
             self.start()
         assert self._thread is not None
@@ -162,7 +154,6 @@ class ConsoleServer:
         return f"{self.base}/console/{query}{fragment}"
 
     def run(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function in the server's loop."""
         return self.thread.run(function, *args)
 
     def cut_sockets(self) -> None:
@@ -172,6 +163,5 @@ class ConsoleServer:
         self.thread.call(lambda: [one.cut() for one in tuple(sockets._open) if one.cut])  # noqa: SLF001 - a failure has no door
 
     def stop(self) -> None:
-        """End it."""
         if self._thread is not None:
             self._thread.stop()

@@ -24,18 +24,15 @@ class Story:
     more: dict[str, Any] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Answer those who read it."""
         self.server.replies["subscribe"] = self._subscribed
         self.server.answers[f"GET sessions/{self.session_id}/events"] = self._page
         self.server.answers[f"GET sessions/{self.session_id}"] = self._state
         self.server.answers[f"GET sessions/{self.session_id}/rules"] = {"rules": []}
 
     def link(self, **given: Any) -> str:
-        """Give the address of its page."""
         return self.server.link(f"#/s/{self.session_id}", **given)
 
     def tell(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Commit an event, and send it."""
         self.seq += 1
         event = self.event(kind, **fields)
         self.told.append(event)
@@ -43,7 +40,6 @@ class Story:
         return event
 
     def whisper(self, kind: str, **fields: Any) -> None:
-        """Send an event that is not kept."""
         self._send({**self.event(kind, **fields), "ephemeral": True})
 
     def event(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -52,7 +48,6 @@ class Story:
         return {"kind": kind, "seq": self.seq, "session_id": self.session_id, "at_ms": at_ms, **fields}
 
     def resend(self, *events: dict[str, Any]) -> None:
-        """Send events once more."""
         for event in events:
             self._send(event)
 
@@ -64,12 +59,10 @@ class Story:
         self.tell("agent_start", ref=ref)
 
     def asks(self, attempt: int = 1) -> None:
-        """The model is asked."""
         context = {"messages": 1, "context_messages": 0, "context_digest": ""}
         self.tell("request_start", model="demo:", **context, attempt=attempt)
 
     def says(self, *pieces: str, attempt: int = 1) -> None:
-        """The model's words stream."""
         self.tell("message_start", attempt=attempt)
         for piece in pieces:
             self.whisper("message_delta", delta=piece, attempt=attempt)
@@ -94,16 +87,13 @@ class Story:
             self.tell("tool_calls", count=len(calls))
 
     def starts(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
-        """A call begins."""
         self.tell("tool_execution_start", name=name, call_id=call_id, arguments=arguments)
 
     def ends(self, call_id: str, name: str, text: str = "ok", **result: Any) -> None:
-        """A call has its result."""
         told = {"call_id": call_id, "name": name, "text": text, "is_error": False, "details": None, **result}
         self.tell("tool_execution_end", name=name, call_id=call_id, result=told)
 
     def done(self, ref: str = "p-1") -> None:
-        """The cycle ends."""
         self.tell("agent_end", messages=[], usage=USAGE, stop_reason="end", ref=ref, turns=1)
 
     def approval(self, call_id: str, tool: str, *below: str, **arguments: Any) -> dict[str, Any]:
@@ -115,7 +105,6 @@ class Story:
     # --- what the server answers
 
     def snapshot(self) -> dict[str, Any]:
-        """How it stands."""
         status = {
             "session_id": self.session_id, "phase": "idle", "turn": 0, "model": "demo:", "running_tools": [], "approvals": [],
             "questions": [], "suspended": False, "tearing_down": False, "messages": 0, "usage": USAGE, "budget_left": None,

@@ -65,7 +65,6 @@ def drawn(draw: random.Random, depth: int = 0) -> Any:
 
 
 def text(draw: random.Random) -> str:
-    """A text of odd parts, letters and any characters."""
     parts = (
         draw.choice(ODD),
         "".join(draw.choices(string.ascii_letters, k=draw.randrange(4))),
@@ -75,7 +74,6 @@ def text(draw: random.Random) -> str:
 
 
 def in_node(sources: list[str]) -> list[dict[str, str]]:
-    """What the console makes of JSON texts."""
     ran = subprocess.run(
         [f"{NODE}", f"{HERE / 'js' / 'canonical_stdin.mjs'}"],
         input=json.dumps(sources).encode(),

@@ -37,12 +37,10 @@ async def look(path: str) -> str:
 
 
 async def begin(host, session_id):
-    """Create a session of the one profile."""
     await host.create(ANYONE_HERE, session_id=session_id)
 
 
 async def prompts_of(host, session_id):
-    """Count the prompts that a session received."""
     session = await host.session_to_read(session_id, ANYONE_HERE)
     return [message for message in await session.messages() if isinstance(message, UserMessage)]
 

@@ -74,7 +74,6 @@ class KilledServer:
         self.process = None
 
     def begin(self):
-        """Begin, and wait until it answers."""
         argv = [
             sys.executable,
             "-m",
@@ -95,7 +94,6 @@ class KilledServer:
         pytest.fail("the server did not begin")
 
     def go_on_to(self, rounds):
-        """Let the cycle go on so far."""
         self.process.stdin.write(f"{rounds}\n")
         self.process.stdin.flush()
 
@@ -108,7 +106,6 @@ class KilledServer:
 
 @pytest.fixture
 def killed_server(tmp_path):
-    """A server that can be killed."""
     server = KilledServer(tmp_path)
     try:
         server.begin()
@@ -119,7 +116,6 @@ def killed_server(tmp_path):
 
 @pytest.fixture
 def line_server(killed_server):
-    """A line to it that can be cut."""
     line = CutLine(killed_server.port).begin()
     yield line
     line.end()

@@ -16,7 +16,6 @@ GOLDEN = Path(__file__).parent.parent / "core" / "golden" / "events"
 
 
 def plain(spans: tuple[SpanItem, ...]) -> list[dict[str, Any]]:
-    """Spans as JSON has them."""
     made: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(spans))
     return made
 
@@ -39,7 +38,6 @@ def folded(events: list[dict[str, Any]]) -> tuple[SpanItem, ...]:
 
 
 def known(event: dict[str, Any]) -> Event:
-    """An event of this version."""
     made = decode_event(msgspec.json.encode(event))
     assert not isinstance(made, UnknownEvent), event
     return made

@@ -98,13 +98,11 @@ class Told:
 
     @property
     def digest(self) -> str:
-        """Name the step in four characters."""
         told = "\n".join((self.phase, *self.effects)).encode("utf-8", "surrogatepass")
         return hashlib.sha256(told).hexdigest()[:4]
 
 
 def live(seed: int, signals: int) -> Iterator[Told]:
-    """Live a life, and tell every step."""
     for signal, state, effects in steps(seed, signals):
         phase = "ENDED" if state.ended else state.phase.name
         yield Told(signal, phase, tuple(map(text_of, effects)))
@@ -284,7 +282,6 @@ class _Draw:
         return s.ChangePlugins(**by, change=change, entry=self.shelf.put(by["signal_id"], make()))
 
     def _more(self, state: SessionState) -> Iterator[s.Signal]:
-        """What the small world does not say."""
         data = state.data
         text = self.among(("go", "word " * 60, "<title>T</title>"))
         name = self.among(("web-1", "web-2"))

@@ -24,7 +24,6 @@ class SessionMachine:
         self.at_ms = at_ms
 
     def handle(self, event: statem.MachineEvent, phase: Phase, data: SessionData) -> Transition:
-        """Decide what one event means."""
         match event:
             case statem.Info(signal):
                 return self._judge(signal, phase, data)  # type: ignore[arg-type]  # nothing else is sent to it
@@ -53,7 +52,6 @@ class SessionMachine:
 
 
 def engine_of(state: SessionState) -> statem.Engine[Phase, SessionData]:
-    """A session on the engine."""
     engine, _ = statem.start_statem(SessionMachine(0), statem.Init(state.phase, state.data), now=0.0)
     return engine
 

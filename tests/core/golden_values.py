@@ -109,7 +109,6 @@ _PLAN = e.Plan(
 
 
 def _published(event: e.Event, *path: m.SessionId) -> e.Event:
-    """The event, as a session would have published it."""
     meta = e.Envelope(path[-1], 7, 1_700_000_000_000, path, type(event) in e.EPHEMERAL)
     return msgspec.structs.replace(event, meta=meta)
 

@@ -47,7 +47,6 @@ class OpenFromOutside:
         self._compaction: EffectId | None = None
 
     def saw(self, signal: s.Signal, after: SessionState, effects: Sequence[fx.Effect]) -> None:
-        """Note a step."""
         match signal:
             case s.Restarted() | s.Parked():  # whatever ran died with the actor
                 self._clear()

@@ -65,7 +65,6 @@ class Says(p.Plugin[int]):
             setattr(self, member, value)
 
     def init(self, first: int = 0) -> int:
-        """Start counting."""
         return first
 
     def handle(self, event, state, ctx):
@@ -91,13 +90,11 @@ def not_again(name: str = "Once") -> Says:
 
 
 def ask(entries: list[PluginEntry], hook: Hook, **how: Any) -> Outcome:
-    """Run a new stack once."""
     stack, states = load_stack(entries)
     return run_hook(stack, EVENTS[hook], states, CTX, **how)
 
 
 def raises(*_: Any) -> Any:
-    """Answer with an exception."""
     message = "a bug"
     raise ZeroDivisionError(message)
 

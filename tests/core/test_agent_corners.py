@@ -27,7 +27,6 @@ USED = Spent(usage=TokenUsage(input=3, output=2, cost_usd=0.5), tokens=5, nano_u
 
 
 def call(number, tool, /, **given):
-    """A call of a tool."""
     return read_call(f"c{number}", tool, msgspec.json.encode(given).decode())
 
 
@@ -35,12 +34,10 @@ class Life:
     """A session that goes on by what is said to it, and answers in results."""
 
     def __init__(self, state):
-        """Begin with a prompt."""
         self.state, self.seen = state, []
         self.hear(prompt())
 
     def hear(self, *signals):
-        """Step with these."""
         self.seen = list(walk(signals, self.state))
         self.state = self.seen[-1].after
 
@@ -50,11 +47,9 @@ class Life:
         return self.answers()
 
     def answers(self):
-        """What was answered in the last steps."""
         return [result.text for result in self.results()]
 
     def results(self):
-        """The results of the last steps."""
         events = [event for one in self.seen for event in one.events]
         return [event.result for event in events if isinstance(event, ToolExecutionEnd)]
 
@@ -63,22 +58,18 @@ class Life:
         return [effect for one in self.seen for effect in one.of(kind)]
 
     def agent(self, name="agent-1"):
-        """One of its agents."""
         return self.state.data.agents.find(name)
 
     def idle(self, name="agent-1", text="found", **more):
-        """Let an agent be idle."""
         given = {"outcome": "finished", "text": text, "turns": 1, "spent": USED} | more
         self.hear(s.AgentIdled(at_ms=5, effect_id=self.agent(name).effect_id, **given))
 
     def end(self, name="agent-1", **more):
-        """Let an agent be gone."""
         given = {"reason": "closed", "is_lost": False, "spent": None} | more
         self.hear(s.AgentEnded(at_ms=6, effect_id=self.agent(name).effect_id, **given))
 
 
 def life(**options):
-    """A session with agents, and turns enough."""
     return Life(agents_session(**({"max_turns": 99, "max_parallel_tools": 4} | options)))
 
 
@@ -86,14 +77,12 @@ LOOK = {"agent": "scout", "task": "Look."}
 
 
 def with_agent():
-    """One with an agent that looks."""
     there = life()
     there.calls(call(1, "spawn_agent", **LOOK))
     return there
 
 
 def all_spent(there):
-    """Let everything be spent."""
     there.state = changed(
         there.state, ledger=msgspec.structs.replace(there.state.data.ledger, spent_tokens=10**6)
     )

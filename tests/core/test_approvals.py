@@ -50,7 +50,6 @@ def asking(rule: str) -> tuple[SessionState, ApprovalId]:
 
 
 def crashed(state: SessionState) -> Signal:
-    """The actor of the session comes back."""
     return Restarted(at_ms=5, reason="bug", incarnation=state.data.incarnation + 1)
 
 

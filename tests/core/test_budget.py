@@ -11,7 +11,6 @@ R1, R2 = b.ReservationId("s1/r1"), b.ReservationId("s1/r2")
 
 
 def opened(ledger: b.Ledger, reservation_id: b.ReservationId, bound: b.Bound) -> b.Ledger:
-    """Reserve what must be there."""
     after = b.reserve(ledger, reservation_id, bound)
     assert isinstance(after, b.Ledger)
     return after

@@ -38,13 +38,11 @@ def at_work(*names: str, **options: Any) -> SessionState:
 
 
 def wish(attempt: str = "t2", number: int = 1, **options: Any) -> s.ToolWantsChild:
-    """A running tool wants a session."""
     asked: dict[str, Any] = {"prompt": "Count the files."} | options
     return s.ToolWantsChild(at_ms=5, signal_id=s.SignalId(f"w{number}"), effect_id=EffectId(attempt), **asked)
 
 
 def over(child: str, spent: Spent | None = SEVEN) -> s.ToolFinished:
-    """A session, or a tool, has ended."""
     return s.ToolFinished(at_ms=6, effect_id=EffectId(child), text="ok", started_at_ms=5, spent=spent)
 
 
@@ -58,7 +56,6 @@ def last(state: SessionState, *signals: Any) -> Seen:
 
 
 def refused(seen: Seen) -> Any:
-    """What the one caller was refused with."""
     (refusal,) = seen.of(Refuse)
     return refusal.error
 

@@ -31,7 +31,6 @@ META = e.Envelope(session_id=S, seq=7, at_ms=1_700, path=(S,))
 
 
 def decoded(event: e.Event) -> dict[str, Any]:
-    """What a reader of the line sees."""
     line = encode_event(event)
     assert b"\n" not in line
     return json.loads(line)  # type: ignore[no-any-return]
@@ -235,7 +234,6 @@ def test_nothing_else_than_a_codec_error_comes_out_of_rubbish(line):
 
 
 def structs_below(annotation: Any, found: set[type]) -> set[type]:
-    """All classes that values of an annotation are made of."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct) and annotation not in found:
         found.add(annotation)
         for hint in get_type_hints(annotation).values():

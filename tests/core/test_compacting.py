@@ -38,7 +38,6 @@ def compacting(**changed):
 
 
 def said(state):
-    """What the user said, as the history has it."""
     users = [message for message in state.data.history.messages if isinstance(message, UserMessage)]
     return [block.text for message in users for block in message.content if isinstance(block, Text)]
 

@@ -35,7 +35,6 @@ def talk(*turns: str) -> History:
 
 
 def request(history: History) -> ModelRequest:
-    """What would be sent to go on."""
     told: dict[str, Any] = {"model": "m:1", "system": "Be kind.", "tools": Toolbox()}
     format_wanted = {"type": "object"}
     return ModelRequest(

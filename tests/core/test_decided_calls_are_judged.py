@@ -39,7 +39,6 @@ def judge(name: str, priority: int, answer: Any) -> Says:
 
 
 def limit(priority: int, name: str = "limit") -> Says:
-    """A guard of a user's own."""
     return judge(
         name,
         priority,
@@ -53,7 +52,6 @@ def asks(priority: int, name: str = "asks") -> Says:
 
 
 def raises_to(priority: int, cents: int) -> Says:
-    """Rewrites."""
     return judge("raises", priority, lambda _, state: p.ReplaceToolArgs({"cents": cents}, state))
 
 
@@ -167,7 +165,6 @@ def test_a_journal_of_before_folds_as_it_was_lived():
 
 
 def blocked(told: Told) -> list[ToolBlocked]:
-    """Who refused what."""
     events = [event for _, done in told.life.steps for event in committed(done)]
     return [event for event in events if isinstance(event, ToolBlocked)]
 

@@ -7,12 +7,10 @@ from agentrail.core.policy.request_context import IMAGE_TOKENS, TokenCount, toke
 
 
 def user(*content) -> m.UserMessage:
-    """What a user says."""
     return m.UserMessage(content=content)
 
 
 def says(*content) -> m.AssistantMessage:
-    """A response."""
     return m.AssistantMessage(content=content, model="m")
 
 

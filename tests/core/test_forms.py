@@ -11,7 +11,6 @@ TEXT = {"type": "string"}
 
 
 def form(**fields: Any) -> dict[str, Any]:
-    """A form of these fields."""
     return {"type": "object", "properties": fields}
 
 

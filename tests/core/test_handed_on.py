@@ -13,7 +13,6 @@ STORY = "Once upon a time there was a king, and he had a queen, and she had a ca
 
 
 def requests(asked):
-    """What models were asked, in words."""
     return [
         [block.text for message in effect.request.messages for block in getattr(message, "content", ())]
         for effect in asked

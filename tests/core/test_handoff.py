@@ -45,18 +45,15 @@ def session(**options):
 
 
 def hand(number, agent, **more):
-    """A call of the tool."""
     given = {"agent": agent, **more}
     return read_call(f"h{number}", "handoff_to", msgspec.json.encode(given).decode())
 
 
 def said(seen, kind):
-    """All events of a kind, in order."""
     return [event for one in seen for event in one.events if isinstance(event, kind)]
 
 
 def last_request(seen):
-    """What the model was asked last."""
     return [start.request for one in seen for start in one.of(StartStream)][-1]
 
 

@@ -10,17 +10,14 @@ HELLO = UserMessage(content=(Text(text="Hello"),))
 
 
 def says(*content) -> AssistantMessage:
-    """A response."""
     return AssistantMessage(content=content, model="m")
 
 
 def call(call_id: str) -> ToolCall:
-    """A call of a tool."""
     return ToolCall(call_id=CallId(call_id), name="read", arguments={})
 
 
 def result(call_id: str) -> ToolResult:
-    """Its result."""
     return ToolResult(call_id=CallId(call_id), name="read", text="a")
 
 

@@ -70,7 +70,6 @@ def play_text(text, *plugins):
 
 
 def events(asked, *kinds):
-    """The events of some kinds, in order."""
     return [
         effect.event for effect in asked if isinstance(effect, Publish) and isinstance(effect.event, kinds)
     ]

@@ -15,7 +15,6 @@ BOTH = frozenset({"before_tool", "after_tool"})
 
 
 def stages(state: SessionState) -> set[str]:
-    """The stages of the calls that are open."""
     return {call.stage for call in state.data.batch}
 
 

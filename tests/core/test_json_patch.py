@@ -4,7 +4,6 @@ from agentrail.core.values.json_patch import PatchStep, json_patch
 
 
 def steps(one, other):
-    """In a word each."""
     return [(step.op, step.path) for step in json_patch(one, other)]
 
 

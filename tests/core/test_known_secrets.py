@@ -114,7 +114,6 @@ TEXTS = st.lists(
 
 
 def pieces_of(text, cuts):
-    """Cut a text."""
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     return [text[begin:end] for begin, end in itertools.pairwise(places)]
 

@@ -21,7 +21,6 @@ def edit(before: str, after: str, *, path: str = "a.py", **fields: Any) -> polic
 
 
 def loops_of(calls: Iterable[policy.CallSeen]) -> list[policy.Loop]:
-    """Watch calls that come one by one."""
     loops: list[policy.Loop] = []
     watch = policy.LoopHistory()
     for one in calls:

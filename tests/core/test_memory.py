@@ -52,7 +52,6 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def request_of(state: SessionState) -> EffectId:
-    """The request that is out."""
     assert state.data.stream is not None
     return state.data.stream.effect_id
 

@@ -11,7 +11,6 @@ KEY = "sk-very-secret-0123456789"
 
 
 def said(text, origin="prompt"):
-    """Words of a person."""
     return UserMessage(content=(Text(text=text),), origin=origin)
 
 

@@ -18,7 +18,6 @@ def user(text: str = "hello", **more) -> UserMessage:
 
 
 def calls(**arguments) -> AssistantMessage:
-    """A response with a call."""
     call = ToolCall(call_id=CallId("c"), name="write", arguments=arguments)
     return AssistantMessage(content=(Text(text=LONG), call), model="m")
 
@@ -74,13 +73,11 @@ def test_another_conversation_is_looked_at_anew(lengths):
 
 
 def said(text, *, refused=False):
-    """A response."""
     stop_reason = "refused" if refused else "end"
     return AssistantMessage(content=(Text(text=text),), model="m", stop_reason=stop_reason)
 
 
 def texts(messages) -> list[str]:
-    """What the messages say."""
     return [message.content[0].text for message in messages]
 
 

@@ -46,7 +46,6 @@ EFFECT_OF: dict[type, Any] = {
 
 
 def appends(end):
-    """A plugin that makes a command longer."""
     return lambda e, s, c: p.ReplaceToolArgs({"command": e.arguments["command"] + end}, s)
 
 
@@ -151,7 +150,6 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
 
 
 def hands_on(*words, **also):
-    """A plugin that hands on messages of these words."""
     said = tuple(UserMessage(content=(Text(text=word),)) for word in words)
     return lambda e, s, c: p.ReplaceMessages(said, s, **also)
 
@@ -191,17 +189,14 @@ WRONG: Any = messages_module  # what no type checker would let through
 
 
 def user(*content):
-    """What a user says, of whatever kind."""
     return WRONG.UserMessage(content=content)
 
 
 def model(*content, by="m"):
-    """What a model says, of whatever kind."""
     return WRONG.AssistantMessage(content=content, model=by)
 
 
 def answer(text):
-    """A result of the call, of whatever kind."""
     return ToolMessage(results=(WRONG.ToolResult(call_id=CallId("c1"), name="look", text=text),))
 
 
@@ -274,12 +269,10 @@ def test_a_conversation_of_all_kinds_of_messages_may_be_handed_on():
 
 
 def refuses(word, action=p.BlockTool):
-    """A guard that refuses a command."""
     return lambda e, s, c: action(f"no {word}", s) if e.arguments["command"] == word else p.Continue(s)
 
 
 def rewrites(command):
-    """A plugin that replaces any command."""
     return lambda e, s, c: p.ReplaceToolArgs({"command": command}, s)
 
 

@@ -16,28 +16,21 @@ from tests.core.plugin_rig import CTX, EVENTS, SAYINGS, Says, raises
 
 @attrs.frozen
 class Limits:
-    """A state with fields."""
-
     most: int = 10
     used: int = 0
 
 
 class Guard(p.Plugin[Limits]):
-    """Has limits."""
-
     priority = 10
 
     def init(self, most=10):
-        """Begin with a limit."""
         return Limits(most=most)
 
     def handle(self, event, state, ctx):
-        """Count."""
         return p.Continue(attrs.evolve(state, used=state.used + 1))
 
 
 def update(others=(), name="Guard", plugin=Guard, **options):
-    """Update the options of one plugin among others."""
     stack, states = load_stack([(plugin, {}), *others])
     return decide_update(stack, name, options, states, CTX)
 
@@ -92,19 +85,15 @@ def test_the_others_may_refuse_an_update():
 
 
 class Newer(Guard):
-    """The same with new code."""
-
     name = "Guard"
     version = "2"
 
     def handle(self, event, state, ctx):
-        """Refuse prompts."""
         if isinstance(event, p.BeforePrompt):
             return p.Abort("no prompts", state, emits=(("refused", 1),))
         return p.Continue(state)
 
     def migrate(self, old_version, state):
-        """Forget what was used."""
         assert old_version == "0"
         return attrs.evolve(state, used=0)
 
@@ -130,7 +119,6 @@ def test_new_code_takes_the_place_of_the_old_with_its_state_migrated():
 
 
 def other_guard(**members):
-    """Make a class of the guard's name with other members."""
     return type("Guard", (Guard,), {"__doc__": "Other code.", **members})
 
 

@@ -16,16 +16,12 @@ from agentrail.messages import Text
 
 
 class Mood(enum.Enum):
-    """One of two."""
-
     GOOD = "good"
     BAD = "bad"
 
 
 @attrs.frozen
 class Step:
-    """A part of a state."""
-
     text: str
     done: bool = False
 
@@ -45,7 +41,6 @@ class Plan:
 
 
 def of_one(name: str, kind: Any, default: Any = None) -> Any:
-    """Make a frozen class of one field."""
     return attrs.frozen(type("Odd", (), {"__annotations__": {name: kind}, name: default}))
 
 

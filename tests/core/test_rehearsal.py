@@ -60,11 +60,9 @@ class Counts(p.Plugin[int]):
             self.migrate = migrate
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     def handle(self, event, state, ctx):
-        """Count."""
         if self.answer is not None:
             return self.answer(event, state)
         return p.Continue(state + isinstance(event, p.BeforePrompt))
@@ -78,7 +76,6 @@ def in_fives(event, state):
 
 
 def raises_on_prompts(event, state):
-    """A bug that this session meets."""
     message = f"no such thing as {type(event).__name__}"
     raise LookupError(message)
 

@@ -9,7 +9,6 @@ TWO = patience.RetryOptions(models=("a:1", "b:2"))
 
 
 def failure(code: str) -> ErrorInfo:
-    """An error as a provider reports it."""
     return ErrorInfo(code=code, message="it broke", retryable=True)
 
 

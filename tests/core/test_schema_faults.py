@@ -17,7 +17,6 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def anchors(count: int) -> dict[str, object]:
-    """So many schemas, each with an anchor."""
     return {f"{i}": {"$anchor": f"a{i}"} for i in range(count)}
 
 

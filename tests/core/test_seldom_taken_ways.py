@@ -29,7 +29,6 @@ DIARY = Says("Diary", hooks=())
 
 
 def drafted(state, **fields):
-    """A step on a state in which some fields are otherwise."""
     return StepContext(msgspec.structs.replace(state.data, **fields), 50)
 
 
@@ -142,12 +141,10 @@ def test_code_that_raises_when_it_is_looked_for_is_a_plugin_error():
 
 
 def of_tool(name, **more):
-    """A tool with no arguments."""
     return ToolSpec(name=name, description="x", parameters={"type": "object"}, **more)
 
 
 def survivor(stage="running", **more):
-    """A call that an abort had spared."""
     spec = of_tool("read", effect_class="pure")
     given = {
         "call": read_call("c1", "read", "{}"),

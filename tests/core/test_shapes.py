@@ -18,14 +18,10 @@ from agentrail.otp.persistent_maps import Index, Table
 
 
 class Left(msgspec.Struct, frozen=True):
-    """One of two."""
-
     a: int
 
 
 class Right(msgspec.Struct, frozen=True):
-    """The other one."""
-
     a: int
     b: Mapping[str, Left] = MappingProxyType({})
 
@@ -47,8 +43,6 @@ class Foreign:
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Holds what nobody knows."""
-
     foreign: tuple[Foreign, ...]
 
 

@@ -48,7 +48,6 @@ def asks(**options: Any) -> Says:
 
 
 def asking(**options: Any) -> SessionState:
-    """A session with a plugin that asks a model."""
     stack, states = load_stack([asks(max_output_tokens=30)])
     return make_session(config(max_output_tokens=40, **options), Toolbox(), stack, states)
 

@@ -12,14 +12,10 @@ from tests.core.plugin_rig import SAYINGS, Says
 
 
 class Keeps(p.Plugin[object]):
-    """Keeps whatever it is given."""
-
     def init(self, value=0):
-        """Take it."""
         return value
 
     def handle(self, event, state, ctx):
-        """Keep it."""
         return p.Continue(state)
 
 
@@ -29,13 +25,11 @@ def made(base=Keeps, **members):
 
 
 def too_small(self, size):
-    """Refuse to begin."""
     message = f"size {size} is too small"
     raise ValueError(message)
 
 
 async def waits(self, event, state, ctx):
-    """Want to wait, which cannot be."""
     return p.Continue(state)
 
 

@@ -165,20 +165,15 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Memory:
-    """What a plugin remembers."""
-
     seen: int
     names: frozenset[str] = frozenset({"b", "a"})
     more: tuple[Part, ...] = ()
 
 
 class Remembers(p.Plugin[Memory]):
-    """Remembers how many it has seen."""
-
     version = "1"
 
     def init(self, limit: int = 1) -> Memory:
-        """Begin with a number."""
         return Memory(seen=limit)
 
 

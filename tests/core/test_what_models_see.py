@@ -17,7 +17,6 @@ from tests.thinned import each
 
 
 def said_to_the_model(start: StartStream) -> list[str]:
-    """All words of the user that a request has."""
     users = [message for message in start.request.messages if isinstance(message, UserMessage)]
     return [block.text for message in users for block in message.content if isinstance(block, Text)]
 
@@ -113,7 +112,6 @@ def test_a_call_has_one_id_from_its_first_event_to_the_history(given):
 
 
 def ids_in(event: e.Event) -> list[CallId]:
-    """The ids of calls that an event names."""
     if isinstance(event, e.ResponseComplete):
         return [call.call_id for call in event.message.calls]
     of: Any = event.approval if isinstance(event, e.ApprovalRequired) else event

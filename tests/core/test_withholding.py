@@ -31,7 +31,6 @@ pytestmark = pytest.mark.at(155)
 
 
 def said(value):
-    """Without secrets."""
     return withheld(value, KNOWN)
 
 

@@ -54,7 +54,6 @@ def config(**options) -> SessionConfig:
 
 
 def new_session(tools: Toolbox = TOOLS, **options) -> SessionState:
-    """A session before its first signal."""
     return machine.new_session(config(**options), tools)
 
 
@@ -76,7 +75,6 @@ def agents_session(**options) -> SessionState:
 
 
 def changed(state: SessionState, **fields: Any) -> SessionState:
-    """The session, with other data."""
     return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, **fields))
 
 
@@ -87,7 +85,6 @@ def prompt(name: str = "p1", text: str = "go", at_ms: int = 1, **more: Any) -> s
 
 
 def walk(script: Iterable[s.Signal], state: SessionState | None = None) -> Iterator[Seen]:
-    """Feed a session, and show every step."""
     state = new_session() if state is None else state
     for signal in script:
         before, (state, effects) = state, machine.step(state, signal)
@@ -95,7 +92,6 @@ def walk(script: Iterable[s.Signal], state: SessionState | None = None) -> Itera
 
 
 def run(script: Iterable[s.Signal], state: SessionState | None = None) -> SessionState:
-    """Feed a session, and return where that led."""
     state = new_session() if state is None else state
     for signal in script:
         state, _ = machine.step(state, signal)
@@ -333,7 +329,6 @@ def _stream_outcomes(effect_id: EffectId) -> Iterator[s.Signal]:
 
 
 def completed(effect_id: str, *content, stop_reason="end", at_ms=1) -> s.ResponseCompleted:
-    """A response with these blocks."""
     message = m.AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
     usage = m.TokenUsage(input=1, output=1)
     return s.ResponseCompleted(

@@ -45,7 +45,6 @@ def refusing(event, state, ctx):
 
 
 def gated():
-    """Make a tool that waits for an event, and the event."""
     gate = trio.Event()
 
     @tool

@@ -21,24 +21,18 @@ pytestmark = pytest.mark.experience("X-003")
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A place."""
-
     x: int
     y: int = 0
 
 
 @attrs.frozen
 class City:
-    """A city."""
-
     name: str
     people: int
 
 
 @dataclasses.dataclass
 class Meeting:
-    """When people meet."""
-
     day: datetime.date
     who: list[str] = dataclasses.field(default_factory=list)
 
@@ -49,29 +43,21 @@ class Meeting:
 
 
 class Movie(TypedDict):
-    """A film."""
-
     title: str
     year: int
 
 
 class Pair(NamedTuple):
-    """Two numbers."""
-
     a: int
     b: int
 
 
 class Colour(enum.Enum):
-    """Which one."""
-
     RED = "red"
     BLUE = "blue"
 
 
 class Tree(msgspec.Struct):
-    """It holds its like."""
-
     name: str
     branches: "list[Tree]" = []
 

@@ -17,12 +17,10 @@ CALLERS = {
 
 
 def auth(headers):
-    """Know a caller by its token."""
     return CALLERS.get(headers.get("authorization", "").removeprefix("Bearer "))
 
 
 def by(name):
-    """The headers of a caller."""
     return {"authorization": f"Bearer {name}"}
 
 
@@ -37,7 +35,6 @@ class Rows:
         self._looked_at = len(client.seen)
 
     async def begin(self, what="sessions", **wanted):
-        """Watch, and take the first frame."""
         await self.client.send(type="watch", id=self.id, what=what, filter=wanted)
         frame = await self.client.until("watching", id=self.id)
         assert frame["what"] == what
@@ -45,7 +42,6 @@ class Rows:
         return self
 
     async def until(self, test):
-        """Take frames until the rows pass a test."""
         self._catch_up()
         while not test(self.rows):
             await self.client.next()

@@ -16,6 +16,5 @@ async def supervisor():
 
 @pytest.fixture
 async def hubs():
-    """Hubs with the heartbeat of the default."""
     async with open_hubs() as opened:
         yield opened

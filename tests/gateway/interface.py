@@ -39,7 +39,6 @@ _PLUGIN: Final = {"$ref": "#/components/schemas/PluginAnswer"}
 
 @cache
 def page() -> dict[str, Any]:
-    """The page of all routes."""
     drawn: dict[str, Any] = json.loads(
         json.dumps(describe_interface((*ALL_ROUTES, interface_route(ALL_ROUTES))))
     )
@@ -179,7 +178,6 @@ class PageCheck:
     streams: list[tuple[Mapping[str, str], Callable[[], None]]] = field(factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """As of ASGI."""
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -235,7 +233,6 @@ class PageCheck:
         await self.app(scope, receive_seen, send_seen)
 
     def _look_at(self, call: _Call) -> None:
-        """Hold a whole answer against the page."""
         where = f"{call.method} {call.path} → {call.status}"
         operation = call.operation
         # What an operator has switched off; and a slash that is written as `%2F`, behind which the server looks for another path.
@@ -383,5 +380,4 @@ def _object_of(text: str | None) -> dict[str, Any] | None:
 
 
 def referred(schema: Any) -> Iterable[str]:
-    """The names of the schemas that something refers to."""
     return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)))

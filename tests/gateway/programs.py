@@ -24,7 +24,6 @@ class Ran:
 
 
 def base_of(web: Web) -> str:
-    """The address of a server."""
     host, port = web.address
     return f"http://{host}:{port}"
 

@@ -15,18 +15,14 @@ from tests.gateway.web import Web
 
 @define(eq=False)
 class Client:
-    """One socket."""
-
     connection: WebSocketConnection
     seen: list[dict[str, Any]] = field(factory=list)
     _next_id: int = 0
 
     async def send(self, **frame: Any) -> None:
-        """Send a frame."""
         await self.connection.send_message(json.dumps(frame))
 
     async def next(self) -> dict[str, Any]:
-        """Give the next frame."""
         with trio.fail_after(60):
             frame: dict[str, Any] = json.loads(await self.connection.get_message())
         self.seen.append(frame)
@@ -40,14 +36,12 @@ class Client:
                 return frame
 
     async def until_event(self, kind: str, session_id: str | None = None) -> dict[str, Any]:
-        """Give the next event of a kind."""
         while True:
             event: dict[str, Any] = (await self.until("event"))["event"]
             if event["kind"] == kind and session_id in (None, event["session_id"]):
                 return event
 
     async def ask(self, name: str, /, **fields: Any) -> dict[str, Any]:
-        """Send a command, and give its reply."""
         self._next_id += 1
         await self.send(type=name, id=self._next_id, **fields)
         return await self.until("reply", id=self._next_id)
@@ -142,7 +136,6 @@ async def refused_upgrade(web: Web, **given: Any) -> tuple[int, str]:
 
 
 async def no_sockets(web: Web) -> None:
-    """Wait until the server knows that all have gone."""
     with trio.fail_after(60):
         while web.served.sockets.statistics().sockets:  # noqa: ASYNC110 - nothing tells of it
             await trio.sleep(0.01)

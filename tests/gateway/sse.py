@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 
 class Frame(NamedTuple):
-    """What a reader dispatches."""
-
     event: str
     data: Any
     id: str | None
@@ -39,5 +37,4 @@ def parse(stream: bytes, *, careless: bool = False) -> list[Frame]:
 
 
 def comments(stream: bytes) -> int:
-    """How many comments are in it."""
     return sum(line.startswith(b":") for line in stream.split(b"\n"))

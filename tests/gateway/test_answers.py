@@ -19,7 +19,6 @@ from tests.test_errors import CODES
 
 
 def told(answer: ErrorAnswer) -> Any:
-    """The error as a caller reads it."""
     document = json.loads(answer.encode())
     assert document.keys() == {"error"}
     return document["error"]

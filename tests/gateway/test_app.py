@@ -264,7 +264,6 @@ def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):
 
 
 def served_by(*plugins, **options):
-    """What serves a host of one profile, without a socket."""
     options.setdefault("store", None)
     app = create_app(profiles=[profile(ScriptedModel([SLOW]))], plugins=plugins, **options)
     return app.state.host

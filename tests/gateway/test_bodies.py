@@ -43,7 +43,6 @@ def refused(call, *given, **named):
 
 
 def read(kind, body, limits=LIMITS):
-    """Decode a body, given as JSON values or as bytes."""
     return decode_body(kind, body if isinstance(body, bytes) else json.dumps(body).encode(), limits)
 
 
@@ -261,7 +260,6 @@ class Longest:
         self.seconds, self.last = 0.0, time.thread_time()
 
     def __call__(self, frame, event, _):
-        """Look at the clock."""
         now = time.thread_time()
         self.seconds, self.last = max(self.seconds, now - self.last), time.thread_time()
         return self

@@ -37,7 +37,6 @@ AnyCall = Callable[[Host, Principal, str], Awaitable[Any]]
 
 
 def read(answer: CallAnswer) -> Any:
-    """What a call says, as a client reads it."""
     return json.loads(answer.body)
 
 
@@ -130,12 +129,10 @@ async def test_an_abort_answers_at_once_or_with_its_receipt():
 
 
 def reading(path: str) -> AnyCall:
-    """A call that reads a file."""
     return lambda host, by, name: calls.read_workspace_file(host, by, name, path)
 
 
 def listing(path: str) -> AnyCall:
-    """A call that lists a directory."""
     return lambda host, by, name: calls.list_workspace(host, by, name, path)
 
 
@@ -236,12 +233,10 @@ class Counts(Plugin[int]):
         self._word = word
 
     def init(self) -> int:
-        """Begin with none."""
         return 0
 
     @on(AfterResponse)
     def after(self, event: AfterResponse, state: int, ctx: Context) -> Action[int]:
-        """Count."""
         return Continue(state + (self._word in event.message.text))
 
 

@@ -25,14 +25,12 @@ from tests.runtime.rig import on_bounded_time
 
 
 async def page(web, query="", session_id="main"):
-    """One page."""
     response = await web.client.get(f"/sessions/{session_id}/events?format=json{query}")
     response.raise_for_status()
     return response.json()
 
 
 def seqs(told):
-    """The numbers of a page."""
     return [event["seq"] for event in told["events"]]
 
 
@@ -166,7 +164,6 @@ async def test_what_a_rewind_has_undone_is_in_no_page():
 
 
 async def until(web, fits):
-    """How the session stands when it fits."""
     with trio.fail_after(60):
         while True:
             status = (await web.client.get("/sessions/main")).json()["status"]
@@ -239,7 +236,6 @@ def test_a_page_is_counted_around_what_does_not_count(drawn, edge, limit):
 
 
 def runs(numbers):
-    """Numbers as ranges, in order."""
     for seq in sorted(numbers):
         if seq - 1 not in numbers:
             end = seq

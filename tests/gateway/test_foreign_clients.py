@@ -40,7 +40,6 @@ class HalfWay:
         return says("So", " it", " is.")
 
     def serving(self, **options):
-        """Serve it, with the tool."""
         return serving(self.model, session_tools=[RecordingTool(name="look")], **options)
 
 
@@ -77,7 +76,6 @@ class Pages:
         self.came = {stage: trio.Event() for stage in ("half", "end", "refused")}
 
     async def __call__(self, scope, receive, send):
-        """As of ASGI."""
         if scope["type"] == "lifespan":
             for stage in ("startup", "shutdown"):
                 await receive()
@@ -96,7 +94,6 @@ class Pages:
 
 
 async def kill_group(process):
-    """A browser is many processes."""
     os.killpg(process.pid, signal.SIGKILL)
 
 

@@ -36,12 +36,10 @@ NASTY = "a\nb\r\nc\rd\u2028e\u2029f\u0085g\0h\x0bi\x0cj\x1ck\x1dl\x1em\nevent: d
 
 
 def at(seq, *, ephemeral=False):
-    """Where an event stands."""
     return Envelope(SESSION, seq, 5, (SESSION,), ephemeral)
 
 
 def prompt(text, seq=3):
-    """An event with a text."""
     return PromptReceived(ref=PromptRef("p"), content=(Text(text=text),), meta=at(seq))
 
 
@@ -103,7 +101,6 @@ def test_readers_come_back_spread_over_half_a_second_to_three(draw):
 
 
 def frame_of(size):
-    """A frame of so many bytes."""
     return RingFrame(b"x" * size, size)
 
 

@@ -45,7 +45,6 @@ class Seen:
             await send({"type": "http.response.body", "body": b"ok"})
 
     async def send(self, message):
-        """The caller's side."""
         self.sent.append(message)
 
     @property
@@ -55,17 +54,14 @@ class Seen:
 
     @property
     def headers(self):
-        """Of the answer."""
         return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
 
     @property
     def code(self):
-        """Of the error."""
         return json.loads(self.sent[1]["body"])["error"]["code"]
 
 
 def guarded(seen, *, auth=True):
-    """Routes behind a guard."""
     check = CallerCheck(TOKENS if auth else None, AccessRules(allowed_origins=("https://app.example",)))
     return AccessGuard(
         seen.app, check, lambda path: METHODS.get(path, ()), lambda path: path.startswith("/console/")
@@ -155,7 +151,6 @@ RULES = AccessRules()
 
 
 def head(headers=None, peer="10.0.0.1"):
-    """A call from another machine."""
     return CallHead(method="GET", path="/", headers={"host": "localhost", **(headers or {})}, peer=peer)
 
 

@@ -21,7 +21,6 @@ pytestmark = on_virtual_time
 
 
 async def read_all(reader, *, seconds=30):
-    """Read a stream to its end."""
     stream = b""
     with trio.fail_after(seconds):
         async for piece in reader:
@@ -30,7 +29,6 @@ async def read_all(reader, *, seconds=30):
 
 
 def numbers(stream):
-    """The ids of a stream."""
     return [int(frame.id) for frame in parse(stream) if frame.id is not None]
 
 
@@ -90,7 +88,6 @@ async def test_a_cursor_of_the_future_is_refused_and_one_too_old_begins_anew(sup
 
 
 async def follow(hubs, session, found, delay, after=None):
-    """Join after a while, and read to the end."""
     await trio.sleep(delay)
     async with hubs.open_reader(session, after=after) as reader:
         found.append((after, await read_all(reader)))
@@ -145,7 +142,6 @@ async def test_a_session_that_goes_back_gives_its_readers_a_snapshot_to_begin_an
 
 
 async def until_joined(hubs, count):
-    """Wait until so many read."""
     while hubs.statistics().readers < count:
         await trio.lowlevel.checkpoint()
 

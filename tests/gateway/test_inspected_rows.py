@@ -18,7 +18,6 @@ from tests.runtime.rig import on_virtual_time
 
 
 def named(name, **said):
-    """Look for a node of this name of which this is said."""
     return lambda row: row["name"] == name and all(row[key] == value for key, value in said.items())
 
 
@@ -122,12 +121,10 @@ class Clumsy(Plugin[int]):
     on_error = "open"
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @on(BeforePrompt)
     def look(self, event: BeforePrompt, state: int, ctx: Context) -> Action[int]:
-        """Stumble over some prompts."""
         if event.text == "stumble":
             message = "the rug"
             raise ValueError(message)

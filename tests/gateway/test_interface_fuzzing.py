@@ -29,8 +29,6 @@ def busy_model():
 
 
 class Fuzzer:
-    """Schemathesis, with what it is to send in each call."""
-
     def __init__(self, web, folder, *, headers="", **parameters):
         self.web = web
         self.config = folder / "schemathesis.toml"

@@ -35,7 +35,6 @@ class Door:
         self.is_broken = False
 
     async def __call__(self, headers):
-        """Say who calls."""
         await trio.lowlevel.checkpoint()
         if self.is_broken:
             message = "the service that knows tokens is away"

@@ -56,7 +56,6 @@ async def booking(store: Any) -> AsyncIterator[Web]:
 
 
 async def read(web: Web, what: str, status: int = 200, **query: Any) -> Any:
-    """A look, as the operator."""
     named = {name.rstrip("_"): value for name, value in query.items()}
     answer = await web.client.get(f"/inspect/sessions/main/{what}", params=named)
     assert answer.status_code == status, answer.text

@@ -38,7 +38,6 @@ class App:
         self.ended = trio.Event()
 
     async def __call__(self, scope, receive, send):
-        """As of ASGI."""
         if scope["type"] == "lifespan":
             await self.live(scope, receive, send)
             return
@@ -47,7 +46,6 @@ class App:
         await route(scope, send)
 
     async def live(self, scope, receive, send):
-        """The lifespan."""
         assert (await receive())["type"] == "lifespan.startup"
         scope["state"]["name"] = b"ok"
         self.seen.append("begun")
@@ -57,17 +55,14 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def greet(self, scope, send):
-        """Answer with what the lifespan left."""
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": scope["state"]["name"]})
 
     async def fail(self, scope, send):
-        """Raise what an application should have caught."""
         message = "of the application"
         raise ValueError(message)
 
     async def wait(self, scope, send):
-        """Answer never."""
         self.flooding.set()
         try:
             await trio.sleep_forever()
@@ -99,7 +94,6 @@ async def serving(app, *, tls=None, limits=HURRY):
 
 
 async def ask(connect, path="/", raw=None):
-    """Send a call and read to the end of the connection."""
     async with await connect() as stream:
         await stream.send_all(raw or f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         return await read_all(stream)

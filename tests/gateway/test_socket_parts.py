@@ -24,7 +24,6 @@ from agentrail.wire.server_frames import REASONS, CloseCode
 
 
 def drained(queue):
-    """All that waits, read."""
     found = []
     while (frame := queue.take()) is not None:
         found.append(json.loads(frame))
@@ -32,7 +31,6 @@ def drained(queue):
 
 
 def filled(count, **bounds):
-    """A queue with so many replies."""
     queue = SendQueue(**bounds)
     for number in range(count):
         assert queue.put(b"%d" % number)
@@ -148,7 +146,6 @@ COMMANDS = frozenset({"prompt", "abort"})
 
 
 def read(text, limits=LIMITS):
-    """Read a frame, given as text or as an object."""
     raw = text if isinstance(text, str) else json.dumps(text)
     return decode_frame(raw.encode(), limits, COMMANDS)
 

@@ -382,7 +382,6 @@ async def test_the_past_comes_in_one_frame_for_who_asks_and_event_by_event_for_o
 
 
 def event(seq):
-    """A committed event."""
     return MaxTurnsReached(turns=seq, meta=Envelope(MAIN, seq, 1, (MAIN,)))
 
 
@@ -393,7 +392,6 @@ class Told:
         self.frames, self.seqs, self._is_open = [], [], is_open
 
     async def send(self, _session_id, seq, frame):
-        """Take a frame."""
         await trio.lowlevel.checkpoint()
         self.frames.append(json.loads(frame))
         self.seqs.append(seq)
@@ -406,17 +404,14 @@ class Told:
 
     @property
     def numbers(self):
-        """Of all events that came in frames of many."""
         return [one["seq"] for frame in self.frames if frame["type"] == "events" for one in frame["events"]]
 
 
 def no_snapshot():
-    """A session that nothing is known of."""
     raise AssertionError
 
 
 def filled(count, *, keep):
-    """A bus with so many events."""
     bus = EventBus(Envelope(MAIN, 0, 1, (MAIN,)), keep=keep)
     for seq in range(1, count + 1):
         bus.publish(event(seq))

@@ -37,7 +37,6 @@ def hurry(monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    """A token file that lets Ann and Bob in."""
     path = tmp_path / "tokens.toml"
     put(path, f"{ANN.lines}\n{BOB.lines}")
     return path
@@ -50,12 +49,10 @@ def put(path, text):
 
 
 def by(made):
-    """The headers of a caller."""
     return {"authorization": f"Bearer {made.token}"}
 
 
 async def until(web, made, status):
-    """Call until the answer has this status."""
     with trio.fail_after(60):
         while (await web.client.get("/sessions", headers=by(made))).status_code != status:
             await trio.lowlevel.checkpoint()

@@ -17,7 +17,6 @@ ENTRY = f'[[token]]\ndigest = "{DIGEST}"\ntenant = "acme"\n'
 
 
 def faults_of(text):
-    """What is wrong with the text of a token file."""
     with pytest.raises(OptionError) as caught:
         decode_tokens(text.encode(), "tokens.toml")
     return "\n".join(caught.value.faults)
@@ -34,7 +33,6 @@ def made():
 
 @pytest.fixture
 def tokens(made):
-    """What a file says that has both."""
     return decode_tokens("\n".join(one.lines for one in made).encode(), "tokens.toml")
 
 
@@ -45,7 +43,6 @@ class At(outside.RealMachine):
         self.seconds = seconds
 
     def wall(self):
-        """Say so."""
         return self.seconds
 
 

@@ -219,7 +219,6 @@ async def test_lists_are_searched_filtered_and_sorted():
     async with serving(model, **options) as web:
 
         async def listed(**query):
-            """The ids of a list."""
             answer = await web.client.get("/sessions", params=query)
             assert answer.status_code == 200, answer.text
             return [one["session_id"] for one in answer.json()["sessions"]]
@@ -264,7 +263,6 @@ class Told:
         self.parts = []
 
     def take(self, part):
-        """Take a part, as a client does."""
         self.parts.append(part)
         self.total = part.total
         assert sum(map(len, part.rows[:-1])) < PART_BYTES
@@ -279,13 +277,11 @@ class Given(dict[str, Any]):
     """Rows by key, the one that changed last behind all others."""
 
     def written(self, key):
-        """Give a row as JSON."""
         value = self.get(key)
         return None if value is None else msgspec.json.encode({"session_id": key, "value": value})
 
 
 def catch_up(window, given, told, most=10_000):
-    """Take all parts that there are, or some of them."""
     for _ in range(most):
         part = window.next_part(given.written)
         if part is None:
@@ -349,26 +345,21 @@ class People(TakenRows):
         self.now = {}
 
     async def all_rows(self):
-        """Give all."""
         return dict(self.now)
 
     def is_of(self, key, user_id):
-        """Say whose a row is."""
         row = self.row(key)
         return row is not None and row.user == user_id
 
     def fits(self, row, wanted):
-        """As of sessions."""
         return row_fits(row, wanted)
 
 
 def kind(source, scope="use"):
-    """A kind of watch with one source."""
     return WatchKind(name="people", open_feed=lambda host, tenant: source, scope=scope)
 
 
 def row_of(key, user, **more):
-    """A row of a user."""
     none = WaitingCounts(approvals=0, questions=0)
     return SessionRow(session_id=key, phase="idle", waiting=none, changed_at_ms=1, user=user, **more)
 
@@ -474,7 +465,7 @@ async def test_a_feed_is_followed_once_and_let_go_with_the_last_watcher():
         assert (len(made), row_watches.open_feeds) == (3, 0)
 
 
-async def _ignore(part):  # noqa: ASYNC124 - in the place of one that waits
+async def _ignore(part):  # noqa: RUF029 - in the place of one that waits
     pass
 
 

@@ -21,8 +21,6 @@ HURRY = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2)
 
 @define(eq=False)
 class Web:
-    """A server that runs, and a client of it."""
-
     client: httpx.AsyncClient
     served: ServedHost
     address: tuple[str, int]
@@ -31,13 +29,11 @@ class Web:
 
     @property
     def host(self) -> Host:
-        """The host behind it."""
         host = self.served.gateway.host
         assert host is not None
         return host
 
     async def post(self, path: str, said: Any = None, **given: Any) -> httpx.Response:
-        """Post a JSON object."""
         return await self.client.post(path, json={} if said is None else said, **given)
 
     async def chat(self, message: str = "Hi", **said: Any) -> httpx.Response:

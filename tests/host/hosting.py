@@ -26,27 +26,21 @@ EVE = Principal(tenant_id="else", user_id="eve")
 
 
 def say(message: str = "Hi", by: Principal = ANN, **given: Any) -> ChatRequest:
-    """A message of a user."""
     given.setdefault("agent_id", "")
     return ChatRequest(message=message, tenant_id=by.tenant_id, user_id=by.user_id, **given)
 
 
 def profile(model: Any, name: str = "desk", **options: Any) -> AgentProfile:
-    """A profile whose sessions have a workspace in memory."""
     options.setdefault("sandbox", "memory")
     return AgentProfile(id=name, name=name, options=SessionOptions(model=model, **options))
 
 
 def answering(*texts: str) -> ScriptedModel:
-    """A model with one answer for each prompt."""
     return ScriptedModel([says(text) for text in texts])
 
 
 class FullBox(MemorySandbox):
-    """A workspace that takes nothing."""
-
     async def upload(self, files: Any) -> Any:
-        """Break, as a disk does that is full."""
         message = "the disk is full"
         raise OSError(message)
 
@@ -71,17 +65,14 @@ class Ledger(HostPlugin):
         self.counts: list[int] = []
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Write."""
         self._note("start", ctx)
 
     async def on_turn_persisted(self, ctx: RequestContext) -> None:
-        """Write, and count the messages."""
         self._note("persisted", ctx)
         assert ctx.reader is not None
         self.counts.append(len(await ctx.reader.messages()))
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Write."""
         self._note("end", ctx)
 
     def _note(self, hook: str, ctx: RequestContext) -> None:

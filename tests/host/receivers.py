@@ -28,7 +28,6 @@ class Receiver:
             tls.sni_callback = lambda _socket, name, _context: self.names.append(name)
 
     async def serve(self, stream):
-        """Take one connection."""
         self.connections += 1
         # A caller who does not believe us leaves.
         with suppress(h11.RemoteProtocolError, trio.BrokenResourceError):

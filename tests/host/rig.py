@@ -45,12 +45,10 @@ AROUND = ToolCallContext(
 
 
 def before(given: Any, tool: str = "book") -> BeforeToolCall:
-    """A call that is to be judged."""
     return BeforeToolCall(tool_name=tool, call_id=CallId("c-1"), input=given, context=AROUND)
 
 
 def after(given: Any) -> AfterToolCall:
-    """A call whose code has ended."""
     return AfterToolCall(
         tool_name="book",
         call_id=CallId("c-1"),
@@ -87,8 +85,6 @@ def _noted(name: str, hook: str, function: Callable[..., Any], heard: list[Any] 
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """A hook that raises."""
-
     async def hook(*_given: Any) -> None:
         raise error
 
@@ -96,8 +92,6 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def saying(value: Any) -> Callable[..., Any]:
-    """A hook that returns a value at once."""
-
     async def hook(*_given: Any) -> Any:
         return value
 
@@ -105,7 +99,6 @@ def saying(value: Any) -> Callable[..., Any]:
 
 
 async def hang(*_given: Any) -> None:
-    """Do not come to an end."""
     await trio.sleep_forever()
 
 
@@ -120,7 +113,6 @@ def shielded(seconds: float) -> Callable[..., Any]:
 
 
 def order(*plugins: HostPlugin) -> PluginOrder:
-    """Check plugins, and sort them."""
     return PluginOrder.of(check_host_plugins(plugins))
 
 
@@ -128,7 +120,6 @@ class Reports(list[tuple[str, str, str]]):
     """What the application was told of failures: plugin, hook, and the class of the error."""
 
     async def hear(self, name: str, hook: str, error: BaseException) -> None:
-        """Be told."""
         self.append((name, hook, type(error).__name__))
 
 

@@ -15,10 +15,7 @@ from tests.runtime.rig import on_virtual_time
 
 
 class OfNoKnownWindow(ScriptedModel):
-    """A model of which nothing is known."""
-
     def capabilities(self, model: str) -> Capabilities:
-        """Say nothing of its window."""
         return evolve(super().capabilities(model), context_window=None)
 
 

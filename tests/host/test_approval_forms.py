@@ -28,7 +28,6 @@ EDIT: dict[str, JsonValue] = {"path": "a.py", "old_string": "one", "new_string":
 
 
 def made(content: bytes, arguments: dict[str, JsonValue], *, is_edit: bool = True):
-    """The preview of a call on a file with this content."""
     digest = hashlib.sha256(content).hexdigest()
     return preview_of_file("a.py", content, digest, frozen_json(arguments), is_edit=is_edit)
 

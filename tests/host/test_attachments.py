@@ -32,7 +32,6 @@ from tests.thinned import each
 
 
 def attached(name="a.txt", content=b"hello", mime_type="text/plain"):
-    """A file of a message."""
     return Attachment(name=name, mime_type=mime_type, content=content)
 
 
@@ -119,7 +118,6 @@ def test_a_file_without_a_message_is_a_message():
 
 
 def refusal(code):
-    """A refusal of a sandbox."""
     return Refusal(code=code, message="/srv/secret is full")
 
 
@@ -146,13 +144,11 @@ def test_whose_move_a_refusal_is():
 
 @asynccontextmanager
 async def open_session(sandbox=None, **options):
-    """A session that works in this sandbox."""
     async with open_nameless(lambda _name, _root: MemorySandbox()) as supervisor:
         yield await supervisor.start_session(model=saying("Hi."), sandbox=sandbox, **options)
 
 
 async def content_of(session, path):
-    """Read a file of a workspace."""
     async with open_files(session) as sandbox:
         (found,) = await sandbox.download([path])
     return found.content
@@ -209,7 +205,6 @@ async def test_no_two_messages_take_one_name_at_once(tmp_path):
 
 
 async def hang(_self, _files):
-    """Never come back."""
     await trio.sleep_forever()
 
 
@@ -220,7 +215,6 @@ async def break_down(_self, _files):
 
 
 async def refuse(_self, files):
-    """Have no room."""
     return tuple(Transfer(path=one.path, error=refusal("no_space")) for one in files)
 
 
@@ -228,7 +222,6 @@ class SlowSandbox(MemorySandbox):
     """Takes its time between looking and writing."""
 
     async def list_dir(self, path):
-        """Look, and wait."""
         found = await super().list_dir(path)
         await trio.sleep(1)
         return found

@@ -25,7 +25,6 @@ FILES = (AttachmentFile(name="a.txt", mime_type="text/plain", container_path="/a
 
 
 def judges(*names, **members):
-    """Plugins that judge calls, in this order."""
     return [plugin(name, on_before_tool_call=saying(Allow()), **members) for name in names]
 
 

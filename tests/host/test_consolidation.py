@@ -25,18 +25,14 @@ TALK = conversation("I take my tea green", "Noted.", "Never call me", "I will no
 
 
 def found(text="Takes tea green", numbers=(1,)):
-    """What a model makes of a conversation."""
     return says(json.dumps({"preferences": [{"text": text, "messages": list(numbers)}]}))
 
 
 def merged(*lines):
-    """What a model makes of numbered lines."""
     return says(json.dumps({"preferences": [{"text": text, "made_of": list(of)} for text, of in lines]}))
 
 
 class Sessions:
-    """Users and their sessions, as a test has them."""
-
     def __init__(self, **of_users):
         self.at_ms = 100 * OLD_MS
         self.there = {(ADA, name): TALK for name in of_users.get("ada", ())}
@@ -48,11 +44,9 @@ class Sessions:
         self.on_check = lambda: None
 
     def now_ms(self):
-        """Give the clock."""
         return self.at_ms
 
     async def changes(self):
-        """Give what there is."""
         await trio.lowlevel.checkpoint()
         if "changes" in self.fails:
             raise self.fails["changes"]
@@ -75,13 +69,11 @@ class Sessions:
         return self.there.get((owner, session))
 
     async def is_there(self, owner, session):
-        """Say whether it is there still."""
         await trio.lowlevel.checkpoint()
         self.on_check()
         return (owner, session) in self.there
 
     def memories(self, owner):
-        """Give what is remembered."""
         if self.recall is None:
             return None
         owner = MemoryOwner(tenant=owner.tenant_id, user=owner.user_id)

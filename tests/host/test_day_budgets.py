@@ -46,7 +46,6 @@ def spent(user, *amounts):
 
 
 def whole_parts(dollars):
-    """Give an amount in whole parts of a dollar, the nearest ones."""
     return math.floor(Fraction(dollars) * ATTO + Fraction(1, 2))
 
 

@@ -13,7 +13,6 @@ from tests.runtime.rig import on_virtual_time
 
 
 def hearing(*plugins, hook="on_request_start"):
-    """A chain of plugins that hear of a request."""
     return Hearing(hook, order(*plugins), CONTEXT)
 
 

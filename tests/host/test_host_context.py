@@ -25,7 +25,6 @@ OURS = {"tenant_id": "acme", "user_id": "ada"}
 
 
 def note(text):
-    """A message that a provider gives."""
     return UserMessage(content=(Text(text=text),))
 
 
@@ -43,7 +42,6 @@ def giving(*texts, at_end=False):
 
 
 def texts_of(request):
-    """The texts of a request, in order."""
     return [
         block.text for message in request.messages for block in message.content if isinstance(block, Text)
     ]
@@ -53,13 +51,11 @@ class Told(list[Any]):
     """What the application was told of failures: plugin, hook, and the error."""
 
     async def hear(self, *failure):
-        """Be told."""
         self.append(failure)
 
 
 @asynccontextmanager
 async def hosted(app, *plugins, store=None, **options):
-    """Open a supervisor and the providers of its sessions."""
     async with open_hook_runner(**options) as runner, open_nameless(store=store) as supervisor:
         yield supervisor, providers_of(app, order(*plugins), runner), runner
 

@@ -157,12 +157,10 @@ class Living(set[tuple[SessionOwner, str]]):
     asked = 0
 
     def is_open(self, owner, session_id):
-        """Whether one is."""
         self.asked += 1
         return (owner, session_id) in self
 
     def start(self, sessions, owner, session_id):
-        """Start one, counted."""
         with sessions.starting(owner, session_id):
             self.add((owner, session_id))
 

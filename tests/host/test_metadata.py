@@ -20,7 +20,6 @@ SAID = {"ticket": 4711, "tags": ["new", None], "more": {"a": 1.5}}
 
 
 def deep(levels: int) -> dict[str, Any]:
-    """An object that is nested so deeply."""
     value: dict[str, Any] = {}
     for _ in range(levels - 1):
         value = {"a": value}
@@ -38,7 +37,6 @@ def ears() -> tuple[HostPlugin, list[dict[str, Any]]]:
 
 
 async def listed(host: Host) -> dict[str, Any]:
-    """What a list says was said of each session."""
     return {one.session_id: one.metadata for one in await host.list_sessions(ANN)}
 
 

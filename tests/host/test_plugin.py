@@ -19,7 +19,6 @@ class Sound(HostPlugin):
 
 
 def with_(**members):
-    """A sound plugin with other members."""
     return type("Odd", (Sound,), members)()
 
 

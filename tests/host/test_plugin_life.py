@@ -15,13 +15,11 @@ from tests.runtime.rig import on_virtual_time
 
 @asynccontextmanager
 async def open_life(*plugins, **options):
-    """Open what these plugins live in."""
     async with open_hook_runner(**options) as runner, open_plugins(order(*plugins), runner) as life:
         yield life
 
 
 def both(name, heard, **members):
-    """A plugin that notes its start and its stop."""
     return plugin(name, heard=heard, **{"start": saying(None), "stop": saying(None), **members})
 
 
@@ -167,8 +165,6 @@ async def test_an_interrupt_in_a_hook_stops_plugins_in_order_and_then_ends_the_p
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope before the n-th step of any task."""
-
     def __init__(self, step, scope):
         self.left, self.scope = step, scope
 

@@ -39,13 +39,11 @@ SOURCES = st.builds(
 
 
 def conversation(*texts):
-    """Words of a user and of a model, in turn."""
     kinds = (UserMessage, partial(AssistantMessage, model="m", stop_reason="end"))
     return [kinds[place % 2](content=(Text(text=text),)) for place, text in enumerate(texts)]
 
 
 def changed(*ages_ms):
-    """Sessions that changed so long ago."""
     return [SessionChange(session=f"s{place}", changed_at_ms=NOW - age) for place, age in enumerate(ages_ms)]
 
 

@@ -29,29 +29,23 @@ ADA = ProfileContext(tenant_id="acme", user_id="ada", session_id=SessionId("s-1"
 
 
 def options(**given):
-    """Options of a session that asks no model."""
     return SessionOptions(**{"model": "demo:", **given})
 
 
 def profile(name="desk", **given):
-    """A profile of these options, unless it is given others."""
     return AgentProfile(id=name, name=name.title(), **{"options": options(), **given})
 
 
 def decide(given, *, context=ADA, model=None, **host):
-    """The options of one session of a profile with these."""
     one = profile(options=given)
     return decide_session_options(check_agent_profiles([one], **host), one, given, context, model=model)
 
 
 class Blueprint:
-    """What gives options by name."""
-
     def __init__(self, **given):
         self.given = given
 
     def options(self):
-        """Give them."""
         return self.given
 
 
@@ -181,7 +175,6 @@ async def test_a_profile_may_be_a_function_of_whom_it_is_for():
 
 
 async def raises_a_bug(_context):
-    """Raise what no one catches by name."""
     message = "db password s3cret"
     raise BaseException(message)  # noqa: TRY002 - also what is no `Exception` ends one request alone
 

@@ -11,18 +11,14 @@ MANY = 120
 
 
 class CountingStore(MemoryStore):
-    """Counts the sessions it found and the journals it read."""
-
     found = journals_read = 0
 
     def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
-        """Find, and count."""
         page = super().find(filters, after=after, limit=limit)
         self.found += len(page)
         return page
 
     def read(self, scope, session, after=0, limit=1000):
-        """Read, and count."""
         self.journals_read += 1
         return super().read(scope, session, after, limit)
 

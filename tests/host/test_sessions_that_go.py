@@ -13,12 +13,10 @@ from tests.runtime.rig import on_virtual_time
 
 
 def talking():
-    """A model that answers everything."""
     return FunctionModel(lambda _: says("Hello."))
 
 
 async def text_of(host, message, **given):
-    """What a message is answered with."""
     request = await asked(host, message, session_id="main", **given)
     await request.outcome()
     return request.record.text

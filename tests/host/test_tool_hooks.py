@@ -25,8 +25,6 @@ OURS = {"tenant_id": "acme", "user_id": "ada", "agent_id": "travel"}
 
 
 class Ears:
-    """Notes what plugins are asked and told."""
-
     def __init__(self):
         self.asked, self.told = [], []
 
@@ -82,7 +80,6 @@ async def play(*plugins, tools=None, model=None, session=None, **options):
 
 
 def results_of(said):
-    """What the model reads of calls."""
     return [event.result.text for event in said if isinstance(event, ToolExecutionEnd)]
 
 

@@ -52,7 +52,6 @@ RECORD = RequestRecord(
 
 
 def news(record=RECORD, seq=9, *, watch=WATCH, at_ms=1_790_000_000_123, survives=False):
-    """What a change means."""
     return decide_webhook(watch, record, seq, at_ms=at_ms, survives=survives)
 
 

@@ -21,14 +21,12 @@ OK, ERROR, GONE, NOTHING = (
 
 
 def message(name, *, lane="s", tenant="acme", request=None, due_at_ms=0):
-    """One that is owed."""
     return WebhookMessage(
         id=name, tenant_id=tenant, user_id="ann", session_id=lane, request_id=request or name, url="", body="{}", due_at_ms=due_at_ms,
     )  # fmt: skip
 
 
 def ids(messages):
-    """Their names."""
     return [one.id for one in messages]
 
 
@@ -104,7 +102,6 @@ class Watched:
         self.tries, self.under_way = Counter(), {}
 
     def owe(self, tenant, lane, request):
-        """Owe one more."""
         name = f"m{len(self.owed)}"
         one = message(name, lane=lane, tenant=tenant, request=request, due_at_ms=self.now)
         self.owed[name] = self.queue.owe(one)

@@ -30,14 +30,12 @@ class Names:
         self._answers: list[Sequence[str]] = list(answers)
 
     async def __call__(self, host: str, _port: int) -> Sequence[str]:
-        """Give the next one."""
         await trio.lowlevel.checkpoint()
         self.asked.append(host)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 def webhook(url):
-    """Something to send."""
     return SignedWebhook(
         url=url, headers=(("webhook-id", "msg_1"), ("content-type", "application/json")), body=b'{"a":1}'
     )
@@ -55,7 +53,6 @@ def certified():
 
 
 def certificate():
-    """Shows it."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
     return context

@@ -65,7 +65,6 @@ class Receiver:
         self._judge = standardwebhooks.webhooks.Webhook(secret)
 
     async def __call__(self, sent):
-        """Take a try."""
         headers = dict(sent.headers)
         body = self._judge.verify(sent.body, headers)
         self.tries.append((trio.current_time(), headers["webhook-id"]))
@@ -85,7 +84,6 @@ class Receiver:
 
     @property
     def told(self):
-        """The types of what it has taken, in order."""
         return [body["type"] for _, body in self.taken]
 
     @property
@@ -99,7 +97,6 @@ class VirtualDate(datetime.datetime):
 
     @classmethod
     def now(cls, tz=None):
-        """Say it."""
         return datetime.datetime.fromtimestamp(now_ms() / 1000, tz)
 
 
@@ -109,7 +106,6 @@ def _on_virtual_dates(monkeypatch):
 
 
 def hooked(receiver, **given):
-    """Webhooks that go to this receiver."""
     return Webhooks(secret=SECRET, send=receiver, **given)
 
 
@@ -135,7 +131,6 @@ async def until(is_enough, *, every=2.0):
 
 
 async def told(receiver, count=1, *, every=2.0):
-    """Wait until so many were taken, and that is noted."""
     await until(lambda: len(receiver.taken) >= count, every=every)
     await trio.sleep(0.01)
 

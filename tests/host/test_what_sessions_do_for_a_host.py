@@ -33,7 +33,6 @@ async def to_porto(event: BeforeToolCall) -> Allow:
 
 
 async def shown(request: HostRequest) -> tuple[Any, dict[str, Any]]:
-    """The approval that waits by now, and the arguments that it shows."""
     await trio.sleep(1)
     (approval,) = (await request.session.status()).approvals
     return approval, dict(approval.arguments)
@@ -105,7 +104,6 @@ class Judge(HostPlugin):
         self.seen: list[tuple[str, CallId]] = []
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Count, and judge."""
         self.seen.append((event.tool_name, event.call_id))
         if self.hangs:
             await trio.sleep_forever()
@@ -163,7 +161,6 @@ async def test_what_providers_add_counts_before_it_is_sent(is_enough):
 
 
 def bodies_of(model: ScriptedModel) -> dict[str, list[bytes]]:
-    """What two vendors would be sent."""
     vendors = {
         "anthropic": AnthropicMessages(ProviderOptions.parse({}), HttpClients()),
         "openai": OpenAIChat(ProviderOptions.parse({}), HttpClients()),
@@ -172,7 +169,6 @@ def bodies_of(model: ScriptedModel) -> dict[str, list[bytes]]:
 
 
 def same_beginning(one: bytes, other: bytes) -> bytes:
-    """What both begin with."""
     at = next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
     return one[:at]
 
@@ -233,7 +229,6 @@ def marks(event, state, ctx):
 
 
 def marks_in(request: Any) -> list[str]:
-    """What the cache points of a request mark."""
     points = request.cache_points
     return [one if one == "system" else request.messages[one].content[0].text for one in points]
 

@@ -62,22 +62,18 @@ class Rig:
         self._carry_out(effects)
 
     def send(self, event: Incoming) -> tuple[EngineEffect, ...]:
-        """Give the machine one event, and return what it asked for."""
         self.engine, effects = step_statem(self.machine, self.engine, event, now=self.now)
         self._carry_out(effects)
         return effects
 
     def cast(self, *messages: object) -> None:
-        """Send casts, one step each."""
         for message in messages:
             self.send(Cast(message))
 
     def call(self, request: object, to: object = "caller") -> tuple[EngineEffect, ...]:
-        """Send a call."""
         return self.send(Call(to, request))
 
     def stop(self, reason) -> None:
-        """End it from outside."""
         self.engine, effects = stop_statem(self.engine, reason)
         self._carry_out(effects)
 
@@ -98,12 +94,10 @@ class Rig:
 
     @property
     def log(self):
-        """What the machine saw."""
         return self.machine.log
 
     @property
     def replies(self) -> list[tuple[object, object]]:
-        """All replies so far, with their address."""
         return [(effect.to, effect.value) for effect in self.effects if isinstance(effect, SendReply)]
 
     def _carry_out(self, effects) -> None:
@@ -155,5 +149,4 @@ def obey(event):
 
 
 def of_kind(effects, kind):
-    """Return the effects of one class."""
     return [effect for effect in effects if isinstance(effect, kind)]

@@ -48,7 +48,6 @@ async def serve():
 
 
 def W(name, *args, **spec):  # noqa: N802 - the word of the scenarios
-    """Return the spec of a child that waits until it is stopped."""
     return ChildSpec(name, StartRecipe(serve, Arguments(args)), **spec)
 
 
@@ -112,7 +111,6 @@ class Rig:
     # --- driving
 
     def put(self, kind, *values):
-        """Let a signal wait."""
         self.queue.append((kind, values))
 
     def run(self):
@@ -158,7 +156,6 @@ class Rig:
         return found[0]
 
     def cancel(self, request_id):
-        """Let a caller go away."""
         self.send(RequestCancelled, request_id)
 
     def exit(self, *ids, reason=CRASH):
@@ -168,22 +165,18 @@ class Rig:
         self.run()
 
     def crash(self, name, at=None):
-        """Let a child crash, perhaps later."""
         self.now = self.now if at is None else at
         self.exit(name)
 
     def come_up(self, name):
-        """End a start that hangs."""
         self.log.append(("up", name))
         handle = self.new_handle(name)
         self.send(InstanceStarted, self.tokens[name], handle, f"info of {name}")
 
     def fail(self, name, reason=BROKEN):
-        """Let a start that hangs fail."""
         self.send(InstanceStartFailed, self.tokens[name], reason)
 
     def go_down(self, name, reason=SHUTDOWN, *, forced=False):
-        """End a stop that waits."""
         self.log.append(("down", name))
         self.send(InstanceStopped, self.tokens[name], reason, forced)
 
@@ -194,7 +187,6 @@ class Rig:
         self.send(RetryDue, token)
 
     def stop(self, reason=SHUTDOWN):
-        """Ask the supervisor to stop, from outside."""
         self.send(StopRequested, reason)
 
     # --- looking
@@ -209,11 +201,9 @@ class Rig:
         return [(info.id, info.status) for info in self.call(WhichChildrenCall())]
 
     def running(self):
-        """The ids of the children that run."""
         return [name for name, status in self.status() if status == "running"]
 
     def counts(self):
-        """Specs, active, supervisors, workers."""
         counts = self.call(CountChildrenCall())
         return counts.specs, counts.active, counts.supervisors, counts.workers
 
@@ -295,7 +285,6 @@ class Rig:
                 start_subtree(self, name, token)
 
     def new_handle(self, name):
-        """Return the handle of the next instance."""
         self.handles[name] = Handle(name, self.specs[name].incarnation, next(self.serials))
         return self.handles[name]
 

@@ -184,7 +184,6 @@ class Unprintable(Exception):
     """Its `__str__` raises what it was given."""
 
     def __str__(self) -> str:
-        """Raise it."""
         raise self.args[0]
 
 

@@ -11,13 +11,10 @@ from agentrail.otp.guarded_calls import call_guarded, is_async, leaves, travels
 
 
 def name_of(error):
-    """Make data of an error."""
     return type(error).__name__
 
 
 def raises(error):
-    """Make a function that raises."""
-
     def fail():
         raise error
 
@@ -62,8 +59,6 @@ def test_leaves_of_a_group_within_itself_are_found_once():
 
 
 class Plain:
-    """A callable with plain methods."""
-
     def __call__(self):
         """Return nothing."""
 

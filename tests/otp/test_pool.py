@@ -34,21 +34,17 @@ STOP = Shutdown("over")
 
 
 class Played:
-    """A pool, and what it answered to the last signal."""
-
     def __init__(self, size=1, max_queue=2, **options):
         self.state = PoolState(flags=PoolFlags(size, max_queue, **options))
         self.jobs = count(1)
 
     def play(self, *signals):
-        """Give it signals, and return the effects of the last one."""
         effects = ()
         for signal in signals:
             self.state, effects = step_pool(self.state, signal)
         return effects
 
     def counts(self, *names):
-        """Return these of its statistics."""
         now = statistics_of(self.state)
         return tuple(getattr(now, name) for name in names)
 

@@ -171,8 +171,6 @@ def test_reply_comes_before_the_effects_of_enter():
 
 
 class Light(enum.Enum):
-    """States as an enum."""
-
     RED = "red"
     GREEN = "green"
 

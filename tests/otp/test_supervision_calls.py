@@ -46,7 +46,6 @@ GONE = "stranger"
 
 
 def terminate(name):
-    """Return the call."""
     return TerminateChildCall(ById(name))
 
 

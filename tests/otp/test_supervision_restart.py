@@ -34,7 +34,6 @@ def looping(**options):
 
 
 def restarts(rig):
-    """How many restarts are counted."""
     return len(rig.state.restarts)
 
 

@@ -24,12 +24,10 @@ DOWN = Shutdown("auto_shutdown")
 
 
 def hows(rig):
-    """How each child was asked to stop."""
     return [(rig.names[effect.token], effect.how) for effect in rig.effects if isinstance(effect, StopChild)]
 
 
 def instances(rig, *names):
-    """Start instances of the template, under names of their own."""
     return [rig.call(StartInstanceCall(Arguments((name,)))).handle for name in names]
 
 
@@ -144,7 +142,6 @@ def test_exit_during_the_initial_start_is_judged_after_it():
 
 
 def significant(name, restart="transient"):
-    """Return the spec of a significant child."""
     return W(name, restart=restart, significant=True)
 
 

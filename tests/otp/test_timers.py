@@ -6,7 +6,6 @@ from agentrail.otp.timers import NO_TIMERS, Timer, TimerKey
 
 
 def timer(epoch):
-    """Any timer with this epoch."""
     return Timer(epoch, 1.0, None)
 
 

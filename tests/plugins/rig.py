@@ -33,7 +33,6 @@ class Alone:
         self.asked: list[PluginRequest] = []
 
     def hears(self, event: p.HookEvent, **context: Any) -> Outcome:
-        """Ask it, and keep its state."""
         return self._keep(run_hook(self.stack, event, self.states, _context(**context)))
 
     def update(self, **options: Any) -> str | None:
@@ -64,7 +63,6 @@ class Alone:
 
     @property
     def state(self) -> Any:
-        """What it remembers."""
         (state,) = self.states.values()
         return state
 
@@ -130,7 +128,6 @@ def result(
 
 
 def user(text: str) -> UserMessage:
-    """What the user says."""
     return UserMessage(content=(Text(text=text),))
 
 
@@ -144,11 +141,9 @@ def said(text: str, **calls: Mapping[str, Any]) -> AssistantMessage:
 
 
 def call(tool: str, **arguments: Any) -> p.BeforeTool:
-    """A call that is about to run."""
     return p.BeforeTool(name=tool, arguments=arguments, call_id=CallId("c1"))
 
 
 def says(text: str, *tools: str) -> p.AfterResponse:
-    """A response, with calls or without."""
     calls = tuple(ToolCall(call_id=CallId(f"c{n}"), name=name, arguments={}) for n, name in enumerate(tools))
     return p.AfterResponse(message=AssistantMessage(content=(Text(text=text), *calls), model="demo:"))

@@ -89,7 +89,6 @@ def answering(systems):
 
 
 def stumbling():
-    """A tool that raises every other time."""
     odd = itertools.cycle([True, False])
 
     def answer(_):

@@ -11,8 +11,6 @@ from tests.core.plugin_rig import CTX, EVENTS
 
 @attrs.frozen
 class Calls:
-    """Which tools ran."""
-
     seen: tuple[str, ...] = ()
 
 
@@ -20,26 +18,20 @@ class Marked(p.Plugin[Calls]):
     """Says with its methods what it listens to."""
 
     def init(self):
-        """Nothing happened."""
         return Calls()
 
     @p.on(p.BeforeTool)
     def note(self, event, state, ctx):
-        """Note a call."""
         return p.Request(p.ReadFile("x"), "t", Calls((*state.seen, event.name)), wait=True)
 
     @p.on(p.BeforePrompt, p.BeforeSteering, p.RequestDone)
     def listen(self, event, state, ctx):
-        """Note the kind."""
         return p.Continue(Calls((*state.seen, type(event).__name__)))
 
 
 class Inherits(Marked):
-    """Marks one more."""
-
     @p.on(p.AfterTurn)
     def rest(self, event, state, ctx):
-        """Forget."""
         return p.Continue(Calls())
 
 

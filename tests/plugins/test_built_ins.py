@@ -166,7 +166,6 @@ each_built_in = pytest.mark.parametrize("plugin", BUILT_INS, ids=lambda plugin: 
 
 
 def entry(plugin):
-    """How it stands in a stack here."""
     return (plugin, OPTIONS.get(plugin, {}))
 
 

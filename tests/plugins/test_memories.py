@@ -27,12 +27,10 @@ ASK = p.BeforeRequest()
 
 
 def section(plugin):
-    """What the next request has."""
     return plugin.hears(ASK).context["agent_memory"]
 
 
 def started(files, **options):
-    """A loader that has read its files."""
     plugin = Alone(MemoryLoader, **options)
     plugin.hears(p.SessionStarted())
     assert plugin.runs(files) == []
@@ -112,14 +110,12 @@ def test_each_file_that_says_something_has_one_section_that_only_ends_at_its_end
 
 
 def touching(plugin, path, *, is_error=False, **context):
-    """Let a call touch a file, and its batch end."""
     plugin.hears(p.BeforeTool(name="read_file", arguments={"path": path}, call_id="c1"), **context)
     came = ToolResult(call_id="c1", name="read_file", text="x", is_error=is_error)
     return plugin.hears(p.AfterToolBatch(results=(came,)), **context)
 
 
 def joins(plugin):
-    """What is said before the next request."""
     return [one.prompt for one in plugin.hears(ASK).interventions]
 
 
@@ -381,7 +377,6 @@ ENDED = p.AfterTurn(outcome="finished", messages_diff=(user("How do we deploy?")
 
 
 def episode(asked, answered="done", session="first"):
-    """An episode as a search gives it."""
     return {"session_id": session, "text": text_of_episode(asked, answered)}
 
 

@@ -15,12 +15,10 @@ NOTHING = PermissionPolicy()
 
 
 def call_of(tool, **arguments):
-    """A call."""
     return PermissionCall(tool=tool, arguments=arguments, working_dir="/srv/project")
 
 
 def proposed(call, policy=NOTHING):
-    """The rules that are proposed for a call."""
     return proposed_rules(call, judge(policy, call))
 
 

@@ -55,7 +55,6 @@ KNOWN_WAYS = (
 
 
 def verdict(policy: PermissionPolicy, line: str) -> str:
-    """What a policy says to a line of the shell."""
     return judge(policy, PermissionCall(tool="shell", arguments={"command": line})).decision
 
 

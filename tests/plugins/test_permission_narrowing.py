@@ -33,19 +33,16 @@ SCOPES = st.fixed_dictionaries({}, optional={"user": RIGHTS, "project": RIGHTS})
 
 
 def loaded(options):
-    """The plugin with options, and its state."""
     stack, states = load_stack([(Permissions, options)])
     return stack.members[0].options, states["Permissions"]
 
 
 def verdict(policy, call):
-    """What a policy says to a call."""
     tool, arguments = call
     return judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/w"))
 
 
 def strictness(policy, call):
-    """How strict a verdict is."""
     return DECISIONS.index(verdict(policy, call).decision)
 
 
@@ -102,7 +99,6 @@ class Plain(p.Plugin[int]):
     """No guard: it says nothing of its options."""
 
     def init(self, *, most: int = 1) -> int:
-        """Take a number."""
         return most
 
 
@@ -112,18 +108,15 @@ class Odd(p.Plugin[int]):
     priority = 50
 
     def init(self, *, options: object = None, made: object = 0) -> int:
-        """Begin with nothing."""
         return 0
 
     def options_now(self, options, state):
-        """Give what was wanted, or raise."""
         if options.get("options") == "raise":
             message = "no"
             raise ValueError(message)
         return {"x": object()} if options.get("options") == "object" else options
 
     def narrow_permissions(self, options, state, permissions):
-        """Give what was wanted."""
         return options, options["made"]
 
 
@@ -150,15 +143,11 @@ def test_plugins_that_cannot_be_narrowed_say_so():
 
 
 class Hiding(p.Plugin[int]):
-    """Hides what it was told to, or raises."""
-
     def init(self, *, names: object = None) -> int:
-        """Begin with nothing."""
         self.names = names
         return 0
 
     def hidden_tools(self, state, names):
-        """Give what was wanted."""
         return self.names if self.names != "raise" else 1 / state
 
 

@@ -9,7 +9,6 @@ WORKSPACE = "/srv/project"
 
 
 def both(glob, path, **more):
-    """Whether a glob must, and may, be about a path."""
     place = path_place(path, WORKSPACE, **{"home": "/home/ada", **more})
     assert place is not None
     return must_match(PathGlob(text=glob), place), may_match(PathGlob(text=glob), place)

@@ -30,24 +30,20 @@ from tests.plugins.permission_lines import FIFTY
 
 
 def said(policy, tool, /, **arguments):
-    """What a policy says to a call."""
     return judge(
         policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/srv/project", home="/home/ada")
     )
 
 
 def decision(policy, tool, /, **arguments):
-    """What becomes of a call."""
     return said(policy, tool, **arguments).decision
 
 
 def line(policy, command, **more):
-    """What becomes of a command."""
     return decision(policy, "shell", command=command, **more)
 
 
 def policy_of(*modes, deny=(), ask=(), allow=(), **more):
-    """A policy of texts."""
     return PermissionPolicy(
         modes=modes or ("default",), deny=rules(*deny), ask=rules(*ask), allow=rules(*allow), **more
     )

@@ -22,7 +22,6 @@ from tests.plugins.rig import Alone, call
 
 
 def kind(outcome):
-    """What becomes of a call."""
     return "allow" if outcome.decision is None else type(outcome.decision.action).__name__
 
 

@@ -34,7 +34,6 @@ LONG = p.BeforePrompt(text="Please tidy up all of the modules.")
 
 
 def kinds(outcome):
-    """The events, by class."""
     return [type(event) for event in outcome.events]
 
 
@@ -238,12 +237,10 @@ class Cycle:
         self.prompted("Why?")
 
     def prompted(self, text: str) -> None:
-        """Begin a cycle."""
         self.turn = 0
         self.messages.append(UserMessage(content=(Text(text=text),)))
 
     def hears(self, event: p.HookEvent) -> Any:
-        """Let the plugin hear of something."""
         said: Any = self.plugin.hears(
             event, messages=tuple(self.messages), tools=self.tools, turn=self.turn, depth=self.depth
         )

@@ -73,13 +73,11 @@ NOON = 1_700_000_000_000 - 1_700_000_000_000 % 86_400_000 + 12 * 3_600_000
 
 
 def asked(text):
-    """A request whose last user message says this."""
     image = Image(media_type="image/png", data="")
     return p.BeforeRequest(messages=(UserMessage(content=(image, Text(text=text))),))
 
 
 def chosen(when, event=None, **context):
-    """Whether a rule with these conditions fits."""
     router = Alone(ModelRouter, rules=[{"model": "demo:rule", "when": when}], default_model="demo:default")
     switch = router.hears(event or p.BeforeRequest(), model="demo:old", **context).switch
     return switch.model == "demo:rule"
@@ -136,7 +134,6 @@ def test_new_rules_replace_the_old_ones():
 
 
 def points(*messages, **options):
-    """Where the cache ends of a request with these messages."""
     return Alone(PromptCache, **options).hears(p.BeforeRequest(messages=messages)).hints.cache_points
 
 
@@ -168,7 +165,6 @@ def test_points_are_few_in_order_worth_it_and_stay(messages, more, max_cache_poi
 
 
 def raised(attempt):
-    """A tool that raised, before its retry."""
     error = ErrorInfo(code="tool_crashed", message="it broke")
     return p.OnToolError(name="shell", call_id=CallId("c1"), error=error, attempt=attempt)
 
@@ -206,7 +202,6 @@ def cycle(plugin, *, turn=1, outcome="finished", **context):
 
 
 def marks(outcome):
-    """What the checkpoints say that were published."""
     assert all(event.name == "checkpoint" for event in outcome.events)
     return [event.payload for event in outcome.events]
 

@@ -20,7 +20,6 @@ CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
 
 
 def judged(name, arguments, **options):
-    """What the guard says of a call."""
     stack, states = load_stack([(SecurityGuard, options)])
     event = p.BeforeTool(name=name, arguments=arguments, call_id=CallId("c"))
     return run_hook(stack, event, states, CTX)

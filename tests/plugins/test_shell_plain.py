@@ -10,14 +10,12 @@ from agentrail.plugins.shell_wildcards import uncovered_by_star
 
 
 def stopped(line):
-    """Where reading stops."""
     reading = read_plain(line)
     assert isinstance(reading, NotRead), reading
     return reading
 
 
 def why(line):
-    """Why no star covers a command."""
     reading = read_plain(line)
     assert isinstance(reading, PlainLine), reading
     return uncovered_by_star(reading.commands[0])

@@ -20,12 +20,10 @@ class Jail(p.Plugin[tuple[str, ...]]):
     priority = 10
 
     def init(self) -> tuple[str, ...]:
-        """None yet."""
         return ()
 
     @p.on(p.BeforeTool)
     def judge(self, event: p.BeforeTool, seen: tuple[str, ...], ctx: p.Context) -> p.Action[tuple[str, ...]]:
-        """Judge a call."""
         seen = (*seen, event.call_id)
         return p.BlockTool("no", seen) if "shell" in event.name else p.Continue(seen)
 

@@ -78,7 +78,6 @@ def refused(text, **options):
 
 
 def judged(result, **options):
-    """What a judge's answer leads to."""
     plugin = Alone(ContentPolicy, rubric="Be kind.", judge_model="demo:judge", **options)
     waits = plugin.hears(p.BeforePrompt(text="You fool."))
     effect = waits.waiting.plugin_request.effect
@@ -181,17 +180,14 @@ SOURCES = ("travel.md#L3-L9", "report.pdf#p3-p5", "https://a.example/x#p2", "odd
 
 
 def heard(stack, states, event, turn=1):
-    """What comes of an event."""
     return run_hook(stack, event, states, p.Context(session_id=CTX.session_id, turn=turn))
 
 
 def spoke(text):
-    """An answer."""
     return p.AfterResponse(message=AssistantMessage(content=(Text(text=text),), model="demo:"))
 
 
 def found_by(details, *, is_error=False):
-    """What a tool gave."""
     given = {"call_id": CallId("c1"), "name": "kb_search", "text": "x"}
     return p.AfterToolBatch(results=(ToolResult(**given, details=details, is_error=is_error),))
 
@@ -277,7 +273,6 @@ def opens(name, *, call_id="c1", is_error=False, details=None):
 
 
 def is_refused(guard, tool, **arguments):
-    """Whether a call is."""
     return guard.hears(call(tool, **arguments)).decision is not None
 
 
@@ -308,7 +303,6 @@ WHOLE = f"{HEAD}\n- pdf: Reads PDFs.\n- mail: Writes mails."
 
 
 def listed_in(listing, **context):
-    """What the system prompt has of it."""
     return listing.hears(p.BeforeRequest(), **{"tools": ("skill",), **context}).context["skills"]
 
 

@@ -35,7 +35,6 @@ def line_of(life):
 
 
 def said(state):
-    """The prompts in the history, in order."""
     messages = state.data.history.messages
     return [m.ref for m in messages if isinstance(m, UserMessage) and m.origin == "prompt"]
 

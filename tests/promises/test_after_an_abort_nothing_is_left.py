@@ -185,7 +185,6 @@ async def test_kill_all_spares_nobody():
 
 
 async def plain_cycle(stage):
-    """Stream an answer."""
     session = await stage.start_session(model=ScriptedModel([says("one ", "two ", "three")]))
     assert await session.ask("Hi") == "one two three"
 
@@ -290,7 +289,6 @@ async def test_at_every_step_with_three_agents_in_the_background(mode):
 
 
 def two_calls(request):
-    """Make two calls, and then be done."""
     return says("done") if len(request.messages) > 1 else calls(("record", {}), ("record", {"path": "a"}))
 
 

@@ -47,12 +47,10 @@ BEGIN = (START, ASK, events.MessageStart())
 
 
 def delta(text):
-    """Words that stream."""
     return events.MessageDelta(delta=text)
 
 
 def thinks(text):
-    """Thinking that streams."""
     return events.ThinkingDelta(delta=text)
 
 
@@ -82,7 +80,6 @@ def whole(*given, response=None):
 
 
 def types(parts):
-    """What kind of part each is."""
     return [part["type"] for part in parts]
 
 
@@ -94,7 +91,6 @@ def told(parts):
 
 
 def said(*texts, thinking=""):
-    """A response that is complete."""
     blocks = [Thinking(text=thinking, provider="p")] if thinking else []
     content = (*blocks, *(Text(text=text) for text in texts))
     message = AssistantMessage(content=content, model="m")
@@ -102,12 +98,10 @@ def said(*texts, thinking=""):
 
 
 def ended(reason="end"):
-    """A cycle that finished."""
     return events.AgentEnd(messages=(), usage=USAGE, stop_reason=reason, ref=MINE)
 
 
 def approval(arguments=None, name="a1"):
-    """A call that waits for a person."""
     return events.Approval(
         id=ApprovalId(name),
         call_id=CALL,
@@ -123,7 +117,6 @@ RUNS = events.ToolExecutionStart(name="shell", call_id=CALL, arguments={"command
 
 
 def result(text="done", **facts):
-    """A call that has its result."""
     return events.ToolExecutionEnd(
         name="shell", call_id=CALL, result=ToolResult(call_id=CALL, name="shell", text=text, **facts)
     )

@@ -29,29 +29,24 @@ STATUS = evolve(
 
 
 def tool(call_id, state, **facts):
-    """A call as a page has it."""
     return {"type": "dynamic-tool", "toolCallId": call_id, "state": state, "input": {}, **facts}
 
 
 def page(*parts, name="m3"):
-    """A message of the assistant."""
     return {"id": name, "role": "assistant", "parts": parts}
 
 
 def user(text, name="u1"):
-    """A message of the user."""
     return {"id": name, "role": "user", "parts": [{"type": "text", "text": text}]}
 
 
 def decide(*messages, status=STATUS, known=()):
-    """What a chat comes to."""
     read = read_ui_call(messages, "submit-message")
     assert isinstance(read, UiCallBody)
     return decide_ui_call(read, status, frozenset(known))
 
 
 def planned(*messages, **given_):
-    """What is done for a chat."""
     plan = decide(*messages, **given_)
     assert isinstance(plan, UiPlan)
     return plan

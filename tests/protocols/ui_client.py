@@ -54,7 +54,6 @@ class UiClient:
         return told
 
     def call(self, call_id: str) -> dict[str, Any]:
-        """A call of the last message."""
         parts = self.messages[next(reversed(self.messages))]
         return next(part for part in parts if part.get("toolCallId") == call_id)
 

@@ -36,7 +36,6 @@ def refusal(status: str, code: str | None = None, message: str = "no", **fields:
 
 
 def page(status: str, title: str, **headers: str) -> ServedReply:
-    """A web page."""
     text = (
         f"<!DOCTYPE html>\n<html><head><TITLE>\n{title}\n</TITLE></head><body><h1>{title}</h1></body></html>"
     )

@@ -41,8 +41,6 @@ def test_the_tool_is_put_in():
 
 
 async def answered(*chunks):
-    """What a session reads of such chunks."""
-
     async def stream():
         for chunk in chunks:
             await trio.lowlevel.checkpoint()
@@ -52,7 +50,6 @@ async def answered(*chunks):
 
 
 def completed(*blocks, stop_reason="tool_use"):
-    """The last chunk."""
     message = AssistantMessage(content=blocks, model="x:m", stop_reason=stop_reason)
     return Completed(stop_reason, message, TokenUsage())
 

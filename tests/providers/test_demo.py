@@ -46,8 +46,6 @@ LISTING = """\
 
 
 class _Talk:
-    """A conversation with the demo, tools answered by hand."""
-
     def __init__(self, *specs: ToolSpec) -> None:
         self.tools = Toolbox(specs)
         self.messages: list[Message] = []

@@ -12,12 +12,10 @@ TOOLS = Toolbox([ToolSpec(name=name, description="", parameters={"type": "object
 
 
 def asked(*messages, model="demo:support"):
-    """A request with all tools that scenes use."""
     return request_of(*messages, model=model, tools=TOOLS)
 
 
 def answered(message: AssistantMessage, *, is_error=False):
-    """The results of all calls of a response."""
     return ToolMessage(
         results=tuple(
             ToolResult(call_id=call.call_id, name=call.name, text="ok", is_error=is_error)

@@ -16,13 +16,11 @@ LONG_ROWS = [{"index": n, "embedding": [1, 2, 3]} for n in (0, 1)]
 
 
 def answering(body, status=200):
-    """A server that answers each request alike."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Site(any=(status, {"Content-Type": "application/json"}, content))
 
 
 def embedder_at(site, **options):
-    """Its client."""
     given = {"dimension": 2, "api_key": Secret("sk-secret-1"), **options}
     return OpenAIEmbedder("small", base_url=f"http://127.0.0.1:{site.port}/v1/", **given)
 

@@ -188,7 +188,6 @@ async def _ask(provider: HttpProvider, request: ModelRequest) -> list[object]:
 
 
 def _told(tell: Callable[[], list[Any]]) -> list[Any] | str:
-    """Give what was told, or the error that it ended with."""
     try:
         return tell()
     except ProviderError as error:

@@ -31,7 +31,6 @@ def chat(text: str, usage: dict[str, object] | None) -> ServedReply:
 
 
 def usage_of(read: object, written: object) -> dict[str, object]:
-    """A usage as such servers write it."""
     return {"prompt_tokens": read, "completion_tokens": written}
 
 
@@ -121,7 +120,6 @@ class Priced(FunctionModel):
         super().__init__(self._turn)
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what it costs, in dollars per million tokens."""
         price = Price(input=1e6 * DOLLARS_PER_TOKEN, output=1e6 * DOLLARS_PER_TOKEN)
         return evolve(super().capabilities(model), price=price)
 

@@ -326,8 +326,6 @@ async def test_a_packed_answer_is_counted_as_it_is_unpacked(kind, monkeypatch):
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels at the n-th step of any task."""
-
     def __init__(self, steps_left: int, scope: trio.CancelScope) -> None:
         self.steps_left, self.scope = steps_left, scope
 

@@ -24,7 +24,6 @@ class Made:
         self.opts: list[Mapping[str, Any]] = []
 
     def __call__(self, model: str, opts: Mapping[str, Any]) -> Provider:
-        """Make a model that says which one it is."""
         self.opts.append(opts)
         return FunctionModel(lambda request: says(f"{model} for {request.model_name}"))
 

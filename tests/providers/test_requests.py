@@ -554,7 +554,6 @@ def _cached(*points: object, **fields: Any) -> Any:
 
 
 def _marks(value: Any, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
-    """Yield where marks stand in a body."""
     if isinstance(value, dict):
         if "cache_control" in value:
             assert value["cache_control"] == MARK

@@ -43,7 +43,6 @@ REFUSALS = {("openai_chat", "refusal"), ("openai_responses", "refusal")}
 
 
 def _client_of(make: Callable[..., Any], path: Path) -> Any:
-    """Make a client that gets the transcript for an answer."""
     httpx2 = library("httpx2")  # the library of both clients, which brings them along
 
     def answer(_: object) -> Any:

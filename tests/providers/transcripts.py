@@ -65,12 +65,10 @@ def events_of(text: str) -> Iterator[str]:
 
 
 def reader_of(wire: str) -> Reader:
-    """Make a fresh reader."""
     return READERS[wire](model="x:y", attempt=EffectId("e1"), vendor=VENDOR, request_bytes=REQUEST_BYTES)
 
 
 def read(path: Path) -> list[Chunk]:
-    """Read a transcript to its end."""
     reader = reader_of(path.relative_to(WIRE).parts[0])
     chunks = [chunk for data in events_of(path.read_bytes().decode()) for chunk in reader.feed(data)]
     return [*chunks, *reader.close()]
@@ -96,7 +94,6 @@ def tools() -> Toolbox:
 
 
 def said(text: str) -> UserMessage:
-    """Make a user's message."""
     return UserMessage(content=(Text(text=text),))
 
 
@@ -108,18 +105,15 @@ def request_of(*messages: Message | str, model: str = "x:some-model", **fields: 
 
 
 def assistant(*blocks: Any, model: str = "x:some-model") -> AssistantMessage:
-    """Make a message of a model."""
     return AssistantMessage(content=blocks, model=model)
 
 
 def call_of(call_id: str = "c1", **fields: Any) -> ToolCall:
-    """Make a call."""
     values: dict[str, Any] = {"name": "get_weather", "arguments": {"city": "Lisbon"}, **fields}
     return ToolCall(call_id=CallId(call_id), **values)
 
 
 def results_of(*call_ids: str, **fields: Any) -> ToolMessage:
-    """Make the results of these calls."""
     return ToolMessage(
         results=tuple(
             ToolResult(call_id=CallId(i), name="get_weather", text=f"r-{i}", **fields) for i in call_ids
@@ -128,13 +122,11 @@ def results_of(*call_ids: str, **fields: Any) -> ToolMessage:
 
 
 def transcript(kind: type[Any], name: str = "text") -> bytes:
-    """Return the transcript of that name in the format of a provider."""
     (path,) = (WIRE / WIRES[kind]).glob(f"**/{name}.sse")
     return path.read_bytes()
 
 
 def transcript_events(kind: type[Any], name: str = "text") -> list[bytes]:
-    """Return the same, event by event."""
     text = transcript(kind, name).replace(b"\r\n", b"\n")
     return [event + b"\n\n" for event in text.split(b"\n\n") if event.strip()]
 
@@ -147,7 +139,6 @@ def tls() -> ssl.SSLContext:
 
 
 def provider_at(url: str, kind: type[Any], http: HttpClients, **options: object) -> Any:
-    """Make a provider with a key for a server."""
     return kind(ProviderOptions.parse({"base_url": url, "api_key": KEY, **options}), http)
 
 

@@ -16,13 +16,11 @@ from agentrail.structs import replace
 
 
 def committed(seq: int, event: Event | None = None, session_id: str = "s-1") -> Event:
-    """An event with a number."""
     event = event or AgentStart(ref=PromptRef(f"p{seq}"))
     return replace(event, meta=Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),)))
 
 
 def delta(seq: int, text: str = "x", session_id: str = "s-1") -> Event:
-    """An ephemeral event behind a number."""
     meta = Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),), ephemeral=True)
     return replace(MessageDelta(delta=text), meta=meta)
 
@@ -47,18 +45,15 @@ class FakeServer:
 
     @property
     def commands(self) -> list[dict[str, Any]]:
-        """All that came but greetings and pings."""
         return [one for each in self.heard for one in each if one["type"] not in ("hello", "ping")]
 
     async def cut(self) -> None:
-        """Let every connection break, without a word."""
         for stream in self._streams:
             await trio.aclose_forcefully(stream)
         self._streams.clear()
         await trio.testing.wait_all_tasks_blocked()
 
     async def publish(self, *events: Event) -> None:
-        """Let a session publish."""
         for event in events:
             assert event.meta is not None
             if not event.meta.ephemeral:
@@ -68,7 +63,6 @@ class FakeServer:
                     await self._tell(connection, type="event", event=json.loads(encode_event(event)))
 
     async def say(self, **frame: Any) -> None:
-        """Send a frame over all connections."""
         for connection in tuple(self._open):
             await self._tell(connection, **frame)
 

@@ -70,7 +70,6 @@ class AsgiConnection:
         self.sent = 0
 
     async def send_message(self, text: str) -> None:
-        """Send a frame."""
         await trio.lowlevel.checkpoint()
         self.sent += 1
         if self.sent > MAX_FRAMES:
@@ -90,11 +89,9 @@ class AsgiConnection:
             raise ConnectionClosed(CloseReason(self.code, "")) from None
 
     def close(self) -> None:
-        """Leave."""
         self._to_server.send_nowait({"type": "websocket.disconnect"})
 
     async def serve(self, app: Any) -> None:
-        """Be the server."""
         with self._to_client:
             await app(dict(_SCOPE), self._of_client.receive, self._send)
 
@@ -150,19 +147,15 @@ class RemoteSupervisor:
         return self._handle(await self._supervisor.start_session(**given))
 
     def session(self, session_id: str, *, scope: str = OWNER.tenant_id) -> RemoteSession:
-        """Find a session that is alive."""
         return self._handle(self._supervisor.session(session_id, scope=scope))
 
     def sessions(self, **given: Any) -> tuple[RemoteSession, ...]:
-        """Give all that are alive."""
         return tuple(self._handle(one) for one in self._supervisor.sessions(**given))
 
     async def stop_session(self, session_id: str, *given: Any, scope: str = OWNER.tenant_id) -> None:
-        """End one."""
         await self._supervisor.stop_session(session_id, *given, scope=scope)
 
     def monitor(self, session: Any, *, scope: str = OWNER.tenant_id) -> Any:
-        """Watch one."""
         if isinstance(session, RemoteSession):
             session = session.session_id
         return self._supervisor.monitor(session, scope=scope)

@@ -23,7 +23,6 @@ pytestmark = on_bounded_time
 
 
 def url_of(web):
-    """The address of a server."""
     host, port = web.address
     return f"http://{host}:{port}"
 

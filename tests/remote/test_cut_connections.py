@@ -46,7 +46,6 @@ async def cut_supervisor(lives, connections=None):
 
 
 def run(main, *given_):
-    """Run on virtual time."""
     return trio.run(main, *given_, clock=FakeClock())
 
 

@@ -131,8 +131,6 @@ def test_no_reply_breaks_a_client(told):
 
 
 class Server:
-    """One session at a server, as a list."""
-
     def __init__(self, reading):
         self.reading, self.last, self.sent = reading, 0, None
 
@@ -196,7 +194,6 @@ REMOTE_ONLY = {"wait_for_request", "cancel_request", "commands", "run_command", 
 
 
 def public(kind):
-    """The public names of a class."""
     return {name for name in dir(kind) if not name.startswith("_")}
 
 

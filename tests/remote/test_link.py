@@ -17,7 +17,6 @@ pytestmark = on_virtual_time
 
 @asynccontextmanager
 async def remote(server, session_id="s-1", *, connect_seconds=30.0):
-    """A client of a fake server."""
     with trio.fail_after(3_600):  # of virtual time: what is never answered fails, and does not hang
         async with open_remote(server.dial, session_id, None, connect_seconds) as session:
             yield session

@@ -33,7 +33,6 @@ JSON = st.recursive(
 
 
 async def each_call(session):
-    """Call all that reads an answer."""
     for call in (
         session.status,
         session.snapshot,

@@ -23,12 +23,10 @@ def dial_to(web, token=None):
 
 
 def sessions(dial, **given):
-    """Watch sessions."""
     return watch_rows(dial, "sessions", SessionRow, "session_id", RowFilter(), **given)
 
 
 async def until(watched, test):
-    """Wait until the rows pass a test."""
     with trio.fail_after(60):
         while not test(watched):
             await watched.wait_changed(watched.version)

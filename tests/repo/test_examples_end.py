@@ -171,7 +171,6 @@ class World:
 
 
 def pages() -> Iterator[Path]:
-    """Those with a program in which a session is asked."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         code = "\n".join(code for _, code in programs_in(page))
         if ASKS.search(code) and all(map(find_spec, FRAMEWORKS.findall(code))):

@@ -163,7 +163,6 @@ def errors(request, tmp_path_factory):
 
 
 def calls_in(module):
-    """The lines of a module that start a session."""
     return {
         number: text
         for number, text in enumerate(MODULES[module].splitlines(), start=1)

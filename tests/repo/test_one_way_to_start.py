@@ -1,6 +1,8 @@
 """There is one way to bring a session back: a second one would be run by no test that kills a process (docs: durability)."""
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,14 +34,18 @@ MAKES_SESSIONS = {
 }
 
 
+def nodes_naming(word: str) -> Iterator[tuple[str, ast.AST]]:
+    """All of the code of each module that has this word: to parse the package takes seconds."""
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if word in text else ():
+            yield path.relative_to(PACKAGE).as_posix(), node
+
+
 def takers(module: str, *names: str) -> set[str]:
     """Which modules take something of these names from a module, or all of it."""
-    return {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if _takes(node, module, names)
-    }
+    nodes = nodes_naming(module.rpartition(".")[2])
+    return {name for name, node in nodes if _takes(node, module, names)}
 
 
 def _takes(node: ast.AST, module: str, names: tuple[str, ...]) -> bool:
@@ -57,18 +63,32 @@ def _takes(node: ast.AST, module: str, names: tuple[str, ...]) -> bool:
 FOLDING = "agentrail.core.journal.fold"
 
 
-@pytest.mark.check  # goes through all of the package
 @pytest.mark.at(143)
 def test_nothing_else_makes_a_live_session_of_a_journal():
     """What is folded is brought back in one module, to which `resume=`, `resume_session` and whatever wakes a session lead; four others make sessions, and none folds."""
     assert takers(FOLDING, "fold", "fold_journal", "walk", "first_state") == FOLDS
     assert takers("agentrail.runtime.session_loader", "revive", "taken_on") == BRINGS_BACK
     made = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        name
+        for name, node in nodes_naming("SessionCell")
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "SessionCell"
     }
     assert made == MAKES_SESSIONS
     assert not made & FOLDS
     assert takers("agentrail.runtime.session_resume", "Resumption") == {"runtime/hibernation.py"}
+
+
+@pytest.mark.at(90)
+def test_nothing_but_its_actor_writes_a_session():
+    """One file of the shell steps a session and keeps what comes out; another one looks ahead, and throws it away.
+
+    `actors` knows no session: what it steps are supervisors.
+    """
+    written = re.compile(r"\.state(, \w+)? = .*step(_stored)?\b")
+    files = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    writers = {name for name, path in files.items() if written.search(path.read_text(encoding="utf-8"))}
+    stepping = takers("agentrail.core.session.machine", "step")
+    found = [
+        {one for one in names if not re.match("core/|testing/|actors/", one)} for names in (stepping, writers)
+    ]
+    assert found == [{"runtime/session_actor.py", "runtime/assembly.py"}, {"runtime/session_actor.py"}]

@@ -8,7 +8,6 @@ from scripts import prose
 
 
 def marks(sentence: str) -> set[str]:
-    """Every mark of a sentence."""
     return {*prose.found_in(sentence, prose.HEADLESS), *prose.found_in(sentence, prose.CALQUES)}
 
 

@@ -23,7 +23,6 @@ case "$*" in *.venv-3.98*) exit 2 ;; esac
 
 
 def program(path, text):
-    """Put a program there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)

@@ -98,7 +98,6 @@ class Derived(Twin): pass
 
 
 def package_of(tmp_path, files):
-    """Write modules into a package of our name."""
     package = tmp_path / "agentrail"
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
@@ -292,7 +291,6 @@ def test_the_lowest_versions_are_those_of_what_a_user_installs():
 
 
 def symbol(name, *messages, known=True, ambiguous=True):
-    """What pyright reports of a symbol."""
     told = [
         {"message": message, "file": f"{ROOT}/agentrail/room.py", "range": {"start": {"line": 6}}}
         for message in messages

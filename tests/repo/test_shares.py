@@ -48,16 +48,13 @@ class Worker:
         self.shutting_down = False
 
     def send_runtest_some(self, places):
-        """Take the places of tests in what it collected."""
         self.todo += places
 
     def shutdown(self):
-        """Hear that no more will come."""
         self.shutting_down = True
 
     @property
     def can_run(self):
-        """Whether it knows enough to run one."""
         return len(self.todo) > (not self.shutting_down)
 
 

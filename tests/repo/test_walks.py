@@ -21,7 +21,6 @@ PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
 
 
 def walk(title: str) -> list[str]:
-    """The stations of a walk, as the page has them."""
     text = PAGE.split(f"### {title}\n", 1)[1].split("\n#", 1)[0]
     return re.findall(r"`([\w/]+\.py::[\w.]+)`", text)
 

@@ -57,7 +57,6 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(items):
-    """Expect what is left out of that to fail."""
     mark_left_out(items)
 
 

@@ -28,8 +28,6 @@ class Foreign(BaseException):
 
 
 class Unprintable(Exception):
-    """Whoever prints it gets another exception, and worse ones than this."""
-
     def __init__(self, worse: type[BaseException]) -> None:
         self.worse = worse
 
@@ -85,7 +83,6 @@ class LyingGroup(BaseExceptionGroup[BaseException]):
 
 
 def chained(count: int) -> BaseException:
-    """Make an exception with so many causes."""
     error: BaseException = ValueError("the first")
     for number in range(count):
         later = Foreign(f"number {number}") if number % 2 else KeyError(number)
@@ -105,7 +102,6 @@ def in_a_circle() -> BaseException:
 
 
 def kept_cancellation() -> BaseException:
-    """Take a cancellation that was real once."""
     kept: list[BaseException] = []
 
     async def keep_it() -> None:
@@ -499,8 +495,6 @@ class Reader(p.Plugin[str]):
 
 
 class Caller(Reader):
-    """Wants an answer of a model."""
-
     name = "Caller"
 
     @p.on(p.BeforePrompt)

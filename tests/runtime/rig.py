@@ -115,13 +115,11 @@ async def until(subscription: Subscription, kind: type[Event]) -> list[Event]:
 
 
 async def take(subscription: Subscription, count: int = 1) -> list[Event]:
-    """Read so many events."""
     with trio.fail_after(60):
         return [await anext(subscription) for _ in range(count)]
 
 
 async def rest(subscription: Subscription) -> list[Event]:
-    """Read to the end of the session."""
     with trio.fail_after(60):
         return [event async for event in subscription]
 
@@ -132,7 +130,6 @@ def kinds(events: Iterable[Event]) -> list[str]:
 
 
 def kinds_in(store: Any, session: str = "s-1", scope: str = "") -> list[str]:
-    """Give the kinds of the records of a session, in order."""
     return [record.kind for record in store.read(scope, session)]
 
 

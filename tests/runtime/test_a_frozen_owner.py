@@ -19,14 +19,11 @@ LEASE_MS = 15_000
 
 
 class Owned(Heard):
-    """A session that records, and remembers what it is told."""
-
     def __init__(self, store, session):
         super().__init__()
         self.session, self.tail = session, store.get("", session).tail
 
     def records(self, *bodies):
-        """Records behind those that it made before."""
         drafts = [Draft(at_ms=1, kind="prompt", body=body.encode(), does="publish 1") for body in bodies]
         made, self.tail = sealed(drafts, self.tail, scope="", session=self.session)
         return made
@@ -34,7 +31,6 @@ class Owned(Heard):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def clocked(request, tmp_path):
-    """A store of each kind, and its clock."""
     clock = Clock()
     if request.param == "memory":
         yield MemoryStore(now_ms=clock, lease_ms=LEASE_MS), clock

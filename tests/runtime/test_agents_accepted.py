@@ -117,14 +117,11 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
 
 
 class Waiting(HangingTool):
-    """Waits for a gate."""
-
     def __init__(self, gate):
         super().__init__(name="wait_for")
         self.gate = gate
 
     async def execute(self, arguments, ctx):
-        """Go on when the gate is open."""
         await self.gate.wait()
         return Ok(text="1")
 

@@ -14,12 +14,10 @@ HANG = calls(("hang", {}))
 
 
 def answered(request):
-    """Whatever was said last."""
     return says(f"seen: {request.messages[-1].content[-1].text}")
 
 
 async def start(supervisor, **options):
-    """A session that answers, with an agent for the background."""
     return await supervisor.start_session(model=FunctionModel(answered), **({"agents": [SCOUT]} | options))
 
 

@@ -33,8 +33,6 @@ class Counting(p.Plugin[int]):
 
 
 class Guarding(Counting):
-    """The same, and a guard."""
-
     priority = 20
 
 
@@ -47,7 +45,6 @@ class Raising(p.Plugin[int]):
 
 
 def agent(**options):
-    """An agent."""
     return Agent(**({"name": "scout", "description": "Looks.", "system_prompt": "You look."} | options))
 
 

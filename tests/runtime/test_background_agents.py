@@ -33,7 +33,6 @@ class Script:
 
 
 def results(request):
-    """The results of the last batch."""
     return [result.text for result in request.messages[-1].results]
 
 
@@ -43,14 +42,12 @@ def hangs():
 
 
 async def start(supervisor, script, **options):
-    """A session of that model, with an agent for the background."""
     return await supervisor.start_session(
         model=FunctionModel(script), session_id="boss", **({"agents": [SCOUT]} | options)
     )
 
 
 def crash(cell):
-    """Let the actor of a session crash."""
     cell.mailbox.put_control(TaskCrashed(ValueError("bad")))
 
 

@@ -51,8 +51,6 @@ class PretendedProcess:
 
 
 class Workshop(MemorySandbox):
-    """Opens processes that are none."""
-
     def __init__(self):
         super().__init__()
         self.opened = []
@@ -76,13 +74,11 @@ class Workshop(MemorySandbox):
 
 
 def notes_in(messages):
-    """Give what the session told the model."""
     noted = [said for said in messages if isinstance(said, UserMessage) and said.origin == "note"]
     return [block.text for said in noted for block in said.content]
 
 
 def id_in(request):
-    """Give the id of the first command."""
     return re.match(r"sh-\w+", results_in_history(request.messages)[0])[0]
 
 
@@ -98,7 +94,6 @@ def acting(*answers):
 
 
 async def start(supervisor, model, sandbox, **options):
-    """Start a session with the tools."""
     return await supervisor.start_session(model=model, tools=TOOLS, sandbox=sandbox, **options)
 
 
@@ -140,7 +135,6 @@ async def test_a_command_is_begun_read_and_its_end_is_told(supervisor):
 
 
 def results_in_history(messages):
-    """Give the texts of all results."""
     return [one.text for said in messages if isinstance(said, ToolMessage) for one in said.results]
 
 

@@ -25,8 +25,6 @@ class Price:
 
 @dataclass
 class Day:
-    """A day of the week."""
-
     name: str
 
 
@@ -61,8 +59,6 @@ def test_a_bare_value_is_the_value_in_its_object(data, name, is_fenced):
 
 
 def ask(kind, *said):
-    """What a caller gets of these answers."""
-
     async def main():
         async with agentrail.open_session(model=ScriptedModel([says(one) for one in said])) as session:
             return await session.run("?", output=kind)

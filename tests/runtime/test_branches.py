@@ -34,7 +34,6 @@ class Lives:
 
 @pytest.fixture
 def lives():
-    """Children that can be watched."""
     return Lives()
 
 

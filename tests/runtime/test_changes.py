@@ -88,8 +88,6 @@ async def test_what_a_provider_says_of_its_model_is_heard(supervisor):
     """`ModelNotFound` out of `capabilities` is what it is; a provider without a name is refused by its type."""
 
     class Unknown(ScriptedModel):
-        """Knows none."""
-
         def capabilities(self, model):
             message = "there is no such model"
             raise ModelNotFound(message)

@@ -29,7 +29,6 @@ TASK = calls(("task", {"description": "Count the files."}))
 
 
 def first_words(request) -> str:
-    """What the first message of a conversation says."""
     return str(request.messages[0].content[0].text)
 
 
@@ -187,8 +186,6 @@ async def test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_a
 
 
 async def heard_of_grandchildren(supervisor, **terms):
-    """What a subscriber hears of a session whose child has a child."""
-
     def answer(request):
         words = first_words(request)
         if words == "Deeper.":

@@ -34,8 +34,6 @@ pytestmark = pytest.mark.at(156)
 
 
 class Lived:
-    """A session in mid-stream, and what cleans its signals."""
-
     def __init__(self):
         self.state = run(BEGUN, new_session(inline_tags=False))
         self.cleaner = SignalCleaner()
@@ -43,7 +41,6 @@ class Lived:
         self.take(StreamStarted(at_ms=2, effect_id=self.stream))
 
     def take(self, signal):
-        """Clean a signal, and step what comes of it."""
         clean = self.cleaner.cleaned(signal, self.state, KNOWN)
         for one in clean:
             self.state, _ = step(self.state, one)
@@ -56,7 +53,6 @@ class Lived:
 
 @pytest.fixture
 def lived():
-    """One of them."""
     return Lived()
 
 

@@ -24,7 +24,6 @@ SHOW = ClientTool(name="show_map", description="Show a place on the map.", param
 
 
 def calling() -> ScriptedModel:
-    """A model that makes one call of the client."""
     return ScriptedModel([calls(("show_map", {"place": "Lisbon"})), says("There.")])
 
 

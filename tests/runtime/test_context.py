@@ -38,7 +38,6 @@ RESULTS = ToolMessage(results=(ToolResult(call_id=CallId("c"), name="t", text="x
 
 
 def note(text):
-    """A message that a provider gives."""
     return UserMessage(content=(Text(text=text),))
 
 
@@ -56,7 +55,6 @@ def giving(*messages, at_end=False):
 
 
 def texts_of(request):
-    """The texts of a request, in order."""
     return [
         block.text
         for message in request.messages
@@ -107,7 +105,6 @@ async def test_what_may_not_be_added_is_left_out_and_said(supervisor, caplog, ba
 
 
 async def failing(about, conversation):
-    """Raise."""
     await trio.lowlevel.checkpoint()
     message = "key sk-secret was refused"
     raise ValueError(message)

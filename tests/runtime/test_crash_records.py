@@ -38,7 +38,6 @@ def plant(*_args, **_options):
 
 @pytest.fixture
 def records(caplog):
-    """What went to the log at level error."""
     caplog.set_level(logging.ERROR)
     return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -72,8 +71,6 @@ async def test_a_bug_in_step(supervisor, records, monkeypatch):
 
 
 class Guard(p.Plugin[int]):
-    """Fails on a prompt."""
-
     def init(self) -> int:
         return 0
 
@@ -153,8 +150,6 @@ async def test_a_bug_in_a_sandbox(records):
     answers = []
 
     class Tells(Reader):
-        """Remembers the answer."""
-
         @p.on(p.RequestDone)
         def take(self, event, state, ctx):
             answers.append(event.result.error.message)

@@ -25,7 +25,6 @@ async def supervisor():
 
 
 async def asking(supervisor, *turns, plugins=(HumanApproval,), **options):
-    """A session whose model makes a call that needs an approval."""
     model = ScriptedModel([*(turns or (calls(PAYS), says("paid")))])
     tools = [RecordingTool(name="shell")]
     return await supervisor.start_session(model=model, tools=tools, plugins=[*plugins], **options)

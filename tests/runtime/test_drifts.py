@@ -41,7 +41,6 @@ def guard(action, text="", hook="BeforeTool"):
 
 
 def once():
-    """A tool that must not run twice."""
     return RecordingTool(name="once", effect_class="once")
 
 

@@ -34,7 +34,6 @@ async def lived(store):
 
 
 def journals(store):
-    """All records of a store, by session."""
     return {one.session: store.read(one.scope, one.session) for one in store.find(Filters())}
 
 

@@ -15,7 +15,6 @@ from tests.runtime.test_resuming import committed, last_seq, numbers, read_into
 
 
 def by_session(events):
-    """The events of each session, in order."""
     sorted_out = defaultdict(list)
     for event in events:
         sorted_out[event.meta.session_id].append(event)

@@ -58,7 +58,6 @@ def writing(*turns):
 
 
 async def last_of(session):
-    """Give the number of the last record."""
     return (await session.journal(limit=10_000))[-1].number
 
 
@@ -96,7 +95,6 @@ def store(request):
 
 @pytest.fixture
 def root(tmp_path):
-    """A directory to work in."""
     made = tmp_path / "work"
     made.mkdir()
     return made

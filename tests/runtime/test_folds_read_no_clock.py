@@ -31,7 +31,6 @@ async def lived(store, given):
 
 
 def slow_handlers(monkeypatch):
-    """Count each handler as slow from now on."""
     monkeypatch.setattr(plugin_watch, "_SLOW_SECONDS", -1.0)
 
 

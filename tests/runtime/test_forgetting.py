@@ -26,7 +26,6 @@ def data_of(user, tenant="acme"):
 
 
 def begin(supervisor, session_id, user="ada", scope="acme", **options):
-    """Start a session of a user that says something for ever."""
     model = ScriptedModel([says(f"{number}") for number in range(9)])
     return supervisor.start_session(
         session_id=session_id, model=model, user_data=data_of(user), scope=scope, **options
@@ -34,7 +33,6 @@ def begin(supervisor, session_id, user="ada", scope="acme", **options):
 
 
 def kinds_of(store, session, scope="acme"):
-    """The kinds of records of a session."""
     records = store.read(scope, session)
     assert first_broken(records) is None
     return {one.kind for one in records}

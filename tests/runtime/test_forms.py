@@ -16,7 +16,6 @@ COUNTS = {"name": "Ada", "age": 36, "side": "left"}
 
 
 def calling(name: str) -> ScriptedModel:
-    """A model that makes one call."""
     return ScriptedModel([calls((name, {})), says("done")])
 
 

@@ -55,8 +55,6 @@ class Host:
 
 
 def answering(make):
-    """A hook that answers with what is made for each call."""
-
     async def answer(call: HostCall) -> Any:
         await trio.lowlevel.checkpoint()
         return make(call)
@@ -65,8 +63,6 @@ def answering(make):
 
 
 def raising(error):
-    """A hook that fails."""
-
     async def fail(call: HostCall) -> Any:
         await trio.lowlevel.checkpoint()
         raise error
@@ -80,12 +76,10 @@ exits = raising(BaseExceptionGroup(AWAY, [RuntimeError("one"), ValueError("other
 
 
 def ends_in(events):
-    """The texts of the results among these events."""
     return [one.result.text for one in events if isinstance(one, ToolExecutionEnd)]
 
 
 def two_turns(*names: str) -> ScriptedModel:
-    """A model that calls these tools, and is done then."""
     return ScriptedModel([calls(*((name, {"path": name}) for name in names)), says("done"), says("done")])
 
 

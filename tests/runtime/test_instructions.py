@@ -24,8 +24,6 @@ NAMES = ("AGENTS.override.md", "AGENTS.md")
 
 
 class Above:
-    """A port that finds one file, or fails."""
-
     def __init__(self, fails=None):
         self.fails = fails
 
@@ -37,7 +35,6 @@ class Above:
 
 
 async def answered(sandbox, above=None, below=()):
-    """What a plugin hears."""
     port = (
         None if above is None else InstructionsAbove(find=lambda _: above, working_dir="/", outside=current())
     )
@@ -128,7 +125,6 @@ def looking(systems, turns):
 
 
 def joined(messages):
-    """The messages in which files have joined."""
     return [
         block.text
         for one in messages

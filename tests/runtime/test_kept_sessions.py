@@ -35,7 +35,6 @@ async def supervisor(store):
 
 
 def recorded(store, session_id="s-1"):
-    """The kinds of what is durable."""
     return [record.kind for record in store.inner.read("", session_id)]
 
 
@@ -231,7 +230,6 @@ async def hang_before_the_tool(session, store):
 
 
 def held(journal):
-    """What waits in an outbox."""
     return tuple(journal.outbox._waiting())  # noqa: SLF001 - it cannot be seen from outside
 
 

@@ -46,7 +46,6 @@ class Process:
         return reached
 
     def tools(self):
-        """Its tools, which act on the world."""
         return [Acting(name=kind, effect_class=kind, process=self) for kind in ("once", "idempotent")]
 
 
@@ -66,8 +65,6 @@ class Acting(RecordingTool):
 
 
 class KillAtStep(trio.abc.Instrument):
-    """Kills a process at its n-th step of the loop."""
-
     def __init__(self, process, number):
         self.process, self.left = process, number
 
@@ -89,7 +86,6 @@ def model():
 
 
 def options(process):
-    """Of the session, in either process."""
     return {"model": model(), "tools": process.tools()}
 
 

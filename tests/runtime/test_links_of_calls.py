@@ -33,7 +33,6 @@ def place(tmp_path):
 
 
 async def results_of(supervisor, place, *wanted, plugins=((Permissions, RULES),)):
-    """What becomes of calls, in order."""
     sandbox = LocalSandbox(place)
     session = await supervisor.start_session(
         model=ScriptedModel([calls(*wanted), says("done")]),
@@ -54,7 +53,6 @@ async def results_of(supervisor, place, *wanted, plugins=((Permissions, RULES),)
 
 
 def read(path):
-    """A call."""
     return ("read_file", {"path": path})
 
 
@@ -81,8 +79,6 @@ async def test_what_a_link_leads_to_is_denied_with_it(supervisor, place):
 
 
 class Broken(p.Plugin[str]):
-    """Judges ends, and is broken."""
-
     priority = 6
 
     def init(self, *, how: str) -> str:
@@ -92,7 +88,6 @@ class Broken(p.Plugin[str]):
         return arguments["path"] if arguments["path"] != "plain.txt" else 1 / 0
 
     def refusal_of_end(self, state, name, arguments, working_dir, end):
-        """Answer what is no text, or raise."""
         return 7 if state == "number" else 1 / 0
 
 

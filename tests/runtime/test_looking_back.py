@@ -43,7 +43,6 @@ async def supervisor(store):
 
 
 async def texts(session):
-    """What was said, whoever said it."""
     messages = await session.messages()
     check_history(messages)
     return [

@@ -58,7 +58,6 @@ class Toy:
 
 
 def entry(entry_id, text, *tags):
-    """An entry that a program put."""
     return MemoryEntry(id=entry_id, text=text, tags=tags, at_ms=1)
 
 
@@ -94,7 +93,6 @@ def test_what_is_no_vector_is_refused(numbers):
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
-    """A store of memories that keeps vectors."""
     if request.param == "sqlite":
         pytest.importorskip("numpy", reason="no extra `embeddings`")
     opened = InMemoryRecall() if request.param == "memory" else SqliteRecall(tmp_path)

@@ -86,8 +86,6 @@ class Heard:
 
 
 class Looks(p.Plugin[Heard]):
-    """Searches for each prompt, and keeps what it hears."""
-
     def init(self, *, max_entries: int = 3) -> Heard:
         return Heard(max_entries)
 
@@ -97,14 +95,12 @@ class Looks(p.Plugin[Heard]):
 
     @p.on(p.RequestDone)
     def take(self, event, state, ctx):
-        """Keep it, and say what it was."""
         found = event.result
         heard = [one["text"] for one in found.entries] if isinstance(found, Found) else found.error.code
         return p.Continue(attrs.evolve(state, texts=tuple(heard)), emits=(("heard", {"heard": heard}),))
 
 
 async def heard(supervisor, prompt="green tea", plugin=Looks, **options):
-    """What the plugin heard of a search for a prompt."""
     session = await supervisor.start_session(
         model=ScriptedModel([says("Yes.")] * 2), plugins=[plugin], **options
     )
@@ -168,8 +164,6 @@ async def test_a_write_that_was_cancelled_is_done_all_the_same():
 
 
 class Broken(InMemoryRecall):
-    """Raises what no store may raise."""
-
     def search(self, owner, query, tags=None, *, limit=5):
         raise ZeroDivisionError
 

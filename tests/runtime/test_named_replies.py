@@ -25,7 +25,6 @@ SLOW = says("paid", pause_seconds=1.0)
 
 
 async def asked(session):
-    """What the user said."""
     return [one.content[0].text for one in await session.messages() if isinstance(one, UserMessage)]
 
 

@@ -43,7 +43,6 @@ pytestmark = [pytest.mark.at(154), pytest.mark.at(155), pytest.mark.at(156)]
 
 
 def found_in(data: bytes) -> list[bytes]:
-    """Which of them stand there, in which form."""
     return [form for form in FORMS if form in data]
 
 
@@ -54,7 +53,6 @@ def planted() -> str:
 
 
 def all_files(place) -> Iterator[bytes]:
-    """All that was written below a directory."""
     files = [path for path in place.rglob("*") if path.is_file()]
     assert files
     return (path.read_bytes() for path in files)
@@ -76,8 +74,6 @@ class Model(FunctionModel):
 
 
 class Leaky(p.Plugin[tuple[str, ...]]):
-    """Remembers all that it hears, and fails on purpose with it."""
-
     name = "leaky"
 
     def init(self, note: str = "") -> tuple[str, ...]:
@@ -119,7 +115,6 @@ async def leak(ctx: ToolContext, how: str = "text") -> str:
 
 @pytest.fixture
 def told(caplog):
-    """All that went to the log."""
     caplog.set_level(logging.DEBUG)
     return lambda: "\n".join(
         [record.getMessage() + str(record.exc_text) for record in caplog.records]

@@ -26,7 +26,6 @@ USER = {"tenant_id": "acme", "user_id": "ada"}
 
 
 def noted(text, **rest):
-    """A turn that notes something."""
     return calls(("remember", {"text": text, **rest}))
 
 

@@ -20,7 +20,6 @@ PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png")
 
 
 def never(request):
-    """A model that may not be asked."""
     message = f"a model was asked: {request.messages}"
     raise AssertionError(message)
 

@@ -29,23 +29,19 @@ BEFORE, AFTER = "what it knew before", "what it knows"  # states are kept, and n
 
 
 def told(text, *, ephemeral=False):
-    """An event to publish."""
     event = MessageDelta(delta=text) if ephemeral else StatusUpdate(text=text)
     return Publish(msgspec.structs.replace(event, meta=Envelope("s-1", 1, 0, ("s-1",), ephemeral)))
 
 
 def put(outbox, number, *effects, is_recorded=True):
-    """Let a step wait."""
     return outbox.put(number, effects, BEFORE, AFTER, is_recorded=is_recorded)
 
 
 def left(outbox, durable):
-    """What leaves up to a number."""
     return [effect for effect, _ in outbox.leaving(durable)]
 
 
 def timer(name):
-    """A timer that is to be set."""
     return SetTimer(effect_id=EffectId(name), at_ms=5)
 
 

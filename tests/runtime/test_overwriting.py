@@ -44,7 +44,6 @@ class FileStore(MemoryStore):
 
 
 def begin(store, *names):
-    """Store sessions that no node owns."""
     for name in names:
         store.create(Author(name).opening(node="", standing=Standing(has_ended=True)))
 
@@ -64,7 +63,6 @@ async def overwriting_of(store, nursery, *, takes_seconds=0.0):
 
 
 async def purge(one, store, name):
-    """Purge a session."""
     return await one.purge(partial(store.delete, "", name))
 
 

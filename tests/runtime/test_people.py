@@ -44,7 +44,6 @@ class AskingTool(RecordingTool):
 
 
 def asking(then: str = "done") -> ScriptedModel:
-    """Make a model that asks the user something, and then says something."""
     return ScriptedModel([calls(("ask", ASKED)), says(then)])
 
 

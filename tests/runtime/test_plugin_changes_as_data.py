@@ -13,8 +13,6 @@ from agentrail.testing.plugins import PuppetPlugin
 
 
 class Raises(p.Plugin[int]):
-    """Cannot be made."""
-
     def __init__(self) -> None:
         message = "no licence"
         raise RuntimeError(message)

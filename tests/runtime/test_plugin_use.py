@@ -32,7 +32,6 @@ class Careful(Plugin[int]):
 
 
 def counted(supervisor, scope="acme"):
-    """Calls and failures by hook."""
     return {
         hook.hook: (hook.calls, hook.failures)
         for one in supervisor.plugin_use(scope=scope)
@@ -72,7 +71,6 @@ WIDEST = 2 ** (1 / 8)  # a class ends so much above where it begins
 
 
 def filled(seconds):
-    """Durations that were noted."""
     durations = Durations()
     for one in seconds:
         durations.note(one)
@@ -80,7 +78,6 @@ def filled(seconds):
 
 
 def nearest(seconds, share):
-    """The percentile as it is, in milliseconds."""
     return sorted(seconds)[math.ceil(len(seconds) * share) - 1] * 1000
 
 

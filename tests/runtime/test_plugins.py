@@ -30,8 +30,6 @@ class Limit:
 
 
 class Short(p.Plugin[Limit]):
-    """Refuses long prompts."""
-
     def init(self, words: int = 3) -> Limit:
         return Limit(words)
 
@@ -43,8 +41,6 @@ class Short(p.Plugin[Limit]):
 
 
 class Slow(p.Plugin[int]):
-    """Takes its time, on purpose."""
-
     def init(self) -> int:
         return 0
 
@@ -57,8 +53,6 @@ class Slow(p.Plugin[int]):
 
 
 class Telling(Reader):
-    """Reads a file, and tells what is in it."""
-
     @p.on(p.RequestDone)
     def take(self, event: p.RequestDone, state: str, ctx: p.Context) -> p.Action[str]:
         if isinstance(event.result, p.RequestFailed):
@@ -155,8 +149,6 @@ async def test_a_model_that_is_switched_to_or_falls_back_is_found_with_its_optio
 
 
 class AsksAModel(p.Plugin[str]):
-    """Asks a model on each prompt, and tells what came."""
-
     def init(self, model: str | None = None) -> str:
         return model or ""
 

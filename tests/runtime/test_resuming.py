@@ -13,12 +13,10 @@ from tests.runtime.rig import rest, saying, until, wants
 
 
 def committed(events):
-    """Those with a number of their own."""
     return [event for event in events if not event.meta.ephemeral]
 
 
 def numbers(events):
-    """The numbers of the committed ones."""
     return [event.meta.seq for event in committed(events)]
 
 
@@ -30,7 +28,6 @@ async def read_into(seen, subscription) -> None:
 
 
 async def last_seq(session: Session) -> int:
-    """The number of the last committed event."""
     return (await session.status()).last_seq
 
 

@@ -22,8 +22,6 @@ _PAGE = 100
 
 
 class Counting(FaultyStore):
-    """Counts the calls that look for sessions or take them."""
-
     def __init__(self, inner):
         super().__init__(inner)
         self.counted, self.limits = Counter(), []
@@ -47,7 +45,6 @@ class Counting(FaultyStore):
 
 
 async def stored(count):
-    """A store with idle sessions that have no owner."""
     inner = MemoryStore(lease_ms=0)
     async with open_over(inner) as supervisor:
         for number in range(count):
@@ -56,7 +53,6 @@ async def stored(count):
 
 
 def give(_opening):
-    """The code of each session."""
     return {"model": saying("b")}
 
 

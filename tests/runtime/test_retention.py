@@ -22,41 +22,34 @@ pytestmark = on_bounded_time
 
 @pytest.fixture
 def clock():
-    """One that a test moves."""
     return Clock(1_790_000_000_000)
 
 
 @pytest.fixture
 def store(clock):
-    """One that goes by it."""
     return MemoryStore(now_ms=clock)
 
 
 def begin(store, session, *bodies, scope="", node="", **rest):
-    """Store a session that no node owns."""
     author = Author(session, scope=scope)
     store.create(author.opening(*bodies, node=node, **rest))
     return author
 
 
 def names(store):
-    """The ids of all that is stored."""
     return [one.session for one in store.find(Filters(), limit=1_000)]
 
 
 async def write_now(function):
-    """Write in line."""
     await trio.lowlevel.checkpoint()
     return function()
 
 
 def sweeper(store, *, write=write_now, **limits):
-    """What sweeps for a node."""
     return Retention(store, KeepLimits(**limits), "n-me", current(), write)
 
 
 async def swept(store, **limits):
-    """Sweep once, and give what is left."""
     one = sweeper(store, **limits)
     await one.sweep()
     return names(store)
@@ -296,7 +289,6 @@ async def test_a_supervisor_sweeps_and_its_sessions_live(tmp_path, clock, kind):
 
 
 async def sweeps(supervisor, count):
-    """Wait for so many sweeps of a supervisor."""
     found = supervisor._shared.keeping.retention  # noqa: SLF001 - a sweep without a deletion shows nowhere else
     await eventually(lambda: found.sweeps >= count)
 

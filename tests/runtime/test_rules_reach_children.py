@@ -15,12 +15,10 @@ WIDE = (Permissions, {"allow": ["*"]})
 
 
 def is_child(request):
-    """Whether a request is of the scout."""
     return bool(request.system) and request.system.startswith("You look")
 
 
 def last_text(request):
-    """What was said last."""
     last = request.messages[-1]
     return getattr(last.content[0], "text", "") if getattr(last, "content", None) else ""
 

@@ -20,7 +20,6 @@ BY_NAME = {one.name: one for one in OPERATIONS}
 
 
 def of_row(operation):
-    """The arguments of a row, with their defaults."""
     fields = {
         one.name: inspect.Parameter.empty if one.required else one.default
         for one in msgspec.structs.fields(operation.takes)
@@ -29,7 +28,6 @@ def of_row(operation):
 
 
 def of_method(name):
-    """The arguments of a method, with their defaults."""
     parameters = list(inspect.signature(getattr(SessionCalls, name)).parameters.values())[1:]
     return {one.name: one.default for one in parameters}
 

@@ -14,13 +14,11 @@ from tests.runtime.test_scopes import BAD
 
 
 async def take(reports, count=1):
-    """Read so many reports."""
     with trio.fail_after(60):
         return [await anext(reports) for _ in range(count)]
 
 
 def said(reports) -> list[tuple[str, str, int]]:
-    """What happened to whom."""
     return [(report.kind, report.session_id, report.incarnation) for report in reports]
 
 

@@ -54,12 +54,10 @@ def answering(child, *wanted) -> FunctionModel:
 
 
 def echo(request):
-    """Say what was asked."""
     return says(f"<{first_words(request)}>")
 
 
 async def start(supervisor, model, tools, limit: int = LIMIT, **options):
-    """Start a session with a budget."""
     budget = Budget(max_total_tokens=limit)
     options = {"session_id": "boss", "max_output_tokens": 100} | options
     return await supervisor.start_session(model=model, tools=tools, budget=budget, **options)

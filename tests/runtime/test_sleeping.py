@@ -64,13 +64,11 @@ async def fall_asleep(supervisor, count=1):
 
 
 async def said(session):
-    """What it was told, and what it said."""
     messages = await session.messages()
     return ["".join(getattr(block, "text", "") for block in message.content) for message in messages]
 
 
 def cells():
-    """The cells that are reachable."""
     gc.collect()
     return [one for one in gc.get_objects() if isinstance(one, SessionCell)]
 
@@ -394,8 +392,6 @@ async def test_a_waking_that_fails_is_told_and_the_session_stays():
 
 
 def raising(error):
-    """Make a function that raises."""
-
     def function(*_given, **_options):
         raise error
 

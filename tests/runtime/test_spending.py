@@ -53,13 +53,11 @@ class Priced(FunctionModel):
 
 
 async def spent(supervisor, **given):
-    """What the sessions used, by id."""
     told = await supervisor.spendings(**given)
     return {one.session_id: one for one in told}
 
 
 def total(told):
-    """All that a session used."""
     return add_up(one.amount for one in told.spendings)
 
 

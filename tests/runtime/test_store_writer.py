@@ -38,8 +38,6 @@ class Heard:
 
 
 class FakeStore:
-    """Remembers batches, and answers with what it was told to."""
-
     is_immediate = False
 
     def __init__(self, *answers) -> None:
@@ -55,12 +53,10 @@ class FakeStore:
 
 
 def record(seq, session="s-1"):
-    """A record."""
     return Record(scope="", session=session, seq=seq, epoch=1, at_ms=0, kind="x", body=b"{}")
 
 
 def writer_of(store):
-    """A writer without a task."""
     return Writer(store, patience_seconds=5, outside=Inline())
 
 
@@ -102,7 +98,6 @@ async def test_one_that_is_fenced_takes_no_other_along():
 
 @pytest.fixture
 async def running():
-    """Give what starts a writer over a store."""
     async with trio.open_nursery() as nursery:
 
         def start(store):
@@ -173,7 +168,6 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
 
 
 def tree(name):
-    """A tree that is to be taken."""
     return TakeOver(scope="", root=name, node="n1", cause="start")
 
 

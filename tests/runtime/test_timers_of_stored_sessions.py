@@ -17,8 +17,6 @@ from tests.runtime.rig import on_virtual_time
 
 
 class Wall(RealMachine):
-    """The clock on the wall is that of Trio."""
-
     def wall(self):
         return 1_000_000 + trio.current_time()
 
@@ -30,7 +28,6 @@ async def act() -> str:
 
 
 def answer(request):
-    """Call, then say that it went on."""
     if isinstance(request.messages[-1], ToolMessage):
         return says("went on")
     return (

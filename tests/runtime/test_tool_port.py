@@ -37,7 +37,6 @@ from tests.tools.rig import CTX
 
 
 async def results_of(session):
-    """Give the results of the first batch."""
     return (await session.messages())[2].results
 
 

@@ -30,7 +30,6 @@ class Search:
 
 
 def raises():
-    """A member that cannot be read."""
     return property(lambda self: 1 / 0)
 
 
@@ -122,8 +121,6 @@ def test_a_member_that_fails_once_is_refused_all_the_same():
     moods = iter([1 / 3, None])
 
     class Fickle(Search):
-        """Fails the first time."""
-
         @property
         def killable(self):
             if next(moods) is not None:
@@ -138,8 +135,6 @@ async def test_what_a_class_lacks_is_named(supervisor):
     """Fewer than the four members are no tool, and the message says which are missing."""
 
     class Half:
-        """Has two of them."""
-
         name = "half"
         description = "Half."
 

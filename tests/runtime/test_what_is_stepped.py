@@ -40,7 +40,6 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Signal]]:
 
 
 def said_in(signals: list[Signal]) -> str:
-    """All that was stepped, as one text."""
     return "".join(encode_signal(signal).decode() for signal in signals)
 
 

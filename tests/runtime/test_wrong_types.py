@@ -235,7 +235,6 @@ TAKES_PLUGINS = {"attach_plugin": Session.attach_plugin, "reload_plugin": Sessio
 
 
 def calls_of_a_handle():
-    """Give the names of all public calls, with their parameters."""
     methods = dict(inspect.getmembers(Session, inspect.isfunction))
     return {name: inspect.signature(value).parameters for name, value in methods.items() if name[0] != "_"}
 

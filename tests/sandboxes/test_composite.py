@@ -20,7 +20,6 @@ def parts():
 
 @pytest.fixture
 def sandbox(parts):
-    """All of them under one root."""
     routes = {"/memories/": parts["memories"], "/memories/deep/": parts["deep"]}
     return CompositeSandbox(parts["default"], routes)
 

@@ -24,7 +24,6 @@ async def _output(sandbox: LocalSandbox, command: str, *, timeout_seconds: float
 
 
 def _pretend(tmp_path, script: str) -> str:
-    """Make a bubblewrap of our own."""
     program = tmp_path / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -25,7 +25,6 @@ OPTIONS = GrepOptions(include=None, context_lines=0, max_results=5, ignore_case=
 
 @pytest.fixture(params=["memory", "local"])
 def sandbox(request, tmp_path):
-    """Each of the two that hold files."""
     return MemorySandbox() if request.param == "memory" else LocalSandbox(tmp_path)
 
 

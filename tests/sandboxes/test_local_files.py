@@ -253,7 +253,6 @@ class OtherKernel:
         self.calls = 0
 
     def syscall(self, *_args: object) -> int:
-        """Fail."""
         self.calls += 1
         ctypes.set_errno(self.code)
         return -1
@@ -261,7 +260,6 @@ class OtherKernel:
 
 @pytest.fixture
 def directory(tmp_path):
-    """A descriptor of an empty directory."""
     descriptor = os.open(tmp_path, os.O_RDONLY)
     yield descriptor
     os.close(descriptor)

@@ -111,7 +111,6 @@ def _ignored_by_git(root, paths) -> set[str]:
 
 @pytest.fixture
 def repository(tmp_path):
-    """An empty repository."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

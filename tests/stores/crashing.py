@@ -103,7 +103,6 @@ def points(folder, limit):
 
 
 def rounds(folder, number):
-    """Kill one after the other, all on one store."""
     path = folder / "sessions.db"
     for at in range(number):
 

@@ -27,13 +27,10 @@ class Disk(apsw.VFS):
         super().__init__(self.name, "")
 
     def xOpen(self, name, flags):  # noqa: N802 - SQLite's name
-        """Open a file through this disk."""
         return DiskFile(self, name, flags)
 
 
 class DiskFile(apsw.VFSFile):
-    """One open file of it."""
-
     def __init__(self, disk, name, flags):
         self.disk = disk
         self.number = next(NUMBERS)
@@ -43,7 +40,6 @@ class DiskFile(apsw.VFSFile):
         super().__init__("", name, flags)
 
     def xSync(self, flags):  # noqa: N802 - SQLite's name
-        """Sync, or fail to."""
         self.disk.used.append((self.number, self.name, "sync"))
         if self.disk.fail_sync(self.name):
             self.disk.failed.add(self.number)
@@ -54,14 +50,12 @@ class DiskFile(apsw.VFSFile):
             self.disk.durable[self.name] = Path(self.path).read_bytes()
 
     def xRead(self, amount, offset):  # noqa: N802 - SQLite's name
-        """Read, or fail to."""
         if self.disk.fail_read(self.name):
             message = "the read failed"
             raise apsw.IOError(message)
         return super().xRead(amount, offset)
 
     def xWrite(self, data, offset):  # noqa: N802 - SQLite's name
-        """Write, unless it is full."""
         self.disk.used.append((self.number, self.name, "write"))
         if self.disk.is_full:
             message = "no space is left"

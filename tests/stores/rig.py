@@ -13,24 +13,20 @@ class Clock:
         self.now = now
 
     def __call__(self):
-        """Read it."""
         return self.now
 
 
 def drafts(*bodies, kind="prompt", events=0):
-    """Drafts of records, with these bodies."""
     return [Draft(at_ms=1, kind=kind, body=body.encode(), does="reply", events=events) for body in bodies]
 
 
 def opening(session="s", *, scope="", node="n1", root=None, more=(), **rest):
-    """The opening of a journal, with its first records."""
     first = Draft(at_ms=1, kind="opened", body=b"{}")
     records, _ = sealed([first, *drafts(*more)], Tail(), scope=scope, session=session)
     return Opening(records=records, root=root or session, node=node, **rest)
 
 
 def following(tail, *bodies, session="s", events=0, **rest):
-    """An append behind a tail, and the tail behind it."""
     records, after = sealed(drafts(*bodies, events=events), tail, scope="", session=session)
     return Append(records=records, **rest), after
 

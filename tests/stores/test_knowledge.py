@@ -37,7 +37,6 @@ def digest_of(content):
 
 
 def sources(store, reader, query, base="", **rest):
-    """What a search cites."""
     return [one.source for one in store.search(reader, query, base, **rest)]
 
 

@@ -38,22 +38,15 @@ def test_notes_keep_to_the_port(rule, kind, tmp_path):
 
 
 class Forgetful(InMemoryNotes):
-    """Loses what stood there."""
-
     def change(self, owner, session, edit):
-        """Show the edit nothing."""
         return super().change(owner, session, lambda _: edit(""))
 
 
 class Shared(InMemoryNotes):
-    """Takes all sessions for one."""
-
     def read(self, owner, session):
-        """Of whatever session."""
         return super().read(owner, "")
 
     def change(self, owner, session, edit):
-        """Of whatever session."""
         return super().change(owner, "", edit)
 
 

@@ -17,7 +17,6 @@ CLOCKS = {"stands still": 0, "goes back": -1_000}
 
 @pytest.fixture(params=STORES)
 def clocked(request, tmp_path):
-    """A store of each kind, and its clock."""
     clock = Clock()
     if request.param == "memory":
         yield MemoryStore(now_ms=clock, lease_ms=0), clock

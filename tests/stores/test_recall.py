@@ -26,13 +26,11 @@ CANARY = "kingfisher4711"
 
 
 def entry(entry_id="m1", text="green tea", *tags, **rest):
-    """An entry."""
     return MemoryEntry(id=entry_id, text=text, tags=tags, **({"at_ms": 1} | rest))
 
 
 @pytest.fixture
 def store(tmp_path):
-    """A store on a disk."""
     with closing(SqliteRecall(tmp_path / "memories")) as opened:
         yield opened
 

@@ -19,19 +19,16 @@ CANARY = "the-canary-that-is-to-be-forgotten"
 
 @pytest.fixture
 def clock():
-    """The clock of the store."""
     return Clock()
 
 
 @pytest.fixture
 def disk():
-    """The disk below it."""
     return Disk(is_quick=True)
 
 
 @pytest.fixture
 def path(tmp_path):
-    """Where it lies."""
     return tmp_path / "sessions.db"
 
 
@@ -51,12 +48,10 @@ def open_store(path, clock, disk):
 
 @pytest.fixture
 def store(open_store):
-    """A store that is open."""
     return open_store()
 
 
 def tail(store, session="s"):
-    """Where a journal ends."""
     return store.get("", session).tail
 
 

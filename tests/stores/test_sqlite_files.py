@@ -40,13 +40,11 @@ for line in sys.stdin:
 
 @pytest.fixture
 def path(tmp_path):
-    """Where it lies."""
     return tmp_path / "sessions.db"
 
 
 @pytest.fixture
 def other(path):
-    """Another process, which writes the store."""
     command = [sys.executable, "-c", HOLDS, str(path)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -21,26 +21,22 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def disk():
-    """The disk below it."""
     return Disk()
 
 
 @pytest.fixture
 def path(tmp_path):
-    """Where it lies."""
     return tmp_path / "sessions.db"
 
 
 @pytest.fixture
 def store(path, disk):
-    """A store that is open."""
     with closing(SqliteStore(path, vfs=disk.name)) as opened:
         opened.create(opening())
         yield opened
 
 
 def tail(store, session="s"):
-    """Where a journal ends."""
     return store.get("", session).tail
 
 
@@ -52,12 +48,10 @@ def bodies(store):
 
 
 def never(name):
-    """No sync fails."""
     return False
 
 
 def of_file(name):
-    """Each sync of the file itself fails."""
     return name == "sessions.db"
 
 

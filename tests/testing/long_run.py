@@ -65,8 +65,6 @@ NAMES = ("record", "ledger", "hang", "stubborn", "compute", "listen", "asks", "t
 
 
 class World:
-    """Twenty sessions, and what happens to them."""
-
     names: Any = NAMES
 
     def __init__(self, seed: int, digest: Digest) -> None:
@@ -87,7 +85,6 @@ class World:
         return FunctionModel(answer)
 
     def tools(self) -> list[Tool]:
-        """Eight, half of them with faults."""
         return [
             self.plan.tool(RecordingTool(effect_class="pure")),
             self.plan.tool(LedgerTool(effect_class="idempotent")),
@@ -100,7 +97,6 @@ class World:
         ]
 
     async def live(self, supervisor: SessionSupervisor, number: int) -> None:
-        """One session, from its start to its end."""
         chance = self.plan.draw(f"life {number}")
         session = await supervisor.start_session(
             model=self.plan.model(self.model(f"m{number}")),
@@ -134,12 +130,10 @@ class World:
             await chance.choice(acts)()
 
     async def crash(self, session: Session) -> None:
-        """Let its actor crash."""
         await trio.lowlevel.checkpoint()
         crash(session)
 
     async def decide(self, session: Session) -> None:
-        """Be a person, who decides some of what is asked, late."""
         with suppress(AgentrailError):
             async with session.subscribe(kinds=[ApprovalRequired, AskUser]) as events:
                 async for event in events:
@@ -151,7 +145,6 @@ class World:
                             await decide(event.approval.id)
 
     async def follow(self, session: Session) -> None:
-        """Read in fits and starts, and note what was read."""
         with suppress(AgentrailError):
             for event in await self.plan.follow(session):
                 self.digest.note("read", type(event).__name__)

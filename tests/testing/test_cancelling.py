@@ -13,7 +13,6 @@ MODES = ["cancel", "close", "abort", "steer", "crash"]
 
 
 async def plain(stage):
-    """Ask once."""
     session = await stage.start_session(model=FunctionModel(lambda request: says("ok")))
     assert (await session.ask("Hi")).startswith("ok")  # who is steered says it again
 

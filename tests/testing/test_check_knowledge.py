@@ -25,7 +25,6 @@ def makes(tmp_path):
 
 
 def reopen(store):
-    """Open what it kept."""
     store.close()
     return type(store)(store.directory)
 
@@ -34,7 +33,6 @@ class Sqlite(SqliteKnowledge):
     """Ours, which says where it is."""
 
     def __init__(self, directory):
-        """In a directory."""
         super().__init__(directory)
         self.directory = directory
 
@@ -96,12 +94,9 @@ def _wrong_lines(own, _knowledge, *given, **page):
 
 
 class ClosedOnce(Sqlite):
-    """Cannot be closed again."""
-
     is_closed = False
 
     def close(self):
-        """Once."""
         if self.is_closed:
             self.is_closed = False
             raise OptionError(["it is closed"])
@@ -113,7 +108,6 @@ class Forgetful(Sqlite):
     """Has nothing when it is opened again."""
 
     def __init__(self, directory):
-        """In a new directory each time."""
         super().__init__(directory / "new" if directory.exists() else directory)
 
 

@@ -56,7 +56,6 @@ def _keyed_by_id(_own, memory, _owner, entry_id):
 
 
 def _joined(own, _memory, owner, *given, **page):
-    """Make one text of tenant and user."""
     return own(MemoryOwner(user=owner.tenant + owner.user), *given, **page)
 
 
@@ -115,10 +114,7 @@ TakesAnyLimit = broken(
 
 
 class ClosesOnce(InMemoryRecall):
-    """Fails the second time."""
-
     def close(self):
-        """Look whether it is closed."""
         assert not self._is_closed, "closed twice"
         super().close()
 

@@ -15,8 +15,6 @@ from agentrail.testing.check_plugin import SAMPLES, check_plugin
 
 @attrs.frozen
 class Seen:
-    """Which hooks were met."""
-
     kinds: tuple[str, ...] = ()
 
 
@@ -24,11 +22,9 @@ class Good(p.Plugin[Seen]):
     """Keeps every rule, and uses most of what there is."""
 
     def init(self, first=()):
-        """Begin."""
         return Seen(tuple(first))
 
     def handle(self, event, state, ctx):
-        """Answer in many ways."""
         state = Seen((*state.kinds[-3:], type(event).__name__))
         match event:
             case p.BeforeTool():
@@ -47,18 +43,15 @@ class Bad(p.Plugin[int]):
     """Breaks one rule, on one hook."""
 
     def __init__(self, way, name="bad"):
-        """Take the way."""
         super().__init__(name=name)
         self.way = way
         self.asked = 0
 
     def init(self):
-        """Begin."""
         return 0
 
     @p.on(p.BeforeTool)
     def judge(self, event, state, ctx):
-        """Break it."""
         self.asked += 1
         return self.way(self, event, state)
 

@@ -144,8 +144,6 @@ class _Faulty:
 
 
 def _each(change: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
-    """Give other chunks for each one."""
-
     async def spoil(chunks):
         async for chunk in chunks:
             for one in change(chunk):
@@ -258,8 +256,6 @@ class _Leaking(_Faulty):
 
 
 class _Following(HttpClients):
-    """Goes wherever it is sent."""
-
     def _client_for(self, post: Post) -> Any:
         client = super()._client_for(post)
         client.follow_redirects = True

@@ -23,7 +23,6 @@ KINDS: list[type[Any]] = [AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 
 
 def providers() -> list[Provider]:
-    """Make one of each format."""
     return [kind(ProviderOptions(), HttpClients()) for kind in KINDS]
 
 

@@ -59,10 +59,7 @@ def _label(text):
 
 
 class Spoiling(RecordingTool):
-    """Changes what it is given."""
-
     async def execute(self, arguments, ctx):
-        """Spoil."""
         await trio.lowlevel.checkpoint()
         arguments["a"] = 2
         return Ok(text="ok")
@@ -72,7 +69,6 @@ class Patient(RecordingTool):
     """Asks, and takes every end of the waiting for an answer."""
 
     async def execute(self, arguments, ctx):
-        """Swallow."""
         await trio.lowlevel.checkpoint()
         try:
             await ctx.ask_user("Which one?")
@@ -82,32 +78,23 @@ class Patient(RecordingTool):
 
 
 class Littering(RecordingTool):
-    """Leaves a process behind."""
-
     left: ClassVar[list[subprocess.Popen[bytes]]] = []
 
     async def execute(self, arguments, ctx):
-        """Forget it."""
         await trio.lowlevel.checkpoint()
         self.left.append(subprocess.Popen(["sleep", "60"]))  # noqa: ASYNC220 - it is the fault
         return Ok(text="ok")
 
 
 class Deaf(RecordingTool):
-    """Hears no cancellation."""
-
     async def execute(self, arguments, ctx):
-        """Answer, whatever happens."""
         return Ok(text="ok")
 
 
 class Moody(RecordingTool):
-    """Says something else each time."""
-
     asked = 0
 
     def __getattribute__(self, name):
-        """Count."""
         if name == "description":
             type(self).asked += 1
             return f"Asked {type(self).asked} times."

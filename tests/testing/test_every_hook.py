@@ -44,8 +44,6 @@ def rewriting(name, priority, change):
 
 
 def answering(name, priority, hook, answer):
-    """Make a plugin that gives one answer on a hook, once."""
-
     @p.plugin(name=name, priority=priority, init=int, hooks=(hook,))
     def one(event, state, ctx):
         return p.Continue(state) if state else answer(1)
@@ -54,7 +52,6 @@ def answering(name, priority, hook, answer):
 
 
 def is_second(event, seen, ctx):
-    """The plugin was asked before."""
     return seen == 1
 
 

@@ -46,7 +46,6 @@ ASKED = e.RequestStart(model="m", messages=1)
 
 
 def message_of(text, origin="prompt", ref=None):
-    """Make a message of the user."""
     return UserMessage(content=(Text(text=text),), origin=origin, ref=PromptRef(ref) if ref else None)
 
 

@@ -20,12 +20,10 @@ class Counting(p.Plugin[int]):
         self.refused = refused
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforePrompt)
     def judge(self, event: p.BeforePrompt, state: int, ctx: p.Context) -> p.Action[int]:
-        """Refuse one of them."""
         self.asked += 1
         return p.Abort("enough", state) if self.asked == self.refused else p.Continue(state)
 
@@ -34,12 +32,10 @@ class Tallying(p.Plugin[int]):
     """Counts in its state, as it should."""
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @p.on(p.BeforePrompt)
     def tally(self, event: p.BeforePrompt, state: int, ctx: p.Context) -> p.Action[int]:
-        """Count."""
         return p.Continue(state + 1)
 
 

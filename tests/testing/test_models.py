@@ -14,7 +14,6 @@ REQUEST = ModelRequest(attempt=EffectId("r1"), model="scripted:x", system=None, 
 
 
 async def chunks_of(model, request=REQUEST):
-    """Read one whole stream."""
     async with model.open_stream(request) as stream:
         return [chunk async for chunk in stream]
 

@@ -35,7 +35,6 @@ AgentEnd"""
 
 
 async def hold():
-    """Hold a conversation with a tool, and give its events."""
     async with open_bare() as supervisor:
         session = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
         await session.ask("Go")

@@ -34,7 +34,6 @@ from tests.runtime.rig import on_bounded_time, open_over, until, wants
 
 
 def golden(name):
-    """The records of a golden journal."""
     return read_journal((FOLDER / f"{name}.jsonl").read_bytes()).records
 
 

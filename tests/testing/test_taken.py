@@ -36,7 +36,6 @@ class Drift(trio.abc.Instrument):
         self.clock = clock
 
     def after_task_step(self, task):
-        """Go on a little."""
         self.clock.jump(STEP_SECONDS)
 
 

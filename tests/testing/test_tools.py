@@ -7,7 +7,6 @@ from tests.runtime.rig import calling, on_virtual_time, open_bare
 
 
 async def ledger_after(tool):
-    """Let a session call it once."""
     async with open_bare() as supervisor:
         session = await supervisor.start_session(model=calling("ledger"), tools=[tool])
         await session.ask("Go")

@@ -28,12 +28,10 @@ class StubSandbox(MemorySandbox):
         self.asked: list[object] = []
 
     async def list_dir(self, path: str) -> ListResult:
-        """Give the entries, if there were any."""
         self.asked.append(path)
         return self._entries_given or await super().list_dir(path)
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
-        """Give the result."""
         self.asked.append((command, options))
         return self._result_given
 
@@ -53,5 +51,4 @@ CTX = ToolContext(
 
 
 def context(sandbox: StubSandbox) -> ToolContext:
-    """Give the context of a call on this sandbox."""
     return evolve(CTX, open_sandbox=lambda: sandbox)

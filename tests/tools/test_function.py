@@ -115,15 +115,11 @@ async def test_an_effect_is_a_result():
 
 @dataclasses.dataclass(frozen=True)
 class City:
-    """A city."""
-
     name: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Spot:
-    """A spot on the map."""
-
     north: float
     east: float
 

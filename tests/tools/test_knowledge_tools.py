@@ -19,7 +19,6 @@ from tests.tools.rig import CTX
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with a base of Ada's."""
     with closing(SqliteKnowledge(tmp_path)) as opened:
         opened.open_base("acme", "handbook", ["ada"])
         text = b"# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
@@ -28,7 +27,6 @@ def store(tmp_path):
 
 
 def context_of(store, user):
-    """A call of a session of somebody's."""
     owner = MemoryOwner(tenant="acme", user=user)
     return evolve(CTX, knowledge=OwnKnowledge(StoreDesk(store, current()), owner))
 

@@ -17,18 +17,15 @@ from tests.tools.rig import CTX
 
 @pytest.fixture
 def store():
-    """A store in this process."""
     return InMemoryRecall()
 
 
 @pytest.fixture
 def ctx(store):
-    """A call of a session of Ada's."""
     return context_of(store, "ada")
 
 
 def context_of(store, user, emitted=None, **rest):
-    """A call of a session of somebody's."""
     seen = [] if emitted is None else emitted
     own = OwnMemories(StoreDesk(store, current()), MemoryOwner(tenant="acme", user=user), "s1")
     return evolve(CTX, memories=own, event=lambda name, payload: seen.append((name, payload)), **rest)

@@ -23,8 +23,6 @@ from agentrail.tools.function import to_outcome
 
 
 class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value
-    """Text with a name."""
-
     RED = "red"
 
 

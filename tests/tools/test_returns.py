@@ -31,28 +31,20 @@ Point: Any = msgspec.defstruct("Point", [("x", int), ("raw", bytes, b"")])  # it
 
 
 class Movie(TypedDict):
-    """A dictionary."""
-
     title: str
 
 
 class Place(NamedTuple):
-    """A tuple."""
-
     city: str
 
 
 @attrs.frozen
 class Tree:
-    """One that holds itself."""
-
     twigs: "list[Tree]"
 
 
 @dataclasses.dataclass
 class Row:
-    """A dataclass."""
-
     at: datetime.datetime
     where: "NoSuchName"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
 
@@ -70,8 +62,6 @@ class Shape:
 
 @dataclasses.dataclass
 class Circle(Shape):
-    """The data."""
-
     wide: int
 
 
@@ -84,16 +74,12 @@ class Port(abc.ABC):
 
 
 class Closes(Protocol):
-    """As above."""
-
     def close(self) -> None:
         """Close it."""
 
 
 @dataclasses.dataclass
 class Wrong:
-    """Data, but for one."""
-
     rows: list[Row]
     wire: socket.socket
 

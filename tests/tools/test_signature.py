@@ -19,23 +19,17 @@ from tests.tools.rig import CTX
 
 
 class Colour(enum.Enum):
-    """An enum of strings."""
-
     RED = "red"
     BLUE = "blue"
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A struct in a struct."""
-
     x: int
     y: float = 0.5
 
 
 @frozen
 class Size:
-    """An attrs class."""
-
     wide: int
 
 

@@ -47,13 +47,11 @@ def place(tmp_path):
 
 
 def skill(name="pdf", *, directory="", files=(), **text):
-    """A skill."""
     said = SkillText(**{"name": name, "description": f"About {name}.", "instructions": "Do it.", **text})
     return Skill(text=said, directory=directory, files=tuple(files), digest="d" * 64, source="here")
 
 
 def on_disk(place, name="pdf", **text):
-    """A skill whose files are there."""
     directory = str(place / name)
     files = [hash_skill_file(directory, one) for one in find_skill_files(directory)]
     return skill(name, directory=directory, files=files, **text)

@@ -23,7 +23,6 @@ class Site:
         return f"http://site.example:{self.port}"
 
     async def serve(self, stream):
-        """Take one connection."""
         self.connections += 1
         with suppress(h11.RemoteProtocolError, trio.BrokenResourceError, trio.ClosedResourceError):
             await self._take(stream)
@@ -87,7 +86,6 @@ class Names:
         self._answers = [*answers]
 
     async def __call__(self, host, _port):
-        """Give the next one."""
         await trio.lowlevel.checkpoint()
         self.asked.append(host)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

@@ -172,7 +172,6 @@ async def test_what_cannot_be_taken_is_an_error_with_its_reason(page, words):
 
 
 def deflated(mebibytes):
-    """Zeros, about a thousandth of them."""
     deflater = zlib.compressobj(9, wbits=31)
     return b"".join([*(deflater.compress(bytes(1 << 20)) for _ in range(mebibytes)), deflater.flush()])
 

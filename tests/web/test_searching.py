@@ -143,8 +143,6 @@ async def test_an_answer_of_another_kind_is_an_error_or_nothing(name):
 
 
 class Told:
-    """An engine that gives what it is told to."""
-
     name = "told"
 
     def __init__(self, origin, found):
@@ -152,11 +150,9 @@ class Told:
         self._found = found
 
     def request(self, query, max_results):
-        """Ask anything."""
         return ENGINES["searxng"](key=None, origin=self.origin).request(query, max_results)
 
     def read(self, _answer):
-        """Whatever came."""
         return self._found
 
 

@@ -31,7 +31,6 @@ class Watched:
     _stream: pyte.ByteStream = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Let the screen be drawn on."""
         self._stream = pyte.ByteStream(self.screen)
 
     @property
@@ -48,7 +47,6 @@ class Watched:
 
     @property
     def text(self) -> str:
-        """The rows, as one text."""
         return "\n".join(self.rows)
 
     async def wait_for(self, wanted: str | Callable[[str], bool]) -> str:
@@ -73,22 +71,18 @@ class Watched:
         return bool(piece)
 
     async def read_for(self, seconds: float) -> None:
-        """Draw whatever comes in a time."""
         with trio.move_on_after(seconds):
             while await self.read():
                 pass
 
     def type(self, text: str) -> None:
-        """Press keys."""
         os.write(self.master, text.encode())
 
     async def press(self, keys: str, wanted: str | Callable[[str], bool]) -> str:
-        """Press keys, and wait for what they bring."""
         self.type(keys)
         return await self.wait_for(wanted)
 
     async def paste(self, text: str, *, brackets: bool = True) -> None:
-        """Paste, with a terminal's brackets or without."""
         left = (f"\x1b[200~{text}\x1b[201~" if brackets else text.replace("\n", "\r")).encode()
         os.set_blocking(self.master, False)
         try:
@@ -103,12 +97,10 @@ class Watched:
             os.set_blocking(self.master, True)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Make the terminal another size."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen.resize(rows, columns)
 
     async def leave(self, keys: str = "\x04") -> None:
-        """Leave the chat, which ends well."""
         self.type(keys)
         assert await self.wait_end() == 0
 
@@ -119,7 +111,6 @@ class Watched:
         return await self.process.wait()
 
     def kill(self) -> None:
-        """End it as a crash does."""
         self.process.send_signal(signal.SIGKILL)
 
 

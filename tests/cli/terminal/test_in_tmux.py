@@ -20,14 +20,10 @@ pytestmark = [
 
 
 class Tmux:
-    """A server of tmux of its own, with one window."""
-
     def __init__(self, directory):
-        """Use a socket that nobody else has."""
         self._socket = str(directory / "tmux")
 
     def run(self, *arguments):
-        """Give it a command, and its answer."""
         return subprocess.run(
             ["tmux", "-S", self._socket, "-f", "/dev/null", *arguments],
             capture_output=True, text=True, check=True, env=environment(TERM="xterm-256color"),
@@ -38,7 +34,6 @@ class Tmux:
         return self.run("capture-pane", "-p", "-J", "-S", "-")
 
     async def wait_for(self, wanted):
-        """Wait until it shows a text."""
         with trio.fail_after(60):
             await wait_until(lambda: wanted in self.text())
 

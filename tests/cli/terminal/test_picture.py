@@ -46,18 +46,15 @@ COMPLETE = ResponseComplete(message=AssistantMessage(content=(), model="m"), usa
 
 
 def started(call, name="look", **arguments):
-    """A call begins."""
     return ToolExecutionStart(name=name, call_id=CallId(call), arguments=arguments)
 
 
 def ended(call, name="look", text="done", *, is_error=False):
-    """A call has its result."""
     result = ToolResult(call_id=CallId(call), name=name, text=text, is_error=is_error)
     return ToolExecutionEnd(name=name, call_id=CallId(call), result=result)
 
 
 def asks(number, **arguments):
-    """A call that waits."""
     return Approval(
         id=ApprovalId(f"a{number}"), call_id=CallId(f"c{number}"), tool="edit_file", arguments=arguments,
         arguments_hash="", requested_at_ms=number, path=(SessionId("s"),),
@@ -65,7 +62,6 @@ def asks(number, **arguments):
 
 
 def fed(*events, width=80, now=0.0):
-    """A picture after these events, with all that was printed."""
     picture = Picture(ink=Ink(width=width))
     printed = [row for event in events for row in picture.feed(event, now)]
     return picture, printed

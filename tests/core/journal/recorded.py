@@ -54,7 +54,6 @@ class Life:
 
     @classmethod
     def begun(cls, start: SessionState) -> "Life":
-        """Open a journal."""
         life = cls(start, start, recorder=Recorder(start))
         life.write((opened_draft(start, at_ms=0, engine="1"),))
         return life
@@ -73,7 +72,6 @@ class Life:
         )
 
     def live(self, signal: Signal) -> tuple[Effect, ...]:
-        """Take one step, and record it."""
         signal = settled(signal)
         before = self.state
         self.state, effects = step(before, signal)
@@ -84,13 +82,11 @@ class Life:
         return effects
 
     def live_all(self, signals: Iterable[Signal]) -> "Life":
-        """Take many steps."""
         for signal in signals:
             self.live(signal)
         return self
 
     def write(self, drafts: Sequence[Draft], state: SessionState | None = None) -> None:
-        """Write drafts, and note the state behind them."""
         records, self.tail = sealed(drafts, self.tail, scope="", session=SESSION)
         self.records += records
         for record in records:
@@ -101,16 +97,13 @@ class Life:
         return Sources(resolve=plugins_again(self.start), ask=self.start.data.stack.ask)
 
     def fold(self) -> Folded:
-        """Fold the journal from its bytes."""
         return fold_journal(self.records, self.sources())
 
     def walk(self) -> list[Walked]:
-        """Go through the journal."""
         return list(walk(self.start, self.records, sources=self.sources()))
 
     @property
     def kinds(self) -> list[str]:
-        """What stands in the journal."""
         return [record.kind for record in self.records]
 
 
@@ -121,7 +114,6 @@ def plugins_again(state: SessionState) -> Callable[[PluginRecord], Plugin]:
 
 
 def committed(effects: Iterable[Effect]) -> list[Event]:
-    """Give the events of some effects that are committed."""
     events = [effect.event for effect in effects if isinstance(effect, Publish)]
     return [event for event in events if event.meta is not None and not event.meta.ephemeral]
 
@@ -145,7 +137,6 @@ def folds_to_what_was_lived(life: Life) -> None:
 
 
 def differing(walked: Walked, life: Life) -> str:
-    """Say which fields of two states differ."""
     one, other = walked.after.data, life.states[walked.record.seq].data
     names = [name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name)]
     found = "".join(f"\n{name}: {getattr(one, name)!r}\n  lived: {getattr(other, name)!r}" for name in names)
@@ -156,7 +147,6 @@ class Told:
     """Says what happens in a life, one signal after the other, a millisecond apart unless the caller says otherwise."""
 
     def __init__(self, start: SessionState) -> None:
-        """Begin a life that has come up."""
         self.life = Life.begun(start)
         self.at_ms = 0
         self._asked = 0
@@ -174,7 +164,6 @@ class Told:
         return self.life.live(kind(at_ms=self.at_ms, **fields))
 
     def prompt(self, text: str = "Hello") -> tuple[Effect, ...]:
-        """A caller says something."""
         return self.say(s.Prompt, ref=m.PromptRef(f"p{self._asked}"), content=(m.Text(text=text),))
 
     def hear(self, *texts: str, wait_ms: int = 1) -> tuple[Effect, ...]:
@@ -197,11 +186,9 @@ class Told:
         )
 
     def finish(self, effect_id: str, text: str = "done") -> tuple[Effect, ...]:
-        """A tool is done."""
         return self.say(s.ToolFinished, effect_id=effect_id, text=text, started_at_ms=self.at_ms)
 
     def finish_tools(self, text: str = "done") -> None:
-        """All tools that run are done."""
         for state in tuple(self.life.state.data.batch):
             if state.stage == "running" and state.effect_id is not None:
                 self.finish(state.effect_id, text)
@@ -213,7 +200,6 @@ class Told:
 
 
 def call(name: str = "read", call_id: str = "c1", **arguments: Any) -> m.ToolCall:
-    """A call of a tool."""
     return m.ToolCall(call_id=m.CallId(call_id), name=name, arguments=arguments)
 
 
@@ -229,7 +215,6 @@ def resealed(records: Iterable[Record], changes: dict[int, dict[str, Any]]) -> l
 
 
 def behind(records: Sequence[Record], *drafts: Draft, epoch: int = 0) -> list[Record]:
-    """Write drafts behind a journal."""
     tail = tail_of(records)
     tail = msgspec.structs.replace(tail, epoch=epoch or tail.epoch)
     return [*records, *sealed(drafts, tail, scope="", session=SESSION)[0]]

@@ -27,7 +27,6 @@ def with_blobs():
 
 
 def exported(records, blobs=(), head=HEAD):
-    """Write a session."""
     known = dict(blobs)
     return b"".join(encode_export(head, records, known.get))
 

@@ -39,12 +39,10 @@ def behind(*signals):
 
 
 def wrote(path, before=None, after=None, **more):
-    """A write."""
     return fc.FileWrite(path=path, before=before, after=after, **more)
 
 
 def wanted(path, then, *left, **more):
-    """What is wanted of a path."""
     return fc.WantedFile(path=path, then=then, left=left, **more)
 
 

@@ -25,7 +25,6 @@ RECORDS = tuple(LIFE.records)
 
 
 def own(kind: str, body, events: int = 0) -> rec.Draft:
-    """A record that is no signal."""
     return rec.Draft(at_ms=95, kind=kind, body=rec.encode_body(body), events=events)
 
 

@@ -23,7 +23,6 @@ PUBLISHED = Publish(AgentStart(ref=PromptRef("p"), meta=Envelope(SessionId("s"),
 
 
 def tool(attempt: int = 1) -> asked.RunTool:
-    """A call that runs."""
     return asked.RunTool(
         effect_id=e("t7"),
         generation=0,
@@ -38,7 +37,6 @@ def tool(attempt: int = 1) -> asked.RunTool:
 
 
 def e(effect_id: str) -> EffectId:
-    """An id."""
     return EffectId(effect_id)
 
 

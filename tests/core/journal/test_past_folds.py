@@ -41,7 +41,6 @@ def lives():
 
 
 def known(events):
-    """Those that this version knows."""
     made = [decode_event(msgspec.json.encode(event)) for event in events]
     return [event for event in made if not isinstance(event, UnknownEvent)]
 

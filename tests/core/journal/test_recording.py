@@ -15,7 +15,6 @@ from tests.core.worlds import TOOLS, changed, new_session
 
 
 def told(**options) -> Told:
-    """A session that has come up."""
     return Told(new_session(TOOLS, **options))
 
 

@@ -30,15 +30,12 @@ class Step:
 
 
 class Story:
-    """Events of one session, a second apart, numbered."""
-
     def __init__(self, session="s", *, content=True, tree=None):
         self.session = m.SessionId(session)
         self.tree = tree or SpanTree(content=content)
         self.steps = []
 
     def say(self, *events, at=None):
-        """Publish some in one step."""
         at_ms = 1_000 * len(self.steps) if at is None else at
         number = sum(len(one.effects) for one in self.steps)
         placed = [
@@ -51,12 +48,10 @@ class Story:
         return self
 
     def spans(self):
-        """Make the spans."""
         return self.tree.spans_of("", self.session, self.steps)
 
 
 def prompt(text=f"a {CANARY}"):
-    """A prompt that is taken in."""
     return e.PromptReceived(ref="p1", content=(m.Text(text=text),))
 
 
@@ -72,7 +67,6 @@ RETURNED = e.ToolExecutionEnd(
 
 
 def answer(*blocks, model=f"{CANARY}-model"):
-    """A response that is complete."""
     return e.ResponseComplete(
         message=m.AssistantMessage(content=blocks, model=model),
         usage=m.TokenUsage(input=5, output=2, cache_read=3, cache_write=1, cost_usd=0.5),
@@ -88,7 +82,6 @@ SAID = answer(
 
 
 def whole(*, content=True):
-    """A cycle with a request, a call and its end."""
     return Story(content=content).say(prompt(), START, REQUEST).say(SAID).say(CALLED).say(RETURNED).say(END)
 
 

@@ -31,7 +31,6 @@ class Caller:
     _gave: bool = False
 
     async def run(self) -> None:
-        """Make it, to its end."""
         await self.app(self._scope(), self._receive, self._send)
 
     @property
@@ -97,7 +96,6 @@ class Strike(trio.abc.Instrument):
         self._strike = strike
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Count."""
         self.left -= 1
         if self.left == 0:
             self._strike()

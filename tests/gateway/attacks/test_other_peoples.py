@@ -173,7 +173,6 @@ async def seen_by_owner(web: Web) -> list[Any]:
 
 
 def fields_of(name: str) -> dict[str, Any]:
-    """What a command is sent with."""
     if name == "subscribe":
         return {"after": 0}
     known = COMMANDS[name]

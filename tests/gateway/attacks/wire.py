@@ -81,7 +81,6 @@ def head(line: bytes, *headers: bytes) -> bytes:
 
 
 def post(path: bytes, body: bytes, *headers: bytes) -> bytes:
-    """A request with a body."""
     return head(b"POST " + path, ANN, JSON, *headers, b"Content-Length: %d\r\n" % len(body)) + body
 
 
@@ -123,7 +122,6 @@ class Peer:
 
 @asynccontextmanager
 async def peer_of(web: Web, *headers: bytes) -> AsyncIterator[Peer]:
-    """Open a WebSocket of Ann's, by hand, or with other headers."""
     stream = await trio.open_tcp_stream(*web.address)
     try:
         await stream.send_all(head(b"GET /ws", *(headers or (ANN,)), UPGRADE))
@@ -140,5 +138,4 @@ async def peer_of(web: Web, *headers: bytes) -> AsyncIterator[Peer]:
 
 
 async def send_quietly(peer: Peer, sent: bytes) -> None:
-    """Send, whether or not it is taken."""
     await _send(peer.stream, sent)

@@ -35,12 +35,10 @@ pytestmark = on_bounded_time
 
 
 def said(*messages, **more):
-    """A chat as it is sent."""
     return {"id": "c1", "messages": messages or (user("Hi"),), **more}
 
 
 def of(role, *parts, name="m1"):
-    """A message."""
     return {"id": name, "role": role, "parts": parts}
 
 
@@ -48,7 +46,6 @@ FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,
 
 
 def answered(state, **facts):
-    """A chat that answers a call."""
     call = {"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "input": {}}
     return said(of("assistant", {**call, "state": state, **facts}))
 

@@ -36,13 +36,11 @@ async def reading(supervisor, *turns, buffer=4_096, **given):
 
 
 async def read_all(reader):
-    """Read a stream to its end."""
     with trio.fail_after(500):
         return b"".join([piece async for piece in reader]).decode()
 
 
 def text_of(stream):
-    """What its client shows in the end."""
     client = UiClient()
     client.read(parts_of(stream))
     return client.told()

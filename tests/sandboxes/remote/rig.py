@@ -37,8 +37,6 @@ def tokens_of(*tokens):
 
 @define(eq=False)
 class Served:
-    """A server that runs."""
-
     url: str
     app: SandboxApp
     stop: trio.Event
@@ -51,7 +49,6 @@ class Served:
 
     @property
     def leases(self):
-        """What it keeps."""
         return self.app._leases.by_id  # noqa: SLF001 - what it says of itself is what is tested
 
 

@@ -71,7 +71,6 @@ def docker(tmp_path, monkeypatch):
 
 
 def noted(notes):
-    """What it was called with."""
     return [json.loads(line) for line in notes.read_text().splitlines()]
 
 
