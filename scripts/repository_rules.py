@@ -64,6 +64,7 @@ from scripts.docsite import pages
 from scripts.docsite.nav import ROOT, read_nav
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
 from scripts.names_pages import public_names
+from scripts.operation_rules import operation_files
 from scripts.source_rules import (
     PACKAGE,
     SOURCE_RULES,
@@ -663,7 +664,7 @@ def base_install() -> Faults:
 RULES: Final[tuple[Callable[[], Faults], ...]] = (
     private_places, broken_links, order_of_pages, repeated_pages, imports_of_the_core, gallery, examples, programs_of_pages, shown_files,
     shown_commands, promises, readme_counts, decision_records, reference, commands, calls, journals, former_words, release_files,
-    installs_by_name, base_install, *SOURCE_RULES,
+    installs_by_name, base_install, operation_files, *SOURCE_RULES,
 )  # fmt: skip
 
 
