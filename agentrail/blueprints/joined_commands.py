@@ -81,7 +81,7 @@ def join_commands(
 def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
     first = next(iter(of_agents.values()))
 
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's work, which is awaited
         return CommandAnswer(prompt=prompt_of_skill(of_agents.get(call.desk.agent, first), call.text))
 
     agents = tuple([agent for agent in of_agents if agent is not None])
@@ -98,7 +98,7 @@ def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
 
 
 def _of_program(command: ImportedCommand) -> SlashCommand:
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - as above
         return CommandAnswer(prompt=expand_command(command, call.text))
 
     return SlashCommand(
@@ -112,7 +112,7 @@ def _of_program(command: ImportedCommand) -> SlashCommand:
 
 
 def _list_skills(registry: CommandRegistry, skills: SkillsOfAgents) -> SlashCommand:
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - as above
         own = skills if isinstance(skills, SkillSet) else skills.get(call.desk.agent or "", NO_SKILLS)
         lines = tuple(f"{one.name}: {one.text.description}" for one in own.skills)
         return CommandAnswer(lines=lines or ("this session has no skills",))

@@ -73,7 +73,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
     )  # fmt: skip
 
 
-async def _help(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+async def _help(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
     return CommandAnswer(lines=show_commands(call.desk.rows))
 
 
@@ -93,7 +93,7 @@ async def _model(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=(f"the model is {call.text} from the next request on",))
 
 
-async def _tools(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+async def _tools(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
     named = ", ".join(call.desk.facts.tools)
     return CommandAnswer(lines=(f"tools: {named}" if named else "the model has no tools",))
 
@@ -102,7 +102,7 @@ async def _agents(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_agents(call.desk.facts.agents, await call.session.status()))
 
 
-async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
     found = [tokens for name, tokens in call.desk.facts.sections if name == "skills"]
     said = (
         f"the skills are listed to the model in about {found[0]} tokens"
@@ -112,7 +112,7 @@ async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a com
     return CommandAnswer(lines=(said,))
 
 
-async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
     found = [
         f"{name}: about {tokens} tokens, sent with each request"
         for name, tokens in call.desk.facts.sections
@@ -176,7 +176,7 @@ async def _tree(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_session_tree(await call.session.status()))
 
 
-async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
     return CommandAnswer(leaves=True)
 
 

@@ -97,7 +97,7 @@ def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand,
 def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> SlashCommand:
     model = head.get("model")
 
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a command's function is async
         prompt = expand_prompt(body, call.text, name=name)
         if model is None or file.granted:
             return CommandAnswer(prompt=prompt, model=model)

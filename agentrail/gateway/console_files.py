@@ -52,7 +52,7 @@ LOOKED_AT: Final = 200
 """Sessions examined for facts about their models."""
 
 
-async def _info(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def _info(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     host, principal, gateway = call.host, call.principal, call.gateway
     profiles = [*host.options.checked_profiles.by_id.values()]
     expires_at = gateway.callers.expires_at(call.head)
@@ -197,7 +197,7 @@ async def answer_file(call: RouteCall) -> WholeAnswer:
     return WholeAnswer(body=found.content, content_type=found.content_type, headers=headers)
 
 
-async def answer_bare(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def answer_bare(_: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     """Redirect to the console page, whose relative links need the final slash."""
     return lead_to_console()
 

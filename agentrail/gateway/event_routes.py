@@ -122,7 +122,7 @@ async def answer_spans(call: RouteCall) -> WholeAnswer:
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
 
 
-async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     """Describe the server without its version. Browsers are redirected to the console."""
     if call.gateway.has_console and wants_page(call.head.headers):
         return lead_to_console()
@@ -137,7 +137,7 @@ async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the h
     return answer_json(told, headers={"vary": "Accept"})
 
 
-async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     return answer_json(HealthReply(status="ok"))
 
 

@@ -166,11 +166,11 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-async def _no_body() -> NoReturn:  # noqa: ASYNC124 - replaces the receive function
+async def _no_body() -> NoReturn:  # noqa: RUF029 - replaces the receive function
     message = "the handler of a command read its body twice"
     raise AssertionError(message)
 
 
-async def _no_answer(_: object) -> NoReturn:  # noqa: ASYNC124 - replaces the send function
+async def _no_answer(_: object) -> NoReturn:  # noqa: RUF029 - replaces the send function
     message = "the handler of a command wrote its own answer"
     raise AssertionError(message)

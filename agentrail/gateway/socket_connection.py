@@ -534,11 +534,11 @@ class OpenSocket:
         def is_on() -> bool:
             return self.watches.get(asked.id) is watching
 
-        async def begin(part: WatchPart) -> None:  # noqa: ASYNC124 - the room was awaited before
+        async def begin(part: WatchPart) -> None:  # noqa: RUF029 - the room was awaited before
             if is_on():
                 self._put(watching_frame(asked, part))
 
-        async def tell(part: WatchPart) -> None:  # noqa: ASYNC124 - as above
+        async def tell(part: WatchPart) -> None:  # noqa: RUF029 - as above
             if is_on():
                 self._put(changed_frame(asked.id, part))
 

@@ -11,7 +11,7 @@ SCHEDULED: Final = "Compaction is scheduled and runs before the next request."
 
 # Nothing can be removed while this call is open, so the session records the request and compacts afterwards.
 @tool(effect_class="idempotent")
-async def compact_conversation(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
+async def compact_conversation(  # noqa: RUF029 - in the loop: a plain function would have a thread
     reason: Annotated[str | None, "Why, in a few words."] = None,
 ) -> ToolUpdate:
     """Have the conversation so far replaced by a summary, before the next request. For long tasks with a new part ahead."""

@@ -11,7 +11,7 @@ MAX_PLAN_CHARACTERS = 50_000
 
 
 @tool(effect_class="idempotent", timeout_seconds=30)
-async def exit_plan(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
+async def exit_plan(  # noqa: RUF029 - in the loop: a plain function would have a thread
     plan: Annotated[
         str,
         msgspec.Meta(

@@ -8,7 +8,7 @@ from agentrail.tools.function import tool
 
 # `pure`: only the read position changes, and nothing outside. Repeated calls do not count as a loop.
 @tool(effect_class="pure", timeout_seconds=30, polling=True)
-async def shell_output(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
+async def shell_output(  # noqa: RUF029 - in the loop: a plain function would have a thread
     id: Annotated[str, "The id that shell returned."],  # noqa: A002 - what the model writes
     *,
     ctx: ToolContext,

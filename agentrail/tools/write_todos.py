@@ -23,7 +23,7 @@ class TodoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @tool(effect_class="idempotent", killable=False, timeout_seconds=30)
-async def write_todos(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
+async def write_todos(  # noqa: RUF029 - in the loop: a plain function would have a thread
     todos: Annotated[
         list[TodoEntry], msgspec.Meta(max_length=MAX_TODOS), "All of them: the list is replaced."
     ],

@@ -67,7 +67,7 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
     )
 
 
-async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having

@@ -177,7 +177,7 @@ async def _answer(
 # --- models and Chat Completions
 
 
-async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
     profiles = call.host.options.checked_profiles.by_id
     return answer_json(ModelList(data=tuple([ModelEntry(id=one) for one in profiles])))
 

@@ -455,7 +455,7 @@ class Connection:
     async def _call(
         self, name: str, arguments: Mapping[str, Any], report: Report, ask: AskUser
     ) -> Mapping[str, Any]:
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: ASYNC124 - a callback of the library
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: RUF029 - a callback of the library
             share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
             report(share if message is None else f"{message} ({share})")
 
@@ -499,7 +499,7 @@ class Connection:
             return types.ElicitResult(action="decline")
         return await _ask(params, self._asking[0])
 
-    async def _hear(self, message: object) -> None:  # noqa: ASYNC124 - a callback of the library
+    async def _hear(self, message: object) -> None:  # noqa: RUF029 - a callback of the library
         if isinstance(message, types.ToolListChangedNotification):
             self.changed.set()
 
