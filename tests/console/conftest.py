@@ -5,6 +5,9 @@
     def test_a_prompt_is_shown(pages, console_server):
         page = pages.open(console_server.link("#/"))
 
+CI opens each page, and runs a test of each numbered case. What is marked `nightly` is a further state, size or look of such a page, or a second
+test of a case: a browser computes three seconds for each.
+
 What a page may not do in any test is looked at behind each: no request leaves the origin, the policy reports nothing, no error is logged.
 """
 
@@ -65,7 +68,6 @@ def console_server():
 
 @pytest.fixture
 def story(scripted_server):
-    """A session on a scripted server."""
     return Story(scripted_server)
 
 

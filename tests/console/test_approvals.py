@@ -16,6 +16,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.console.serving import PATIENCE_SECONDS
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -30,7 +31,6 @@ class Desk:
     """A server whose tools all ask, and what calls it from outside of the page."""
 
     def __init__(self, server, *turns, schema=ANYTHING, name="record", guard=ASKS, tools=(), **options):
-        """Begin to serve."""
         self.tool = RecordingTool(name=name, parameters=schema)
         self.server = server.start(
             ScriptedModel(list(turns)),
@@ -46,15 +46,12 @@ class Desk:
         self.http.post("/chat", json={"message": message, "session_id": session}).raise_for_status()
 
     def status(self, session="main"):
-        """How a session stands."""
         return self.http.get(f"/sessions/{session}").json()["status"]
 
     def asked(self, session="main"):
-        """What waits there."""
         return self.status(session)["approvals"]
 
     def post(self, path, said):
-        """Make a call."""
         return self.http.post(path, json=said)
 
     def jump(self, seconds):
@@ -64,7 +61,6 @@ class Desk:
         self.http = httpx.Client(base_url=self.server.base, timeout=10)
 
     def until(self, look):
-        """Wait until something is so."""
         ends = time.monotonic() + PATIENCE_SECONDS
         while not (found := look()):
             assert time.monotonic() < ends
@@ -89,7 +85,6 @@ def desk(console_server):
 
 
 def on_session(pages, desk, session="main", **given):
-    """Open the page of a session, and wait for its cards."""
     page = pages.open(desk.server.link(f"#/s/{session}"), **given)
     until(page, "() => document.querySelector('.feed .approval')")
     return page
@@ -115,13 +110,11 @@ def ready(page):
 
 
 def press(page, name):
-    """Press a button of the open card."""
     ready(page)
     page.locator(OPEN).get_by_role("button", name=name, exact=True).click()
 
 
 def switch_to_json(page):
-    """Show JSON."""
     page.locator(OPEN).locator(".switch-part", has_text="JSON").click()
 
 
@@ -265,7 +258,6 @@ def alone(page, approval, session="main"):
 
 
 def nowhere(pages, desk, *expected):
-    """Open a page for single cards."""
     page = pages.open(desk.server.link("#/nowhere"), once="() => document.querySelector('#content')")
     pages.of(page).expects += expected
     return page
@@ -296,15 +288,13 @@ def test_who_comes_too_late_is_told_who_decided_how_and_when(pages, desk):
 
 
 class Travel(HostPlugin):
-    """Makes Porto of Faro, always."""
-
     name = "travel"
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Rewrite it."""
         return Allow({"to": "Porto"}) if event.input["to"] == "Faro" else Allow()
 
 
+@nightly
 @pytest.mark.c(23)
 def test_arguments_that_a_plugin_rewrites_behind_an_edit_are_shown_and_asked_again(pages, desk):
     """Another tab wrote Faro, and a plugin makes Porto of that: the tab that showed Lisbon is told what changed, and nothing runs until Porto is allowed, and then once."""
@@ -336,6 +326,7 @@ def test_arguments_that_a_plugin_rewrites_behind_an_edit_are_shown_and_asked_aga
     assert kit.tool.calls == [{"to": "Porto"}]
 
 
+@nightly
 @pytest.mark.c(23)
 @pytest.mark.parametrize("hears", [True, False])
 def test_what_the_user_wrote_can_be_copied_where_somebody_else_has_decided(pages, desk, hears):
@@ -475,6 +466,7 @@ def test_keys_typed_before_a_card_opened_decide_nothing(pages, desk):
     assert (kit.tool.calls, len(kit.asked())) == ([{"n": 1}], 1)
 
 
+@nightly
 def test_several_calls_are_decided_one_at_a_time(pages, desk):
     """One card is open at most; ways lead to those beside it, and behind a decision to the next. No button is for all of them."""
     kit = desk(calls(*(("record", {"n": n}) for n in (1, 2, 3))), says("done"))
@@ -500,6 +492,7 @@ def test_several_calls_are_decided_one_at_a_time(pages, desk):
     assert [one["n"] for one in kit.tool.calls] == [2, 1]
 
 
+@nightly
 def test_what_is_decided_is_one_line_that_opens(pages, desk):
     """Who, how and when on the line; behind it what was asked and why. The focus goes on where the card was."""
     kit = desk(calls(("record", {"to": "Faro"})), says("done"))
@@ -595,6 +588,7 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
     until(page, "() => !document.querySelector('dialog[open]') && !document.body.innerText.includes('Paid')")
 
 
+@nightly
 def test_a_question_is_answered_by_an_option_by_words_or_by_a_form(pages, scripted_server):
     """Three cards: what is sent is what was chosen, written or filled in; a no is a no."""
     days, how = {"type": "integer", "minimum": 1}, {"type": "string", "enum": ["air", "sea"]}

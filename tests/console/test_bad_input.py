@@ -13,6 +13,7 @@ from agentrail.host import Principal
 from agentrail.stores.memory import MemoryStore
 from tests.console.browsing import is_quiet, reload, shows, until
 from tests.host.hosting import answering
+from tests.thinned import nightly, sample
 
 pytestmark = pytest.mark.check
 
@@ -91,6 +92,7 @@ def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told
 # --- numbers that are not kept
 
 
+@nightly
 def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story):
     """A fork, or a way back, to what was dropped meanwhile: "Records before 900 are no longer stored"."""
     refused = {"code": "trimmed", "message": "record 3 was dropped", "hint": None, "first": 900}
@@ -112,6 +114,7 @@ def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story):
 # --- a server with newer code
 
 
+@nightly
 def test_a_session_that_is_parked_because_its_code_changed_is_continued_by_a_button(pages, story):
     """When it is opened or while it is shown; what differs is told before: record, operation, plugin. A refusal is told, and the button is there again."""
     drift = {"seq": 41, "operation": "run_tool t7 pay args=1f", "plugin": "budget_guard"}
@@ -152,6 +155,7 @@ def test_a_session_that_is_parked_because_its_code_changed_is_continued_by_a_but
 # --- what a server lacks
 
 
+@nightly
 def test_a_session_without_spans_context_or_inspect_has_no_empty_panels(pages, story):
     """What is not served is not there, nothing of it is asked for, and all else works."""
     story.server.info["features"] = ["events", "watch"]
@@ -206,6 +210,7 @@ def test_events_that_come_twice_too_early_or_alone_and_frames_that_are_none_lose
     until(page, f"() => ({COUNTED})('unknown kind') === 1")
 
 
+@nightly
 def test_ten_thousand_calls_of_one_answer_are_groups_of_which_few_rows_exist(pages, story):
     """A hundred groups of a hundred; the nodes stay few, and a search opens what it finds."""
     story.begins()
@@ -244,7 +249,7 @@ IS_WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("missing", WITHOUT)
+@pytest.mark.parametrize("missing", sample([*WITHOUT], 1))
 def test_it_works_in_a_browser_that_lacks(pages, story, missing):
     """Storage that is forbidden or full, highlights, observers of sizes: text streams, code is shown, what is typed stays while the page does, and the end is stuck to."""
     for number in range(40):
@@ -275,6 +280,7 @@ def test_it_works_in_a_browser_that_lacks(pages, story, missing):
     assert page.locator(".not-drawn").count() == 0
 
 
+@nightly
 def test_a_browser_without_modules_sees_one_sentence(pages, scripted_server):
     """Which modules hide: the file that such a browser runs, and no other does, is written for it, and shows the sentence."""
     page = pages.open(scripted_server.link("#/nowhere"))

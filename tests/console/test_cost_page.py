@@ -17,6 +17,7 @@ from tests.console.browsing import SIDEWAYS, axe_faults, in_each_look, reload, s
 from tests.console.rows import cost_row
 from tests.host.hosting import profile, say
 from tests.runtime.test_spending import Priced
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -88,6 +89,7 @@ def test_what_is_shown_and_downloaded_adds_up_to_what_the_command_says(pages, co
     assert page.get_by_role("link", name="a", exact=True).first.get_attribute("href") == "#/s/a"
 
 
+@nightly
 def test_days_budgets_and_shares_are_drawn_and_sessions_are_called_by_their_names(pages, scripted_server):
     """A bar for each day also where nothing was used, hatched as far as it was estimated; budgets against their limits; names above ids, with what turns text marked."""
     days = [cost_row("2026-11-20", 2.0, estimated_usd=0.5), cost_row("2026-11-22", 1.0)]
@@ -132,6 +134,7 @@ def test_days_budgets_and_shares_are_drawn_and_sessions_are_called_by_their_name
     assert page.locator(".budgets a").all_inner_texts() == ["s-1", "s-2"]
 
 
+@nightly
 def test_its_states_say_what_is_missing(pages, scripted_server):
     """No journal, an older server, an error that passes."""
     answering_cost(scripted_server)
@@ -154,6 +157,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     shows(page, "No usage in this period.")
 
 
+@nightly
 def test_a_day_is_held_against_its_budget(pages, scripted_server):
     """Today of all together, and each user; one that is spent says until when; an older server tells of none."""
     resets = 1_795_392_000_000
@@ -179,6 +183,7 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
     reload(page, showing="No active session has a cost budget, and there is no daily budget.")
 
 
+@nightly
 @pytest.mark.c(36)
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server):
     """With long names and large sums."""

@@ -9,6 +9,7 @@ from agentrail.cli.demo_server import make_demo_application
 from tests.console.browsing import axe_faults, in_each_look, is_quiet, until
 from tests.console.greek import ID, greek
 from tests.console.serving import AppThread
+from tests.thinned import nightly, sample
 
 pytestmark = pytest.mark.check
 
@@ -61,7 +62,8 @@ SMALL = """
 }).map((one) => `${one.outerHTML.slice(0, 160)} ${one.getBoundingClientRect().width} × ${one.getBoundingClientRect().height}`)
 """
 
-every_page = pytest.mark.parametrize("name", PLACES)
+# Two pages in CI, as all have the same frame and parts; each page in `make nightly`.
+every_page = pytest.mark.parametrize("name", sample([*PLACES], 2))
 
 
 class Demo:
@@ -160,6 +162,7 @@ CHOSEN = {
 LINE = """(selector) => { const style = getComputedStyle(document.querySelector(selector)); return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0; }"""
 
 
+@nightly
 def test_in_forced_colours_what_is_chosen_is_told_by_a_line_and_bars_are_seen(pages, demo_server):
     """Grounds and shadows are not there then: what is chosen has a line, the others have none, and the bars of days have another ground than the page."""
     page = opened(pages, demo_server, "cost", forced_colors="active")
@@ -226,6 +229,7 @@ def test_the_pseudo_locale_leaves_no_english_word(pages, scripted_server, name):
         assert page.evaluate(SIDEWAYS) == [], width
 
 
+@nightly
 @pytest.mark.c(39)
 def test_the_pseudo_locale_leaves_no_english_word_in_a_dialogue(pages, scripted_server):
     """The same for what opens above a page."""

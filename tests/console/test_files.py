@@ -20,6 +20,7 @@ from scripts.vendor_console import VENDOR, packages
 from tests.checkout import CHECKOUT, only_in_a_checkout
 from tests.console.serving import AppThread
 from tests.host.hosting import answering, profile
+from tests.thinned import nightly
 
 TLS = CHECKOUT / "tests" / "gateway" / "tls"
 LIVE = "() => document.querySelector('.connection-button.live')"
@@ -29,7 +30,6 @@ MOST_GZIP_KB = 120
 
 
 def served_files():
-    """What browsers can be given."""
     return sorted(path for path in ROOT.rglob("*") if path.suffix in CONTENT_TYPES)
 
 
@@ -110,7 +110,6 @@ class Stripping:
         self.app, self.prefix, self.strays = app, prefix, []
 
     async def __call__(self, scope, receive, send):
-        """As of ASGI."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -141,6 +140,7 @@ def test_it_works_below_a_base_path_and_over_tls(pages, console_server):
     assert [url for url in pages.of(page).requests if url.startswith("wss:")]
 
 
+@nightly
 @pytest.mark.check
 @pytest.mark.c(47)
 def test_it_works_behind_a_proxy_that_takes_the_path_away(pages):
@@ -159,6 +159,7 @@ def test_it_works_behind_a_proxy_that_takes_the_path_away(pages):
 # --- where they came from
 
 
+@nightly
 @only_in_a_checkout
 @pytest.mark.check
 @pytest.mark.c(47)

@@ -5,6 +5,7 @@ import pytest
 from tests.console.fold_cases import fold_cases
 from tests.console.node import HERE, needs_node, run_in_node
 from tests.console.past_cases import past_cases
+from tests.thinned import nightly
 
 IN_BROWSER = """async ([cases]) => {
   const { faultsOf } = await import("./tests/fold_cases.js");
@@ -16,7 +17,6 @@ pytestmark = pytest.mark.check
 
 @pytest.fixture(scope="module")
 def cases():
-    """All pairs, as lines."""
     return b"".join(fold_cases())
 
 
@@ -28,6 +28,7 @@ def test_the_fold_of_each_session_equals_its_snapshot(tmp_path, cases):
     assert "# pass 3\n" in run_in_node("fold_of_cases", "CONSOLE_FOLD_CASES", [cases], tmp_path)
 
 
+@nightly
 @pytest.mark.c(1)
 def test_the_browser_folds_as_node_does(pages, console_server, cases):
     """The same cases, by the modules that the server gives."""

@@ -13,6 +13,7 @@ from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
 from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.host.hosting import profile
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -35,7 +36,6 @@ SEEN = """(number) => document.querySelector(`.past-conversation[data-number="${
 
 
 def puppet(name: str, priority: int, rule: str, action: str) -> PuppetPlugin:
-    """One with one rule."""
     return PuppetPlugin((read_rule(rule, action),), name=name, priority=priority)
 
 
@@ -57,10 +57,7 @@ def journal(console_server):
 
 
 class Journal:
-    """What tests ask of the server itself."""
-
     def __init__(self, server: Any) -> None:
-        """Let the session live."""
         self.server = server
         for message in ("Book it.", "Thanks."):
             self.call("POST", "chat", {"session_id": "main", "message": message})
@@ -71,18 +68,15 @@ class Journal:
         self.last = self.records[-1]["number"]
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Call a route."""
         answer = httpx.request(method, f"{self.server.base}/{path}", json=body, timeout=20)
         assert answer.status_code < 300, answer.text
         return answer.json()
 
     def look(self, what: str, **query: Any) -> Any:
-        """Look back."""
         asked = "&".join(f"{name.rstrip('_')}={value}" for name, value in query.items())
         return self.call("GET", f"inspect/sessions/main/{what}?{asked}")
 
     def link(self, at: int | None = None) -> str:
-        """Give the address of the page."""
         found: str = self.server.link("#/s/main/journal" + ("" if at is None else f"?at={at}"))
         return found
 
@@ -94,7 +88,6 @@ def asked_for(pages, page, what):
 
 
 def said_by(messages, role):
-    """The texts of a conversation that one side said."""
     texts = [
         "".join(block.get("text", "") for block in one["content"]) for one in messages if one["role"] == role
     ]
@@ -175,6 +168,7 @@ def test_why_is_drawn_as_columns_beside_the_state_and_what_changed_since_another
     shows(page, "Full state")
 
 
+@nightly
 def test_records_are_looked_for_by_kind_plugin_and_text_and_gone_through_by_keys(pages, journal):
     """What is found is listed, a click goes there; one record, ten, a cycle, both ends; the list by its arrows; `f` asks about a fork from here; focus stays."""
     page = pages.open(journal.link(5))
@@ -228,6 +222,7 @@ def test_records_are_looked_for_by_kind_plugin_and_text_and_gone_through_by_keys
     until(page, f"() => document.querySelectorAll('.record-row').length === {journal.last}")
 
 
+@nightly
 def test_a_journal_that_is_not_there_or_begins_late_says_so(pages, scripted_server):
     """How there is one, without asking for what would be refused; of an older server; of an unknown session. A number before the first record is moved there, with words."""
     scripted_server.info["journal"] = False
@@ -260,6 +255,7 @@ def test_a_journal_that_is_not_there_or_begins_late_says_so(pages, scripted_serv
     until(page, f"() => ({ends})() === '1000 1200 1000'")
 
 
+@nightly
 def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_server):
     """Few rows exist, few pages are asked for, and each key is painted at once, wherever one is."""
     long_journal(scripted_server, first=1, last=LONG)
@@ -290,6 +286,7 @@ def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_se
     assert len(traced) < 200, len(traced)
 
 
+@nightly
 @pytest.mark.c(36)
 def test_axe_finds_nothing_on_it(pages, journal):
     """Light and dark, wide and on the phone's width, with each of its tabs."""

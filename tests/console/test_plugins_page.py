@@ -11,6 +11,7 @@ from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, o
 from tests.console.browsing import SIDEWAYS, axe_faults, in_each_look, reload, shows, until
 from tests.console.rows import plugin_row
 from tests.host.hosting import answering, profile, say
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -25,27 +26,21 @@ class Nursing(HostPlugin):
     timeouts = {"on_request_start": 0.05}  # noqa: RUF012 - as a plugin author writes it
 
     def __init__(self) -> None:
-        """Hold on until it is let go."""
         self.done = trio.Event()
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Take no notice of a cancellation."""
         with trio.CancelScope(shield=True):
             await self.done.wait()
 
 
 class Clumsy(Plugin[int]):
-    """Fails at some prompts."""
-
     on_error = "open"
 
     def init(self) -> int:
-        """Begin."""
         return 0
 
     @on(BeforePrompt)
     def look(self, event: BeforePrompt, state: int, ctx: Context) -> Action[int]:
-        """Stumble."""
         if "stumble" in event.text:
             message = "the rug <img src=x onerror=alert(1)>"
             raise ValueError(message)
@@ -84,6 +79,7 @@ def test_what_is_stuck_and_what_failed_stand_on_top(pages, console_server):
     assert "failed once" in page.evaluate(SECTIONS)[0]
 
 
+@nightly
 def test_its_states_say_what_is_missing(pages, scripted_server):
     """No plugins, an older server, and one of each kind that have the same name."""
     page = pages.open(scripted_server.link("#/plugins"), showing="The host has no plugins.")
@@ -97,6 +93,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     reload(page, showing="Plugins needs a newer server")
 
 
+@nightly
 @pytest.mark.c(36)
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server):
     """With long names and long errors."""

@@ -13,6 +13,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.console.browsing import reload, shows, until
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -67,7 +68,6 @@ def active(page):
 
 
 def tab_to(page, words, *, most=40):
-    """Press Tab until what begins with these words has the focus."""
     for _ in range(most):
         page.keyboard.press("Tab")
         if active(page).startswith(words):
@@ -140,6 +140,7 @@ def test_a_cycle_by_keyboard_alone(pages, console_server):
     shows(page, "Idle")
 
 
+@nightly
 @pytest.mark.c(11)
 @pytest.mark.host("H-089")
 def test_a_cycle_with_the_finger_on_a_phone(pages, console_server):
@@ -207,6 +208,7 @@ def test_an_abort_asks_only_when_something_runs_that_runs_once(pages, console_se
     assert page.locator(".item-receipt").count() == 2
 
 
+@nightly
 def test_long_words_are_shown_whole_after_a_reload(pages, console_server):
     """A page of events cuts a text of more than 16 KiB; the console fetches it, and never shows the mark of a cut."""
     model = HeldModel()

@@ -6,6 +6,7 @@ import pytest
 
 from tests.console.browsing import is_quiet, reload, shows, until
 from tests.console.story import BEGAN_MS
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -13,7 +14,6 @@ READS = "() => document.querySelector('.feed, .conversation-state .state')"
 
 
 def opened(pages, story, **given):
-    """Open the page of a session, and wait until it reads."""
     return pages.open(story.link(), **given, once=READS)
 
 
@@ -151,16 +151,13 @@ class Inside:
         self.story, self.session_id, self.call_id, self.above, self.seq = story, session_id, call_id, above, 0
 
     def tell(self, kind, **fields):
-        """Publish an event with a number."""
         self.seq += 1
         self._publish({**self._head(kind), **fields})
 
     def whisper(self, kind, **fields):
-        """Publish one without."""
         self._publish({**self._head(kind), **fields, "ephemeral": True})
 
     def complete(self, words, call):
-        """Publish an answer that makes a call."""
         content = [{"kind": "text", "text": words}, call] if words else [call]
         stop = {"stop_reason": "tool_use"}
         message = {"role": "assistant", "content": content, "model": "demo:", "cut": False, **stop}
@@ -292,6 +289,7 @@ def test_a_streamed_cycle_is_announced_in_whole_sentences(pages, story):
     assert all(later - earlier > 1_900 for earlier, later in pairwise(times))
 
 
+@nightly
 def test_a_session_that_is_not_there_goes_away_or_ends_says_so(pages, story):
     """Unknown: words and a way back. Deleted while open, parked and ended: what was shown stays, the composer is off."""
     page = pages.open(story.server.link("#/s/other"))
@@ -317,6 +315,7 @@ def test_a_session_that_is_not_there_goes_away_or_ends_says_so(pages, story):
     shows(page, "Before the end")
 
 
+@nightly
 def test_a_session_that_waits_says_for_what_and_leads_there(pages, story):
     """What it said that it does is told when it goes on; a question names the tool that asks, where that is not the model's own; the panel leads to each."""
     page = opened(pages, story)
@@ -360,6 +359,7 @@ def test_a_session_that_waits_says_for_what_and_leads_there(pages, story):
     until(page, "() => document.activeElement.matches('.approval-title')")
 
 
+@nightly
 def test_what_was_cut_for_the_wire_is_loaded_in_ranges(pages, story):
     """The card says how much is not shown, until all of it is."""
     page = opened(pages, story)

@@ -13,6 +13,7 @@ from tests.console.browsing import axe_faults, in_each_look, reload, shows, unti
 from tests.console.rows import NOW, question_row, session_row, waiting_row
 from tests.console.story import Story
 from tests.host.hosting import profile
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -28,7 +29,6 @@ HOSTILE = (
 
 
 def keys(page: Any) -> list[str]:
-    """The keys of the rows that exist, in order."""
     found: list[str] = page.evaluate(
         """() => [...document.querySelectorAll(".window-row")].sort((a, b) => a.dataset.index - b.dataset.index).map((one) => one.dataset.key)"""
     )
@@ -75,6 +75,7 @@ def test_what_waits_stands_on_top_and_in_the_title_and_goes_when_it_is_decided(p
     until(page, "() => document.title === 'Sessions · agentrail'")
 
 
+@nightly
 def test_filters_stand_in_the_address_and_survive_a_reload(pages, scripted_server):
     """Words, phase, profile, outcome and sort; back out of them by one button."""
     scripted_server.rows["sessions"] = [
@@ -103,6 +104,7 @@ def test_filters_stand_in_the_address_and_survive_a_reload(pages, scripted_serve
     assert page.evaluate("() => location.hash") == "#/?sort=title"
 
 
+@nightly
 def test_five_hundred_rows_scroll_and_are_gone_through_by_keys(pages, scripted_server):
     """Only rows near the window exist; j, k, w and Enter; what has the focus stays where it is."""
     scripted_server.rows = {
@@ -175,6 +177,7 @@ def test_a_list_says_that_it_is_empty_that_its_connection_is_lost_and_that_it_is
     assert not [one for one in scripted_server.received if one["type"] == "watch"]
 
 
+@nightly
 @pytest.mark.c(19)
 def test_hostile_and_hidden_words_are_shown_as_text_and_nothing_else(pages, scripted_server):
     """As titles, first words, tools, profiles and summaries: no element, no request; hidden characters are marked, in hints and labels too."""
@@ -221,6 +224,7 @@ def test_hostile_and_hidden_words_are_shown_as_text_and_nothing_else(pages, scri
     assert "\u202e" not in page.locator(".sessions-list").evaluate("(list) => list.outerHTML")
 
 
+@nightly
 def test_what_waits_is_named_and_found_by_words_and_tells_for_how_long(pages, scripted_server):
     """Of a session that is not listed too, and of the agent below it; equal times look equal: `1:02 left` beside `for 0:19`, never a bare time."""
     path = [
@@ -258,6 +262,7 @@ def test_what_waits_is_named_and_found_by_words_and_tells_for_how_long(pages, sc
     assert sorted("left" if one.endswith(" left") else one.split()[0] for one in told) == ["for", "left"]
 
 
+@nightly
 @pytest.mark.c(36)
 def test_the_list_has_no_fault_that_axe_finds(pages, scripted_server):
     """With all groups, light and dark, wide and narrow; nothing scrolls sideways."""
@@ -312,7 +317,6 @@ def test_a_real_session_is_created_works_waits_and_is_seen_all_along(pages, cons
 
 
 def question(ref: str = "q-1", **more: Any) -> dict[str, Any]:
-    """A question, as a status tells it."""
     usual = {"question": "Which account?", "options": ["Main", "Savings"], "requested_at_ms": NOW}
     return {"ref": ref, "call_id": "c-1", "path": ["a"], **usual, **more}
 
@@ -368,6 +372,7 @@ def test_a_question_is_answered_in_the_row_that_says_it_waits(pages, scripted_se
     shows(page, "This request is no longer pending.")
 
 
+@nightly
 def test_the_row_of_a_question_leads_to_its_field_alone_or_beside_the_session(pages, scripted_server):
     """From 1100 pixels on the list stands beside an open session, with that one marked; a link leads to the card each time that it is pressed."""
     story = Story(scripted_server, session_id="a")
@@ -395,6 +400,7 @@ def test_the_row_of_a_question_leads_to_its_field_alone_or_beside_the_session(pa
     until(page, at_field)
 
 
+@nightly
 def test_five_thousand_sessions_that_change_a_hundred_times_a_second_stay_smooth(pages, scripted_server):
     """What a change costs, and what scrolling costs, is a few milliseconds of the processor: 15.9 with room for one that is four times slower.
 

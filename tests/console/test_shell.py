@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.console.browsing import reload, shows, until
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -45,6 +46,7 @@ def test_the_token_is_nowhere_to_be_seen(pages, scripted_server):
     assert scripted_server.wait_for("hello")["token"] == given
 
 
+@nightly
 def test_a_token_that_is_not_accepted_asks_for_another_one(pages, scripted_server):
     """15.10: "This link's token is not accepted" and a field; the address bar holds none; the right one goes on where the link led."""
     scripted_server.token = "agt_right"  # noqa: S105 - of a test
@@ -100,6 +102,7 @@ def test_a_lost_connection_is_tried_again_and_one_without_a_token_is_not(pages, 
     assert scripted_server.accepted == before
 
 
+@nightly
 def test_the_bar_comes_after_a_second_and_says_as_of_when(pages, scripted_server):
     """A loss of less than a second shows nothing; a longer one when the next try is and as of when all is shown; "Try now" tries."""
     page = pages.open(scripted_server.link("#/nowhere"), once=LIVE)
@@ -181,6 +184,7 @@ def test_keys_lead_to_pages_can_be_switched_off_and_are_letters_in_a_field(pages
     until(page, "() => location.hash === '#/plugins'")
 
 
+@nightly
 def test_colours_are_those_of_the_system_or_of_the_user_and_an_unknown_page_leads_back(
     pages, scripted_server
 ):
@@ -257,6 +261,7 @@ def test_what_is_planted_does_not_work(pages, scripted_server):
     seen.requests = [url for url in seen.requests if "elsewhere.example" not in url]
 
 
+@nightly
 def test_something_that_cannot_be_drawn_shows_its_json_and_is_counted(pages, scripted_server):
     """15.10: an exception in a component is that item's; the page goes on."""
     planted = """

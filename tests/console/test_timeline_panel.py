@@ -11,6 +11,7 @@ from agentrail.testing.tools import RecordingTool
 from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.console.story import BEGAN_MS, USAGE
 from tests.host.hosting import say
+from tests.thinned import nightly
 
 LOCAL = Principal(tenant_id="local", user_id="local")
 
@@ -22,7 +23,6 @@ ERROR = {"code": "overloaded", "message": "the vendor is overloaded"}
 
 
 def result(call_id, name, text, *, is_error=False):
-    """What a call came to."""
     return {"call_id": call_id, "name": name, "text": text, "is_error": is_error, "details": None}
 
 
@@ -148,12 +148,12 @@ def test_a_cycle_is_the_same_live_behind_a_reload_and_from_the_journal(pages, co
 
 
 def keys_of(page):
-    """The keys of all rows, in order."""
     return page.evaluate(
         "() => [...document.querySelectorAll('.timeline .tree-body [data-key]')].map((row) => row.dataset.key)"
     )
 
 
+@nightly
 def test_attempts_share_a_row_idle_is_folded_and_a_row_that_is_selected_selects_its_item(pages, story):
     """A retry is two bars of one row, idle minutes are 24 px with their length, marks have words; by mouse and keys a row tells what is known; own and Σ side by side."""
     lived(story)
@@ -223,6 +223,7 @@ def test_five_thousand_spans_are_as_many_rows_as_fit(pages, story):
     assert page.evaluate("() => document.querySelectorAll('*').length") < 3_000
 
 
+@nightly
 @pytest.mark.c(36)
 def test_axe_finds_nothing_in_the_panels(pages, story):
     """Dark and narrow."""
@@ -264,6 +265,7 @@ def answers_context(story, **more):
     story.server.answers[f"GET sessions/{story.session_id}/context"] = context
 
 
+@nightly
 def test_the_context_is_told_part_by_part(pages, story):
     """Tokens of each kind and part, how full the window is, and a digest; what is selected is shown and found; an unknown window is said to be that."""
     lived(story)

@@ -8,6 +8,7 @@ from agentrail.gateway.authorization import ANYONE_HERE as LOCAL
 from agentrail.testing.cancelling import crash
 from tests.console.browsing import axe_faults, in_each_look, reload, shows, until
 from tests.console.rows import tree_row
+from tests.thinned import nightly
 
 pytestmark = pytest.mark.check
 
@@ -19,7 +20,6 @@ WIDE = "() => document.scrollingElement.scrollWidth - innerWidth"
 
 
 def crashed(ago_ms, *reasons):
-    """Exits, the last one so long ago."""
     now = int(time.time() * 1000)
     return [
         {"reason": reason, "at_ms": now - ago_ms - 1_000 * back}
@@ -62,6 +62,7 @@ def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(
     reload(page, showing="parked")
 
 
+@nightly
 def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_server):
     """The stuck, the parked, the restarted, those with letters; a restart is told by words and colour, and its time runs."""
     scripted_server.rows["tree"] = [
@@ -131,6 +132,7 @@ def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_ser
     shows(page, "No node matches.")
 
 
+@nightly
 def test_a_session_is_named_by_what_it_is_about_and_its_id_is_seen_too(pages, scripted_server):
     """The title first, else its first words, with the id dim behind it or below it: neither pushes the other out of sight. All are found, and a title is text."""
     scripted_server.rows["tree"] = [
@@ -172,6 +174,7 @@ def test_a_session_is_named_by_what_it_is_about_and_its_id_is_seen_too(pages, sc
         assert "s-0b1e6a7c-0123-4567-89ab" in dialog.inner_text()
 
 
+@nightly
 def test_its_states_say_what_is_missing(pages, scripted_server):
     """An older server, a refused watch, a tree without sessions."""
     scripted_server.info["features"] = ["watch"]
@@ -188,6 +191,7 @@ def test_its_states_say_what_is_missing(pages, scripted_server):
     reload(page, showing="No active sessions.")
 
 
+@nightly
 def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):
     """15.9: rows near the window alone exist; jumping to the end and a hundred changes a second leave it so."""
     many = [
@@ -220,6 +224,7 @@ def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):
     assert max(page.evaluate("() => globalThis.tasks"), default=0) < 200
 
 
+@nightly
 @pytest.mark.c(36)
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server):
     """With long names, a dialogue, and all that can stand first."""

@@ -146,7 +146,6 @@ class World:
         }  # fmt: skip
 
     def _seen(self) -> dict[str, tuple[int, int, int]]:
-        """What lies there, by size and time."""
         found: dict[str, tuple[int, int, int]] = {}
         left = [str(self.place)]
         while left:
@@ -188,7 +187,7 @@ needs_bash = pytest.mark.skipif(
 @needs_bash
 def test_the_harmful_lines_do_harm(world):
     """At least 250 lines of the list really run a program or write a file under bash, so what is refused is no straw (G-016)."""
-    lines = sample(HARMFUL, len(HARMFUL) // 4)
+    lines = sample(HARMFUL, len(HARMFUL) // 8)
     tame = [line for line in lines if not world.harms(line)]
     assert len(tame) * len(HARMFUL) <= len(lines) * (len(HARMFUL) - HONEST), tame
     assert [line for line in ORDINARY[:40] if is_allowed(line) and world.harms(line)] == []

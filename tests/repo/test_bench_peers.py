@@ -10,6 +10,7 @@ import pytest
 from benchmarks.bars import target_of
 from benchmarks.peers.__main__ import WORK
 from benchmarks.peers.table import BARE, LINES, OURS, Taken, render, verdict
+from tests.thinned import nightly
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,7 @@ def test_turn_200_is_held_against_the_fastest_peer_of_the_same_run():
     assert verdict({}) == ""
 
 
+@nightly
 @pytest.mark.check
 def test_a_peer_that_cannot_be_installed_is_left_out(tmp_path):
     """Without an index the run says who is missing and why, and goes on with the others."""

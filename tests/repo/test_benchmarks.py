@@ -18,7 +18,7 @@ from benchmarks.gateway.serving import serve_bench
 from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile, repeat
 from benchmarks.ours import expect
 from benchmarks.report import render_missed, render_table
-from tests.thinned import sample
+from tests.thinned import nightly, sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +86,6 @@ def test_ours_runs_between_two_bare_runs():
 
 
 def cells_of(row: Row) -> list[str]:
-    """The cells of a row in the table."""
     return [cell.strip() for cell in render_table([row]).splitlines()[-1].strip("|").split("|")]
 
 
@@ -105,28 +104,10 @@ def test_a_verdict_is_that_of_the_median(median, aim, verdict):
     assert cells_of(row)[5:] == ["–", "–", "1.2 ×", "–" if aim is None else "1 ×", verdict]
 
 
+# CI runs one workload above, as a smoke test; `make bench-quick` of the same night runs all.
+@nightly
 @pytest.mark.check
-@pytest.mark.parametrize(
-    "name",
-    sample(
-        [
-            "children",
-            "restart",
-            "call",
-            "timers",
-            "appends",
-            "resume",
-            "weights",
-            "child",
-            "cast",
-            "actor-memory",
-            "kept",
-            "lone",
-            "idle-start",
-        ],
-        1,
-    ),
-)
+@pytest.mark.parametrize("name", ["children", "restart", "appends", "kept", "idle-start"])
 def test_a_workload_of_actors_and_stores_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
@@ -134,8 +115,9 @@ def test_a_workload_of_actors_and_stores_does_its_work(name):
     assert all(row.ours.median > 0 for row in rows)
 
 
+@nightly
 @pytest.mark.check
-@pytest.mark.parametrize("name", sample([*GROUPS["gateway"]], 1))
+@pytest.mark.parametrize("name", GROUPS["gateway"])
 def test_a_workload_of_the_gateway_does_its_work(name):
     """With a server of its own where it needs one, which is gone behind it."""
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
@@ -147,6 +129,7 @@ def test_a_workload_of_the_gateway_does_its_work(name):
     assert not [one for one in alive if "benchmarks.gateway.server" in " ".join(one.cmdline())]
 
 
+@nightly
 @pytest.mark.check
 def test_the_server_of_a_benchmark_ends_with_who_started_it():
     """Also where that one is killed: its standard input ends, and so does it."""
@@ -243,7 +226,7 @@ def test_a_profile_names_the_function_that_computes():
 
 
 @pytest.mark.check  # as above
-@pytest.mark.parametrize("workload", ["config", "recall", "skills"])
+@pytest.mark.parametrize("workload", sample(["config", "recall", "skills"], 1))
 def test_a_row_of_files_is_explained_when_its_folder_is_gone(monkeypatch, workload):
     """All rows are explained behind the last workload, so each does its work again, in a folder of its own."""
     again: list[object] = []

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.thinned import nightly
+
 ROOT = Path(__file__).parents[2]
 
 
+@nightly  # beside `make examples`
 @pytest.mark.check
 def test_pyright_has_nothing_to_say(tmp_path):
     """Strictly too (14.5); of programs whose imports are installed: web frameworks are for `make examples` alone."""

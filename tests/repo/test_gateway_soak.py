@@ -84,7 +84,6 @@ def test_a_reader_notices_gaps_and_doubles():
 
 
 def figures(**grown):
-    """Figures of a quiet server, and what differs."""
     quiet = {"rss_kb": 90_000, "descriptors": 20, "threads": 8}
     return DeskFigures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
 
@@ -131,13 +130,13 @@ async def test_frames_are_read_in_pieces_of_any_size(size):
 
 
 def soak(broken, *arguments):
-    """Run it in small."""
     command = [sys.executable, "-m", "benchmarks.gateway_soak", "--users", "8", "--sessions", "24"]
     command += ["--pause", "0.3", "--seconds", "3", "--seed", "7", *arguments]
     environ = {**os.environ, "SOAK_BREAK": broken}
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
 
 
+@nightly  # CI kills processes in tests/stores and tests/runtime
 @pytest.mark.check
 def test_a_short_soak_keeps_all():
     """`python -m benchmarks.gateway_soak` kills its server, prints what it counted, and ends with 0."""

@@ -7,6 +7,7 @@ import pytest
 
 from scripts.marked_rows import rows_of
 from tests.mutants.catalogue import FOLDER, MUTANTS, parse, read_all
+from tests.thinned import nightly
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -77,7 +78,8 @@ def test_an_incomplete_patch_is_refused(broken):
         parse(broken)
 
 
-@pytest.mark.check  # it collects the tests once more
+@nightly  # when `make ast-mutants` runs; it collects the tests once more
+@pytest.mark.check
 def test_a_mutant_of_a_row_is_killed_by_a_test_of_that_row():
     """The mark of a test can be believed: without the guarantee the test fails."""
     marked = rows_of(mutant.killed_by for mutant in MUTANTS)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.soak import Figures, decide_faults, decide_growth
+from tests.thinned import nightly
 
 ROOT = Path(__file__).parents[2]
 
 
 def figures(**grown: int) -> Figures:
-    """Figures of a quiet process, and what differs."""
     quiet = {"rss_kb": 50_000, "descriptors": 11, "tasks": 6, "threads": 7, "objects": 60_000}
     return Figures(**{name: value + grown.get(name, 0) for name, value in quiet.items()})
 
@@ -25,6 +25,7 @@ def run(module, *arguments):
     return ran.returncode, *ran.stdout.split("\n", 1)
 
 
+@nightly  # what a soak runs is run by other tests of CI
 @pytest.mark.check
 def test_a_short_soak_is_flat():
     """It prints the seed and each figure of each round, and ends with 0; that of readers is too short to be flat."""

@@ -22,7 +22,7 @@ from scripts.crash_account import (
     Took,
     Tries,
 )
-from tests.thinned import IS_NIGHTLY
+from tests.thinned import IS_NIGHTLY, nightly, sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,15 +43,19 @@ BUSY = ("--rounds", "25", "--seconds", "60")
     "options",
     [
         ("--rounds", "5", "--seconds", "0.5", "--delay", "0.02"),
+        # In CI a store alone and one under slow sessions: a process that computes beside them makes no other promise.
         *(
             pytest.param(options, marks=pytest.mark.check)
-            for options in (
-                ("--rounds", "200", "--seconds", str(MOST_SECONDS), "--delay", "0.02"),
-                ("--sessions", "--rounds", "30", "--seconds", str(2 * MOST_SECONDS), "--delay", "0.3"),
-                (*BUSY, "--busy", "4", "--delay", "0.06"),
-                (*BUSY, "--sessions", "--slow", "--delay", "0.3"),
-                (*BUSY, "--sessions", "--changed", "--delay", "0.3"),
-                (*BUSY, "--sessions", "--busy", "4", "--delay", "0.6"),
+            for options in sample(
+                [
+                    ("--rounds", "200", "--seconds", str(MOST_SECONDS), "--delay", "0.02"),
+                    ("--sessions", "--rounds", "30", "--seconds", str(2 * MOST_SECONDS), "--delay", "0.3"),
+                    (*BUSY, "--busy", "4", "--delay", "0.06"),
+                    (*BUSY, "--sessions", "--slow", "--delay", "0.3"),
+                    (*BUSY, "--sessions", "--changed", "--delay", "0.3"),
+                    (*BUSY, "--sessions", "--busy", "4", "--delay", "0.6"),
+                ],
+                2,
             )
         ),
     ],
@@ -69,7 +73,8 @@ def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(options)
 @pytest.mark.parametrize(
     ("options", "store", "fault"),
     [
-        (("--rounds", "300"), "open_late_promise", "acknowledged, with records"),
+        # Found by luck, after up to a minute; the receipts of a session tell of the same lie at once.
+        pytest.param(("--rounds", "300"), "open_late_promise", "acknowledged, with records", marks=nightly),
         (("--rounds", "300"), "open_halves", "attempted, with records"),
         (("--rounds", "60", "--sessions", "--delay", "0.3"), "open_late_promise", ""),
     ],
@@ -83,12 +88,10 @@ def test_a_store_that_does_not_keep_its_word_is_found_out(options, store, fault)
 
 
 def line(seq, epoch=1):
-    """A record as far as it counts."""
     return seq, epoch, b"%d.%d" % (seq, epoch)
 
 
 def found(*lines, session="s", **rest):
-    """A session as it was found."""
     title = str(max((seq for seq, epoch, _ in lines if epoch == 1), default=0))
     none = {"takers": {}, "operations": {}, "broken": 0, "lacks": ()}
     plain = {"root": session, "first": 1, "title": title, **none}
