@@ -3,7 +3,8 @@
 # other users may not reach, and of all programs only those that the README names. What the tests need beyond that they
 # must do without, and say so.
 #
-# as_a_stranger.sh FOLDER: counts lines too, and leaves two files there: `coverage`, and `skipped` with the tests that were skipped.
+# as_a_stranger.sh FOLDER: counts lines of the pure rooms too, and leaves two files there: `coverage`, and `skipped` with the tests
+# that were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kept=${1:+$(mkdir -p "$1" && realpath "$1")}
@@ -47,6 +48,6 @@ stranger make run
 if [ -z "$kept" ]; then
     stranger make test
 else
-    stranger make test TEST_OPTIONS="--cov --cov-report= --folded=all --skipped-to=$kept/skipped"
+    stranger make test COUNTED="$kept"
     cp .coverage "$kept/coverage"
 fi

@@ -20,7 +20,10 @@ CHOOSES = ("-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed
 
 def commands(*target: str) -> list[str]:
     """Give the lines that the target would run; a variable of make may follow it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    # COUNTED is set where CI runs this very test.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "COUNTED"))
+    }
     said = subprocess.run(
         ["make", "--dry-run", *target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
@@ -62,14 +65,21 @@ def test_make_test_and_make_check_leave_out_nothing_together():
     assert [line for line in commands("lint") if line.endswith(" -m scripts.repository_rules")]
 
 
+WHOLE = (["check"], ["check", "COUNTED=build/stranger"], ["nightly"])
+
+
 def test_where_the_suite_was_counted_make_check_runs_what_was_skipped_there():
-    """And everything else as always; its lines add to those that were counted."""
+    """And everything else as always; its lines add to those that were counted, and of the floors that of the pure rooms is held, and the other one at home and by night."""
     rest, *others = pytest_runs("check", "COUNTED=build/stranger")
     assert [word for word in rest if word.startswith("@")] == ["@build/stranger/skipped"]
     assert chosen(rest) == []
-    assert "--cov-append" in rest
+    assert {"--cov-append", "--counted=pure"} <= {*rest}
     assert "cp build/stranger/coverage .coverage" in commands("check", "COUNTED=build/stranger")
     assert others == pytest_runs("check")[1:]
+    (stranger,) = pytest_runs("test", "COUNTED=build/stranger")
+    assert {"--counted=pure", "--skipped-to=build/stranger/skipped"} <= {*stranger}
+    floors = [[line for line in commands(*target) if "--fail-under=" in line] for target in WHOLE]
+    assert [len(one) for one in floors] == [2, 1, 2]
 
 
 @pytest.mark.check
