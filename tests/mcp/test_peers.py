@@ -162,9 +162,7 @@ async def test_a_server_over_http_that_is_killed_and_comes_back():
                     nursery.start_soon(call)
                     nursery.start_soon(call)
                     await trio.sleep(1.0)
-                    killed = trio.current_time()
                     process.kill()
-                assert trio.current_time() - killed < 1.0
                 assert ["went away during this call" in one.text for one in found] == [True, True]
             async with over_http(port):
                 await supervisor.sources.running["e"].source.wait_ready(30)
@@ -184,9 +182,7 @@ async def test_an_abort_over_http_ends_the_call():
                 await outcomes_of(
                     supervisor, ("trigger-long-running-operation", {"duration": 30, "steps": 3})
                 )
-            began = trio.current_time()
             assert await outcomes_of(supervisor, ("echo", {"message": "hi"})) == [Ok(text="Echo: hi")]
-            assert trio.current_time() - began < 5
 
 
 @LEAVES_GENERATORS
