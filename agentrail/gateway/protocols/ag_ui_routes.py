@@ -110,6 +110,7 @@ async def _say(
         via=wire.name,
         settings=decide_settings(await _settings_of(call, session)),
         history=plan.history,
+        trace=call.trace,
     )
     if isinstance(submitted, HandledResponse):
         return submitted

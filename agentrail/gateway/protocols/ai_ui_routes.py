@@ -8,6 +8,7 @@ from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeA
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     apply_decisions,
+    check_decisions,
     find_session,
     known_of,
     own_session,
@@ -56,6 +57,8 @@ async def _answer_message(call: RouteCall) -> Result:
     if isinstance(plan, WireRefusal):
         refuse_wire_call(plan)
     first = (_DIFFERS,) if plan.differs else ()
+    if session is not None:
+        check_decisions(session, plan.answers)
     if not plan.text:
         assert session is not None and status is not None  # noqa: S101, PT018 - there is something to answer
         decided = await stream_decided(

@@ -5,14 +5,21 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from agentrail import tool
+from agentrail.core.session.client_calls import MAX_ANSWER_BYTES
+from agentrail.events import PromptReceived
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.protocols.wire_calls import apply_decisions
 from agentrail.host.hook_payloads import HandledResponse, Principal
+from agentrail.messages import TraceContext
+from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from agentrail.wire.operations import DeclineBody
-from tests.gateway.protocols.ui_scenarios import assistant, call_of, parts_of, post, read, user
+from tests.gateway.protocols.ui_scenarios import assistant, call_of, decided, parts_of, post, read, user
 from tests.gateway.web import error_of, serving
+from tests.host.hosting import answering, profile
 from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time
 
@@ -67,3 +74,54 @@ async def test_a_cycle_that_began_long_ago_is_found(monkeypatch):
         asked = await post(web, user("Hi"))
         again = await read(web, "GET", "/ai-ui/desk/c1/stream")
         assert parts_of(again) == parts_of(asked)
+
+
+@tool(answered_by="client")
+async def show_map(place: str) -> str:
+    """Show a place on the map."""
+    raise AssertionError(place)
+
+
+async def test_an_approval_is_not_applied_beside_a_result_that_is_refused():
+    """The session would refuse the second answer after it had applied the first one."""
+    both = calls(("shell", {"command": "ls"}), ("show_map", {"place": "Lisbon"}))
+    shell = RecordingTool(name="shell")
+    asks = (HumanApproval, {"require_approval_for": ["shell"]})
+    profiles = [profile(ScriptedModel([both, says("Done.")]), tools=[shell, show_map], plugins=[asks])]
+    async with serving(None, profiles=profiles) as web:
+        asked = await post(web, user("Hi"))
+        place = [part["toolName"] for part in parts_of(asked) if part["type"] == "tool-input-start"].index(
+            "show_map"
+        )
+        approved = decided(asked, approved=True)
+        for output, status in (
+            ([0] * (MAX_ANSWER_BYTES // 3 + 1), 422),
+            ("Shown.", 200),
+        ):  # three bytes each, as it is kept
+            shown = call_of(asked, "output-available", place, output=output)
+            chat = {"id": "c1", "messages": [user("Hi"), assistant(asked, approved, shown)]}
+            response = await web.post("/ai-ui/desk", chat)
+            if status == 422:
+                error_of(response, 422, "invalid_response")
+            assert (response.status_code, len(shell.calls)) == (status, int(status == 200))
+
+
+TRACE = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01", tracestate="vendor=x")
+MESSAGES = {
+    "ai-ui": ("/ai-ui/desk", {"id": "c1", "messages": [user("Hi")]}, {}),
+    "ag-ui": ("/ag-ui/desk", {"threadId": "c1", "runId": "r1", "messages": [{"id": "u", "role": "user", "content": "Hi"}]}, {}),
+    "openai": ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "Hi"}]}, {"x-session-id": "c1"}),
+}  # fmt: skip
+"""A first message on each wire: path, body, headers."""
+
+
+@pytest.mark.parametrize("wire", MESSAGES)
+async def test_the_trace_of_a_caller_is_in_the_event_of_its_prompt_on_every_wire(wire):
+    """K21."""
+    path, body, headers = MESSAGES[wire]
+    trace = {"traceparent": TRACE.traceparent, "tracestate": TRACE.tracestate}
+    async with serving(answering("Hello.")) as web:
+        assert (await web.post(path, body, headers={**headers, **trace})).status_code == 200
+        session = web.host.supervisor.session("c1", scope="local")
+        async with session.subscribe(kinds=[PromptReceived], after=0) as events:
+            assert events.next_nowait().trace == TRACE
