@@ -300,7 +300,7 @@ async def test_a_changed_tool_makes_an_always_ask_again(plain, tmp_path, quick_r
                 assert await asked_for(1) == ["mcp__p__die"]
                 changed = await state_of(events, "changed")
             assert changed.reason == "'echo' has changed since it was first used"
-            await supervisor.wait_for_tools(session)
+            await supervisor.wait_for_tools(session.session_id)
             assert await asked_for(2) == ["mcp__p__echo"]
 
 
