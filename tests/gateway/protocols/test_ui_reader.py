@@ -75,7 +75,7 @@ async def test_all_responses_end_with_a_word_when_the_server_does(supervisor, hu
             await read(reader_of(events))
     lasts = [parts_of(stream)[-1] for stream in streams]
     assert [last["type"] for last in lasts] == ["error", "error"]
-    assert "the server is shutting down" in lasts[0]["errorText"]
+    assert "the server is going down" in lasts[0]["errorText"]
     for stream in streams:
         text_of(stream)
 
