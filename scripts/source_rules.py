@@ -66,7 +66,7 @@ def modules() -> Mapping[str, str]:
 
 ONE_MEANING: Final = frozenset(
     """
-    BackgroundAgents CycleStream LOGGER Limits NAME Names Plugin S_co Session SessionMonitor SessionReports Subscription Supervisor app
+    BackgroundAgents ClientSystem CycleStream LOGGER Limits NAME Names Plugin S_co Session SessionMonitor SessionReports Subscription Supervisor app
     apply_config_update connect main open_supervisor
     """.split()
 )

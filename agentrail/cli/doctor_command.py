@@ -200,7 +200,7 @@ def doctor(  # noqa: PLR0913 - an option each
     findings = (
         *look_at_installation(),
         *looked_at,
-        *look_at_servers(setup),
+        *look_at_mcp(setup),
         *look_at_serving(setup, os.environ),
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
@@ -272,7 +272,7 @@ def _look_at_editor() -> Finding:
     )
 
 
-def look_at_servers(setup: CommandSetup | None) -> tuple[Finding, ...]:
+def look_at_mcp(setup: CommandSetup | None) -> tuple[Finding, ...]:
     """Report the configured MCP servers, and whether their library is installed. None is started."""
     servers = () if setup is None else tuple(setup.configuration.settings.mcp)
     if not servers:

@@ -455,7 +455,7 @@ MAX_HISTORY_BYTES: Final = 4_000_000
 """Limit on the messages of a history as JSON."""
 
 
-def check_history(history: object) -> tuple[Message, ...]:
+def check_given_history(history: object) -> tuple[Message, ...]:
     """Return the messages that a new session starts from. Nothing of a history beyond the limits is read.
 
     Raises:

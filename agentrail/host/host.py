@@ -18,7 +18,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.admission import CommandsOfHost, Intake, mint_session
-from agentrail.host.agent_profiles import AgentProfile, ProfileContext, check_history, check_metadata
+from agentrail.host.agent_profiles import AgentProfile, ProfileContext, check_given_history, check_metadata
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import (
     ChatRequest,
@@ -255,7 +255,7 @@ class Host:
             webhook=webhook,
             content=content,
             settings=settings,
-            history=check_history(history) if history != () else (),
+            history=check_given_history(history) if history != () else (),
             keep=keep,
             trace=trace,
             goes_on=goes_on,
@@ -455,7 +455,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         check_metadata(metadata, self.options.limits)
-        messages = check_history(history)
+        messages = check_given_history(history)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         sessions = self._parts.sessions
         if await sessions.facts(owner, wanted, creates=True) is not None:

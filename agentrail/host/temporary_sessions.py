@@ -20,10 +20,10 @@ from agentrail.structs import decoder_of
 
 LOGGER: Final = Logger("agentrail.host")
 
-KEPT_SECONDS: Final = 600.0
+TEMPORARY_SECONDS: Final = 600.0
 """How long a temporary session is kept after its last cycle, in seconds."""
 
-RETRY_SECONDS: Final = 60.0
+DELETE_RETRY_SECONDS: Final = 60.0
 """Pause before another attempt to delete a session, in seconds."""
 
 _PAGE: Final = 1_000
@@ -61,9 +61,9 @@ def decide_seconds_left(*, is_working: bool, has_ended: bool, changed_at_ms: int
     if has_ended:
         return 0.0
     if is_working:
-        return KEPT_SECONDS
+        return TEMPORARY_SECONDS
     # The times may come from two clocks, such as that of a store and ours.
-    return min(max(KEPT_SECONDS - (at_ms - changed_at_ms) / 1_000, 0.0), KEPT_SECONDS)
+    return min(max(TEMPORARY_SECONDS - (at_ms - changed_at_ms) / 1_000, 0.0), TEMPORARY_SECONDS)
 
 
 class TemporarySessions:
@@ -122,7 +122,7 @@ class TemporarySessions:
                 seconds = await self._settle(owner, session_id)
             except AgentrailError as error:
                 LOGGER.warning("temporary session %s is not deleted yet: %s", session_id, error)
-                seconds = RETRY_SECONDS
+                seconds = DELETE_RETRY_SECONDS
             with trio.move_on_after(seconds):
                 await self._ended(owner, session_id)
 

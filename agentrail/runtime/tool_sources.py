@@ -42,13 +42,13 @@ SOURCE_FLAGS: Final = SupervisorFlags(
 )
 """One supervisor per source, so that one that is lost too often is parked alone."""
 
-STOP_SECONDS: Final = 8.0
+SOURCE_STOP_SECONDS: Final = 8.0
 """Longer than a source takes to stop its process."""
 
 _ATTACH_SECONDS: Final = 5.0
 _TRY_AGAIN_SECONDS: Final = 0.1
 
-StartChild: TypeAlias = Callable[[Spec], Awaitable[Started]]
+StartSource: TypeAlias = Callable[[Spec], Awaitable[Started]]
 Servers: TypeAlias = Sequence[ToolServer | str] | None
 """Servers of a session: its own by their options, those of its supervisor by name. None: all of its supervisor's."""
 
@@ -62,7 +62,7 @@ class RunningSource:
     """
 
     source: ToolSource
-    start: StartChild
+    start: StartSource
     handle: ActorHandle | None = None
 
     async def run(self) -> None:
@@ -71,7 +71,11 @@ class RunningSource:
             f"mcp {self.source.name}",
             subtree(
                 SOURCE_FLAGS,
-                [ChildSpec(self.source.name, worker(self.source.serve), shutdown_seconds=STOP_SECONDS)],
+                [
+                    ChildSpec(
+                        self.source.name, worker(self.source.serve), shutdown_seconds=SOURCE_STOP_SECONDS
+                    )
+                ],
             ),
             "temporary",
         )
@@ -96,7 +100,7 @@ class ToolSources:
         self,
         make: MakeToolSource | None,
         servers: Sequence[ToolServer],
-        start: StartChild,
+        start: StartSource,
         nursery: trio.Nursery,
     ) -> None:
         self._make = make
@@ -161,7 +165,7 @@ class SessionTools(ChangingHandle, RulingHandle):
         "settled",
     )
 
-    def __init__(self, cell: SessionCell, sources: ToolSources, start: StartChild) -> None:
+    def __init__(self, cell: SessionCell, sources: ToolSources, start: StartSource) -> None:
         super().__init__(cell)
         servers = cell.ports.servers
         self._sources = sources

@@ -10,7 +10,7 @@ from agentrail.core.values.import_history import Repair
 from agentrail.errors import AlreadyExists, OptionError, RequestRefused, SessionUnknown, TooLarge
 from agentrail.events import AgentSuspended
 from agentrail.host import ChatRequestContext, HostRequest
-from agentrail.host.agent_profiles import MAX_HISTORY_BYTES, MAX_HISTORY_MESSAGES, check_history
+from agentrail.host.agent_profiles import MAX_HISTORY_BYTES, MAX_HISTORY_MESSAGES, check_given_history
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -71,22 +71,22 @@ REPAIRS = (
 def test_what_is_no_history_is_refused(given: Any, error: type[Exception], words: str):
     """With what may be given: 1,000 messages, and 4 MB of them."""
     with pytest.raises(error, match=words):
-        check_history(given)
+        check_given_history(given)
 
 
 def test_a_history_may_be_so_long_and_so_large():
     """To the message, and to the byte; as a list, too."""
     many = [user("x")] * MAX_HISTORY_MESSAGES
-    assert check_history(many) == tuple(many)
+    assert check_given_history(many) == tuple(many)
     sized = user("")
     size = MAX_HISTORY_BYTES - len(
         '{"role":"user","content":[{"kind":"text","text":""}],"origin":"prompt","ref":null}'
     )
     sized = user("x" * size)
-    assert check_history([sized]) == (sized,)
+    assert check_given_history([sized]) == (sized,)
     with pytest.raises(TooLarge):
-        check_history([user("x" * (size + 1))])
-    assert check_history(()) == ()
+        check_given_history([user("x" * (size + 1))])
+    assert check_given_history(()) == ()
 
 
 class Reader:

@@ -19,8 +19,8 @@ from agentrail.host.identity import SessionOwner, is_temporary
 from agentrail.host.quotas import LOOK_AGAIN_SECONDS
 from agentrail.host.session_list import ALIVE
 from agentrail.host.temporary_sessions import (
-    KEPT_SECONDS,
-    RETRY_SECONDS,
+    TEMPORARY_SECONDS,
+    DELETE_RETRY_SECONDS,
     decide_seconds_left,
     decode_temporary,
     encode_temporary,
@@ -35,7 +35,7 @@ from tests.runtime.rig import eventually, on_virtual_time
 from tests.runtime.test_spending import Priced
 
 OWNER = SessionOwner("acme", "ann")
-DUE_MS = int(KEPT_SECONDS * 1_000)
+DUE_MS = int(TEMPORARY_SECONDS * 1_000)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ async def test_a_temporary_session_goes_ten_minutes_after_its_last_cycle(store):
         await host.create(ANN, session_id="empty", keep=False)
         request = await asked(host, "Hi", session_id="asked", keep=False)
         await request.outcome()
-        await trio.sleep(KEPT_SECONDS - 1)
+        await trio.sleep(TEMPORARY_SECONDS - 1)
         assert len(host.supervisor.sessions()) == 2
         working = await host.submit(say("Wait", session_id="asked"), ANN)
         await trio.sleep(2)
         assert [one.session_id for one in host.supervisor.sessions()] == ["asked"]
-        await trio.sleep(3 * KEPT_SECONDS)
+        await trio.sleep(3 * TEMPORARY_SECONDS)
         slow.set()
         assert await working.outcome() == "completed"
-        await trio.sleep(KEPT_SECONDS - 1)
+        await trio.sleep(TEMPORARY_SECONDS - 1)
         assert [one.session_id for one in host.supervisor.sessions()] == ["asked"]
         await trio.sleep(2)
         assert host.supervisor.sessions() == ()
@@ -169,7 +169,7 @@ async def test_the_next_process_deletes_what_the_last_one_left():
         assert len(await (await host.session("gone", ANN)).messages()) == 2  # woken, and still temporary
         assert set(await listed(host)) == {"kept"}
     async with hosting(talking(), store=store) as host:
-        await trio.sleep((left_at_ms - now_ms()) / 1_000 + 2 * KEPT_SECONDS)
+        await trio.sleep((left_at_ms - now_ms()) / 1_000 + 2 * TEMPORARY_SECONDS)
         assert stored(store) == ["kept", "acme/odd"]
 
 
@@ -184,7 +184,7 @@ async def test_no_session_of_that_id_is_made_temporary_later():
         await (await asked(host, "Hi", session_id="kept", keep=False)).outcome()
         with pytest.raises(QuotaReached):
             await host.create(ANN, session_id="more", keep=False)
-        await trio.sleep(2 * KEPT_SECONDS)
+        await trio.sleep(2 * TEMPORARY_SECONDS)
         assert stored(store) == ["kept"]
     with pytest.raises(OptionError, match="user_data sets 'temporary'"):
         async with hosting(talking(), session_user_data={"temporary": True}):
@@ -204,7 +204,7 @@ async def test_a_fork_is_temporary_too_and_its_source_waits_for_it():
         assert await listed(host) == []
         await trio.sleep(301)
         assert stored(store)[:2] == ["a", "b"]
-        await trio.sleep(300 + RETRY_SECONDS)
+        await trio.sleep(300 + DELETE_RETRY_SECONDS)
         assert stored(store) == []
 
 
@@ -229,10 +229,10 @@ async def test_a_store_that_is_away_delays_it(monkeypatch):
         away.clear()
         await host.create(ANN, session_id="a", keep=False)
         away.append(True)
-        await trio.sleep(KEPT_SECONDS + 60)
+        await trio.sleep(TEMPORARY_SECONDS + 60)
         assert stored(store) == ["acme/a"]
         away.clear()
-        await trio.sleep(2 * RETRY_SECONDS + 60)
+        await trio.sleep(2 * DELETE_RETRY_SECONDS + 60)
         assert stored(store) == []
 
 

@@ -121,7 +121,7 @@ class ResponseReader(WatchedStream, Generic[Own]):
         self._events = subscription
         self._wire = wire
         self._reject = reject
-        self.state = state
+        self.state: Bridged[Own] = state
         self._pending: list[bytes] = []
         self._wait_scope: trio.CancelScope | None = None
         frames = self._catch_up()
