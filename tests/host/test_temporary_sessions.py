@@ -19,8 +19,8 @@ from agentrail.host.identity import SessionOwner, is_temporary
 from agentrail.host.quotas import LOOK_AGAIN_SECONDS
 from agentrail.host.session_list import ALIVE
 from agentrail.host.temporary_sessions import (
-    TEMPORARY_SECONDS,
     DELETE_RETRY_SECONDS,
+    TEMPORARY_SECONDS,
     decide_seconds_left,
     decode_temporary,
     encode_temporary,
