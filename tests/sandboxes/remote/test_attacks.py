@@ -156,7 +156,7 @@ async def test_what_is_said_of_a_server_has_to_be_so():
         sandbox = served.make("?can=execute")
         refused = (await sandbox.write("a", "x")).error
         assert refused.code == "unsupported"
-        assert "can=execute, and its server says snapshot" in refused.message
+        assert "can=execute, but its server reports snapshot" in refused.message
         assert await sandbox.connect() == refused
         await sandbox.aclose()
         silent = served.make()
