@@ -22,6 +22,7 @@ from agentrail.gateway.path_endpoint import (
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     apply_decisions,
+    check_decisions,
     find_session,
     refuse_end,
     refuse_wire_call,
@@ -91,6 +92,8 @@ async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call
         call.more_headers["x-agentrail-ignored"] = ", ".join(parameters.ignored)
     if plan.differs:
         call.more_headers["x-agentrail-history-differs"] = "true"
+    if session is not None:
+        check_decisions(session, plan.decisions)
     if session is not None and plan.decisions and not plan.words:
         status = await session.status()
         own = own_of(session, f"{session.session_id}-{status.last_seq}")

@@ -436,6 +436,18 @@ async def test_a_missing_result_is_named_and_the_others_are_not_applied():
         assert (await ask(web, user("Hi"), asked["message"], one, two))["message"]["content"] == "Both."
 
 
+async def test_results_are_applied_all_or_none():
+    """One that is too long refuses both, and both can be given again."""
+    turns = [calls(("show", {}), ("show", {"at": "b"})), says("Both.")]
+    async with serving(ScriptedModel(turns)) as web:
+        asked = await ask(web, tools=[TOOL])
+        one, two = [result(call["id"]) for call in asked["message"]["tool_calls"]]
+        long = {**two, "content": "x" * ((1 << 20) + 1)}
+        refused = await web.post(PATH, said(user("Hi"), asked["message"], one, long))
+        error_of(refused, 422, "invalid_response")
+        assert (await ask(web, user("Hi"), asked["message"], one, two))["message"]["content"] == "Both."
+
+
 async def test_sessions_of_others_are_unknown():
     """The right request of somebody else: byte for byte as of a session that there is not, but for the id."""
     tokens = Tokens(
