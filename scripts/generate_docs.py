@@ -60,9 +60,16 @@ MIN_SHARED: Final = 10
 
 def session_page() -> str:
     """The phases, the table of what is legal, and the options."""
-    rows = [f"| signal | {' | '.join(f'`{phase.name}`' for phase in Phase)} |", f"|---|{'---|' * len(Phase)}"]
+    rows = [
+        f"| signals | {' | '.join(f'`{phase.name}`' for phase in Phase)} |",
+        f"|---|{'---|' * len(Phase)}",
+    ]
+    alike: dict[tuple[str, ...], list[str]] = {}
     for signal, row in LEGALITY.items():
-        rows.append(f"| `{signal.__name__}` | {' | '.join(cell_of(row[phase], phase) for phase in Phase)} |")
+        alike.setdefault(tuple(cell_of(row[phase], phase) for phase in Phase), []).append(
+            f"`{signal.__name__}`"
+        )
+    rows += [f"| {', '.join(signals)} | {' | '.join(cells)} |" for cells, signals in alike.items()]
     arrows = [
         f"| `{a.name}` | `{b.name}` | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
         for (a, b), kinds in sorted_arrows()
@@ -159,7 +166,7 @@ def events_page() -> str:
         lines += [
             f"## {title}",
             "",
-            "| event | when |",
+            "| event, kind | when |",
             "|---|---|",
             *map(event_row, get_args(union)),
             "",
@@ -218,10 +225,10 @@ def sequence_lines(scenario: str) -> Iterator[str]:
 
 
 def event_row(event: type) -> str:
-    """One event as the row of a table: its name, and its summary."""
+    """One event as the row of a table: its name, its kind on the wire, and its summary."""
     star = "\\*" if event in events.EPHEMERAL else ""
     when = summary(event).removesuffix(" Ephemeral.").replace("\n", " ").replace("|", "\\|")
-    return f"| `{event.__name__}`{star} | {when} |"
+    return f"| `{event.__name__}`{star}, `{events.KINDS[event]}` | {when} |"
 
 
 def events_schema() -> str:
@@ -541,8 +548,12 @@ def fields_in(thing: type) -> list[tuple[str, str]]:
 
 
 def field_lines(thing: type, known: Collection[tuple[str, str]] = ()) -> list[str]:
-    """Return one line per field, then a blank line. Fields in `known` are described elsewhere on the page."""
-    lines = [f"- `{name}`: {meaning}" for name, meaning in fields_in(thing) if (name, meaning) not in known]
+    """Return one line per meaning, then a blank line. Fields in `known` are described elsewhere on the page."""
+    alike: dict[str, list[str]] = {}
+    for name, meaning in fields_in(thing):
+        if (name, meaning) not in known:
+            alike.setdefault(meaning, []).append(f"`{name}`")
+    lines = [f"- {', '.join(names)}: {meaning}" for meaning, names in alike.items()]
     return [*lines, ""] if lines else []
 
 

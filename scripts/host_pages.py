@@ -112,8 +112,7 @@ def routes_page() -> str:
         lines += [f"### {name}", "", *schema_lines(schemas[name])]
     lines += ["## Responses", "", "Fields with a `?` can be missing. The usual meanings:", ""]
     usual = usual_meanings(schemas[name] for name in given - taken)
-    lines += ["| field | meaning |", "|---|---|"]
-    lines += [f"| `{field}` | {in_json(meaning)} |" for field, meaning in sorted(usual.items())]
+    lines += [f"- `{field}`: {in_json(meaning)}" for field, meaning in sorted(usual.items())]
     lines.append("")
     for name in sorted(given - taken):
         base = base_of(name, given - taken, schemas)
@@ -283,7 +282,7 @@ def schema_lines(
     usual: Mapping[str, str] | None = None,
     base: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[str]:
-    """The fields of an object, as rows; of anything else its type. A response has the usual meanings of its page."""
+    """The fields of an object, as a list; of anything else its type. A response has the usual meanings of its page."""
     is_given = usual is not None
     if schema.get("description"):
         yield from (schema["description"], "")
@@ -292,7 +291,6 @@ def schema_lines(
         return
     if base:
         yield from (f"All fields of {link(base[0])}, and:", "")
-    yield from ("| field | type | meaning |", "|---|---|---|")
     required = schema.get("required", ())
     for name, rules in schema["properties"].items():
         if base and name in base[1]["properties"]:
@@ -301,13 +299,14 @@ def schema_lines(
         said = rules.get("description", "")
         said = "" if usual is not None and usual.get(name) == said else said
         mark = "?" if is_given and name not in required else ""
-        yield f"| `{name}`{mark} | {type_text(rules)}{optional} | {in_json(said)} |"
+        meaning = f": {in_json(said)}" if said else ""
+        yield f"- `{name}`{mark}, {type_text(rules)}{optional}{meaning}"
     yield ""
 
 
 def in_json(said: str) -> str:
-    """Write what a docstring says as a cell of a page on JSON."""
-    return re.sub(r"\bNone\b", "null", said).replace("|", "\\|")
+    """Write what a docstring says for a page on JSON."""
+    return re.sub(r"\bNone\b", "null", said)
 
 
 def default_text(rules: Mapping[str, Any]) -> str:

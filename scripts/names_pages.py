@@ -240,7 +240,7 @@ def api_page(page: str) -> str:
     for module in modules.split():
         names = [one for one in public_names() if one.module == module]
         lines += [] if alone else [f"## `{module}`", ""]
-        lines += [f"Import from `{module}`. {_said_of(module)}", ""]
+        lines += [f"Import from `{module}`. {_said_of(module)}" if alone else _said_of(module), ""]
         others = [one for one in names if not one.own]
         if module in ELSEWHERE:
             lines += [

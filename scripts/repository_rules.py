@@ -440,6 +440,7 @@ def reference() -> Faults:
     named = {word for span in spans for word in re.findall(r"[A-Za-z_][\w-]*", span)}
     for union in (Event, Signal, Effect):
         yield from lacking("union members in the reference", named, [one.__name__ for one in get_args(union)])
+    yield from lacking("kinds in the reference", named, KINDS.values())
     errors = {one.__name__: one for one in error_classes(AgentrailError)}
     public = {name for name, one in errors.items() if one.__module__.startswith("agentrail.errors.")}
     yield from lacking("errors in the reference", named, public)
@@ -450,7 +451,7 @@ def reference() -> Faults:
     served: dict[str, set[str]] = {
         "routes.md": {f"{one.method} {one.path.replace(':path', '')}" for one in ROUTES}
         | {row.code or code for code, row in ERROR_ANSWERS.items()},
-        "wire.md": {*get_args(DoneReason), *socket_commands(ROUTES), *KINDS.values()}
+        "wire.md": {*get_args(DoneReason), *socket_commands(ROUTES)}
         | {"hello", "subscribe", "unsubscribe", "ping", "welcome", "subscribed", "reply", "event", "pong"}
         | {"lag", "closing"},
         "server-options.md": {*OWN_OPTIONS, *(one.name for one in attrs.fields(HostOptions) if one.init)}

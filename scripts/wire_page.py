@@ -7,9 +7,9 @@ from typing import Final, get_args
 
 import msgspec
 
-from agentrail import events
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.path_endpoint import CallRoute
+from agentrail.gateway.response_bodies import SessionItem
 from agentrail.gateway.row_watches import ROUND_SECONDS
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
 from agentrail.gateway.socket_connection import HELLO_SECONDS, MAX_MALFORMED
@@ -24,7 +24,7 @@ from agentrail.gateway.socket_frames import (
     UnwatchRows,
     WatchRows,
 )
-from agentrail.gateway.sse_frames import ContextUse, DoneReason, StreamEnd
+from agentrail.gateway.sse_frames import DoneReason, StreamEnd
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
     PROTOCOL,
@@ -44,18 +44,18 @@ from scripts.host_pages import DRAWN, anchor, described_in, first_line, in_json
 
 def wire_page() -> str:
     """Frames of streams and of the socket, both ways, and how both end."""
-    return "\n".join([*WIRE_HEAD.splitlines(), *stream_lines(), *socket_lines(), *event_lines()])
+    return "\n".join([*WIRE_HEAD.splitlines(), *stream_lines(), *socket_lines()])
 
 
 WIRE_HEAD: Final = f"""# The wire: streams and the socket
 
 {DRAWN}
 
-Clients receive events as **server-sent events**, one session per connection, or over a **WebSocket**, which serves many sessions and accepts commands. Both carry the same [events](events.md) as JSON, and both
+Clients receive events as **server-sent events**, one session per connection, or over a **WebSocket**, which serves many sessions and accepts commands. Both carry the same events as JSON objects, and both
 resume after the number of the last committed event.
 
-An event is one JSON object: `kind`, `seq`, `session_id`, `at_ms` and its own fields ([schema](events.json)). **Committed** events have consecutive numbers, and are stored and replayed. **Ephemeral** events
-(`"ephemeral": true`, deltas and progress) carry the previous number and are never replayed. Clients must ignore unknown kinds.
+[Events](events.md) describes the fields of each event, and [events.json](events.json) is their schema. **Ephemeral** events (`"ephemeral": true`, deltas and progress) carry the number of the last committed event and
+are never replayed. Clients must ignore unknown kinds.
 """
 
 
@@ -71,9 +71,7 @@ def stream_lines() -> Iterator[str]:
         "",
         *struct_rows(StreamEnd),
         "",
-        "Fields of its `context`:",
-        "",
-        *struct_rows(ContextUse),
+        "`context` is a [ContextUse](routes.md#contextuse).",
         "",
     )
     yield from (
@@ -145,14 +143,14 @@ def socket_lines() -> Iterator[str]:
         "",
         "### Server frames",
         "",
-        "**`event`**: an [event](events.md), in the field `event`.",
+        "**`event`**: an [event](events.md), in the field `event`. `subscribe` can limit the kinds.",
         "",
     )
     for struct, kind in TO_CLIENT:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from WATCHES.splitlines()
     for struct, what in ROWS:
-        yield from ("", what, "", *struct_rows(struct))
+        yield from ("", what, "", *row_lines(struct))
     yield from (
         "",
         "### Close codes",
@@ -188,6 +186,26 @@ WATCHES: Final = f"""### Rows that are watched
 - Changes are merged by key for {ROUND_SECONDS:g} s, and a frame has the current rows. Slow clients receive fewer frames, and their socket stays open.
 - Large results come in several frames: `changed` can follow `watching` at once.
 - A `reply` with `ok: false` and the `id` of a watch ends it. Watch again."""
+
+
+def row_lines(struct: type) -> Iterator[str]:
+    """The fields of a row, without those that a session in a list over HTTP has too, with the same type and meaning."""
+    known, said = described_in(SessionItem), described_in(struct)
+    types, listed = types_of(struct), types_of(SessionItem)
+    same = [name for name in said if (types[name], said[name]) == (listed.get(name), known.get(name))]
+    lines = zip(said, struct_rows(struct), strict=True)
+    yield from (line for name, line in lines if name not in same)
+    if same:
+        yield f"- {', '.join(f'`{name}`' for name in same)}: as in [SessionItem](routes.md#sessionitem)."
+
+
+def types_of(struct: type) -> dict[str, frozenset[type]]:
+    """Return the types that each field of a struct can have, without those of a missing value."""
+    absent = {type(None), msgspec.UnsetType}
+    return {
+        field.name: frozenset(get_args(field.type) or [field.type]) - absent
+        for field in msgspec.structs.fields(struct)
+    }
 
 
 def does(route: CallRoute) -> str:
@@ -252,7 +270,6 @@ COMMANDS: Final = """**A command** is named after a method of `Session`, with `i
 def struct_rows(struct: type) -> Iterator[str]:
     """The fields of a struct, with the words of its docstring."""
     said = described_in(struct)
-    yield from ("| field | meaning |", "|---|---|")
     for field in msgspec.structs.fields(struct):
         default = (
             ""
@@ -262,20 +279,4 @@ def struct_rows(struct: type) -> Iterator[str]:
             else f" Default: `{field.default!r}`."
         )
         optional = "" if field.required else ", optional"
-        yield f"| `{field.name}`{optional} | {in_json(said[field.name])}{default.replace('True', 'true').replace('False', 'false')} |"
-
-
-def event_lines() -> Iterator[str]:
-    """Each event: what its frames are called and hold."""
-    yield from EVENTS.splitlines()
-    yield from ("", "| `event:` and `kind` | fields |", "|---|---|")
-    for event, kind in events.KINDS.items():
-        fields = ", ".join(f"`{one.name}`" for one in msgspec.structs.fields(event) if one.name != "meta")
-        star = "\\*" if event in events.EPHEMERAL else ""
-        yield f"| `{kind}`{star} | {fields or '–'} |"
-    yield ""
-
-
-EVENTS: Final = """## Every event
-
-Over SSE, the frame has the kind in `event:`. Over the socket it is `{"type": "event", "event": {…}}` with the same object. [Events](events.md) describes the fields. Events with a \\* are ephemeral and have no `id:`. `subscribe` can limit the kinds."""
+        yield f"- `{field.name}`{optional}: {in_json(said[field.name])}{default.replace('True', 'true').replace('False', 'false')}"
