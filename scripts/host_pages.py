@@ -52,8 +52,10 @@ ON_THE_PAGE_OF_EVENTS: Final = frozenset(
 )
 """Schemas that the page of events describes."""
 
-ON_THE_PAGE_OF_THE_INTERFACE: Final = frozenset({"ConsoleInfo"})
-"""Schemas for the console alone, which only `openapi.json` describes."""
+ON_THE_PAGE_OF_THE_INTERFACE: Final = frozenset(
+    {"ConsoleInfo", "ExplainedStep", "HostPluginList", "SpanPage", "StateReply", "TracePage", "TreePage"}
+)
+"""Schemas of the console's views, which only `openapi.json` describes."""
 
 _REFS: Final = "#/components/schemas/"
 
@@ -110,7 +112,12 @@ def routes_page() -> str:
     lines += ["## Request bodies", ""]
     for name in sorted(taken):
         lines += [f"### {name}", "", *schema_lines(schemas[name])]
-    lines += ["## Responses", "", "Fields with a `?` can be missing. The usual meanings:", ""]
+    lines += [
+        "## Responses",
+        "",
+        "Fields with a `?` can be missing. Only [openapi.json](openapi.json) describes the views of the console. The usual meanings:",
+        "",
+    ]
     usual = usual_meanings(schemas[name] for name in given - taken)
     lines += [f"- `{field}`: {in_json(meaning)}" for field, meaning in sorted(usual.items())]
     lines.append("")
@@ -338,7 +345,7 @@ def type_text(rules: Mapping[str, Any]) -> str:
 def link(name: str) -> str:
     """Link to a schema."""
     if name in ON_THE_PAGE_OF_THE_INTERFACE:
-        return f"`{name}` for the console, in [openapi.json](openapi.json)"
+        return f"`{name}`, in [openapi.json](openapi.json)"
     return f"[{name}]({'events.md' * (name in ON_THE_PAGE_OF_EVENTS)}#{name.lower()})"
 
 
