@@ -336,7 +336,8 @@ async def test_a_question_that_names_no_call_is_declined_where_two_are_in_flight
             asking = await supervisor.start_session(model=called("ask"))
             await slow.prompt("go")
             await trio.sleep(0.5)
-            (result,) = await results_of(asking)
+            with trio.fail_after(15):  # if it is put to somebody else, nobody answers
+                (result,) = await results_of(asking)
             assert json.loads(result.text) == {"action": "decline"}
             assert not (await slow.status()).questions
 
