@@ -51,6 +51,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
+from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.memory_store_names import (
     faults_of_embedder,
     faults_of_knowledge,
@@ -276,7 +277,7 @@ async def _opened_shared(
                 knowledge=bases,
                 embedder=named.embedder,
                 instructions=find,
-                make_source=make_source,
+                make_source=partial(make_source, data_dir=data_dir, environ=environ),
                 servers=named.mcp,
             )
 
@@ -335,13 +336,23 @@ def make_sandbox(
     raise OptionError([f"sandbox is {name!r}: expected {ADDRESS_FORMS}"])
 
 
-def make_source(server: ToolServer) -> ToolSource:
+def make_source(
+    server: ToolServer,
+    owner: str = "",
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    environ: Environment = MappingProxyType({}),
+) -> ToolSource:
     """Create the source of an MCP server. Imported here, so that a program without servers loads none of it."""
     opener = import_module("agentrail.sandboxes.server_process")
     made: ToolSource = import_module("agentrail.tools.mcp.source").make_source(
-        server, opener.open_server_process
+        server, opener.open_server_process, partial(_data_directory, data_dir, environ), owner
     )
     return made
+
+
+def _data_directory(data_dir: str | os.PathLike[str] | None, environ: Environment) -> Path:
+    return find_data_directory(environ) if data_dir is None else Path(data_dir)
 
 
 def make_provider(

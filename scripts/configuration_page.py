@@ -12,7 +12,7 @@ from agentrail.core.policy.budget import Budget
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp import McpServer, OAuthClient
 from agentrail.web.rules import WebRules
 
 FieldsIn = Callable[[type], list[tuple[str, str]]]
@@ -55,6 +55,7 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
             McpServer,
         ),
         schema.McpAuthForm: ("`auth` of `[mcp.NAME]`", "", None),
+        schema.McpOAuthForm: ("`oauth` of `[mcp.NAME]`", "", OAuthClient),
     }
 )
 """Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""

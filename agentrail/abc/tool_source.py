@@ -1,7 +1,7 @@
 """The port of a tool source: a server or process whose tools come and go while sessions run."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import trio
 
@@ -42,6 +42,7 @@ class ToolSource(Protocol):
         settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
+        is_personal: Whether each principal has a source of its own, because of its login.
     """
 
     state: ToolSourceState
@@ -49,6 +50,7 @@ class ToolSource(Protocol):
     settled: trio.Event
     is_required: bool
     is_eager: bool
+    is_personal: bool
 
     @property
     def name(self) -> str:
@@ -73,5 +75,9 @@ class ToolSource(Protocol):
         ...
 
 
-MakeToolSource: TypeAlias = Callable[[ToolServer], ToolSource]
-"""Creates the source of a server's options. It starts nothing."""
+class MakeToolSource(Protocol):
+    """Creates the source of a server's options. It starts nothing."""
+
+    def __call__(self, server: ToolServer, owner: str = "", /) -> ToolSource:
+        """Create it, for one principal if `owner` is not empty."""
+        ...

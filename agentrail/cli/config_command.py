@@ -25,6 +25,7 @@ from agentrail.config.schema import (
     HeaderForm,
     McpAuthForm,
     McpForm,
+    McpOAuthForm,
     PluginForm,
     PromptForm,
     SearchForm,
@@ -295,6 +296,14 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return HIDDEN if secret is None else show_setting(name, secret, environ)
         case PluginForm(use=use, options=options):
             return use if not options else f"{use} ({show_setting('', options)})"
+        case McpAuthForm(oauth=True):
+            return "oauth"
+        case McpOAuthForm():
+            given = {one.name: getattr(value, one.name) for one in attrs.fields(McpOAuthForm)}
+            told = [
+                f"{key} = {show_setting(key, one, environ)}" for key, one in given.items() if one is not None
+            ]
+            return f"{{ {', '.join(told)} }}"
         case McpAuthForm(bearer=bearer):
             return f"{{ bearer = {show_setting('bearer', bearer, environ)} }}"
         case SearchForm(engine=engine, api_key=key, url=url):

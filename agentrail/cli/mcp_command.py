@@ -1,10 +1,14 @@
-"""`agentrail mcp`: list the configured MCP servers, connect to them, and call a tool of one."""
+"""`agentrail mcp`: list the configured MCP servers, log in and connect to them, and call a tool of one."""
 
 import difflib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 import trio
@@ -19,18 +23,28 @@ from agentrail.cli.config_setup import ConfigFiles, write_faults
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
+from agentrail.cli.storage_options import DataDirectory
 from agentrail.cli.text_output import print_text
 from agentrail.config.key_filter import in_one_line
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.sandboxes.server_process import open_server_process
+from agentrail.stores.data_directory import find_data_directory
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.login_files import LoginFile
 from agentrail.tools.mcp.pins import Pins, pins_of
+from agentrail.tools.mcp.source import ServerLost, log_in, login_file_of
 
 app: Final = App(name="mcp", result_action="return_value")
 
 _USUAL: Final = ConfigFiles()
 _ERROR_LINES: Final = 10
 _WIDTH: Final = 24
+LOGIN_SECONDS: Final = 600.0
+_REQUEST_SECONDS: Final = 5.0
+_MAX_HEAD_BYTES: Final = 16_384
+_PATH: Final = "/callback"
+_DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 Names = Annotated[str, Parameter(help="Names of servers, as shown by mcp list. Default: all.")]
 
@@ -98,6 +112,61 @@ def call_tool(
 )
 def accept_tools(*names: Names, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     return _run(files, names, _accept, debug=debug)
+
+
+@app.command(
+    name="login",
+    help="""Log in to a server with auth = "oauth", with your browser.
+
+    The link is printed too. Exit codes: 0 logged in, 1 the login failed, 2 wrong usage or configuration.""",
+)
+def log_in_to_server(
+    server: Annotated[str, Parameter(help="The name of the server, as shown by mcp list.")],
+    *,
+    port: Annotated[
+        int, Parameter(help="Loopback port for the answer, for a client with a registered address. 0: any.")
+    ] = 0,
+    data_dir: DataDirectory = None,
+    files: ConfigFiles = _USUAL,
+    debug: Debug = False,
+) -> Exit:
+    async def login(servers: tuple[McpServer, ...]) -> Exit:
+        found = _with_login(servers[0])
+        done = await _log_in_to(found, _login_file(found, data_dir), port=port)
+        return print_text(done) if isinstance(done, str) else Exit.FAILED
+
+    return _run(files, (server,), login, debug=debug)
+
+
+@app.command(
+    name="logout",
+    help="""Delete the login to a server.
+
+    A program that is running keeps it until its access token expires. Exit codes: 0 deleted, or there was none, 2 wrong usage or configuration.""",
+)
+def log_out_of_server(
+    server: Annotated[str, Parameter(help="The name of the server, as shown by mcp list.")],
+    *,
+    data_dir: DataDirectory = None,
+    files: ConfigFiles = _USUAL,
+    debug: Debug = False,
+) -> Exit:
+    async def logout(servers: tuple[McpServer, ...]) -> Exit:
+        found = _with_login(servers[0])
+        was_there = await outside.offload(_login_file(found, data_dir).delete)
+        return print_text(f"{found.name}: {'logged out' if was_there else 'there was no login'}")
+
+    return _run(files, (server,), logout, debug=debug)
+
+
+def _with_login(server: McpServer) -> McpServer:
+    if server.auth != "oauth":
+        raise OptionError([f'{server.name} has no login: set auth = "oauth" in [mcp.{server.name}]'])
+    return server
+
+
+def _login_file(server: McpServer, data_dir: Path | None) -> LoginFile:
+    return login_file_of(server, find_data_directory(os.environ) if data_dir is None else data_dir)
 
 
 def _run(
@@ -210,3 +279,95 @@ async def _call(server: McpServer, tool: str, arguments: str) -> Exit:
         outcome = await supervisor.call_tool(found[0].name, given, tools=found)
     done = print_text(outcome.text)
     return done if isinstance(outcome, Ok) else Exit.FAILED
+
+
+# --- logins
+
+
+class LoopbackBrowser:
+    """The user's browser. It comes back to a port of this process.
+
+    Args:
+        port: The port.
+        opens: Whether a browser is opened. The link is printed in any case.
+    """
+
+    def __init__(self, port: int, *, opens: bool) -> None:
+        self.redirect_uri: str = f"http://127.0.0.1:{port}{_PATH}"
+        self._opens = opens
+        self._state: str | None = None
+        self._answer: Mapping[str, str] = {}
+        self._answered = trio.Event()
+
+    async def show(self, url: str) -> None:
+        self._state = dict(parse_qsl(urlsplit(url).query)).get("state")
+        write_error(f"Log in with this link:\n{url if url.isprintable() else ascii(url)}\n")
+        if self._opens:
+            await outside.offload(webbrowser.open, url, abandon_on_cancel=True)
+
+    async def wait_answer(self) -> Mapping[str, str]:
+        await self._answered.wait()
+        return self._answer
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Answer one request. One with another `state` changes nothing, as it may come from any web page."""
+        async with stream:
+            with trio.move_on_after(_REQUEST_SECONDS):
+                head = b""
+                while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD_BYTES:
+                    data = await stream.receive_some()
+                    if not data:
+                        return
+                    head += data
+                status, text = self.decide_reply(head)
+                body = f"{text}\n".encode()
+                await stream.send_all(
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    + body
+                )
+
+    def decide_reply(self, head: bytes) -> tuple[str, str]:
+        """Take the answer of the authorization server, once, and return a status and a text for the user."""
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        parts = urlsplit(words[1]) if len(words) == 3 else urlsplit("")  # noqa: PLR2004 - method, target, version
+        answer = dict(parse_qsl(parts.query))
+        if words[0] != "GET" or parts.path != _PATH:
+            return "404 Not Found", "There is nothing here."
+        if self._state is None or answer.get("state") != self._state:
+            return "400 Bad Request", "This is not the answer to a login that was started here."
+        self._state = None
+        self._answer = answer
+        self._answered.set()
+        if "code" not in answer or "error" in answer:
+            return "400 Bad Request", "The login was refused. The terminal shows the reason."
+        return "200 OK", "You can close this window and return to the terminal."
+
+
+@asynccontextmanager
+async def _open_browser(port: int, *, opens: bool) -> AsyncIterator[LoopbackBrowser]:
+    listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+    browser = LoopbackBrowser(listeners[0].socket.getsockname()[1], opens=opens)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, browser.serve, listeners)
+        yield browser
+        nursery.cancel_scope.cancel(reason="the login has ended")
+
+
+async def _log_in_to(server: McpServer, file: LoginFile, *, port: int) -> str | None:
+    """Log in, and return what was done, or None after writing why it failed."""
+    has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in _DISPLAYS)
+    failure = f"there was no answer within {LOGIN_SECONDS / 60:g} minutes"
+    with trio.move_on_after(LOGIN_SECONDS):
+        try:
+            if not server.has_login_per_principal:
+                await log_in(server, open_server_process, file)
+            else:
+                async with _open_browser(port, opens=has_display) as browser:
+                    await log_in(server, open_server_process, file, browser)
+        except* (ServerLost, OSError) as lost:
+            failure = "; ".join(str(one) for one in lost.exceptions)
+        else:
+            return f"{server.name}: logged in"
+    write_error(f"{server.name}: {in_one_line(failure)}")
+    return None

@@ -251,13 +251,26 @@ class WebForm:
 
 @frozen(kw_only=True)
 class McpAuthForm:
-    """How an MCP server is told who calls.
+    """How an MCP server is told who calls. Exactly one field is set.
 
     Attributes:
         bearer: Reference to a token, sent with each request.
+        oauth: Whether each user logs in.
     """
 
-    bearer: SecretForm
+    bearer: SecretForm | None = None
+    oauth: bool = False
+
+
+@frozen(kw_only=True)
+class McpOAuthForm:
+    """This program as a client of an authorization server, with the names and defaults of `OAuthClient`."""
+
+    client_id: str | None = None
+    client_secret: SecretForm | None = None
+    scopes: tuple[str, ...] | None = None
+    grant: Literal["authorization_code", "client_credentials"] | None = None
+    issuer: str | None = None
 
 
 @frozen(kw_only=True)
@@ -270,7 +283,8 @@ class McpForm:
         cwd: Working directory of the command, relative to the file's directory, which is the default.
         env: Environment variables of the command: texts or secrets.
         headers: HTTP headers of each request: texts or secrets.
-        auth: `{ bearer = { env = "NAME" } }`.
+        auth: `{ bearer = { env = "NAME" } }`, or `"oauth"`: each user logs in.
+        oauth: The client of an `oauth` login. None: it registers itself.
         tools: Names or patterns of the tools to use.
         hints: Whether the server's word about its tools counts.
         effects: Effect classes by the server's tool names.
@@ -289,6 +303,7 @@ class McpForm:
     env: Mapping[str, HeaderForm] | None = None
     headers: Mapping[str, HeaderForm] | None = None
     auth: McpAuthForm | None = None
+    oauth: McpOAuthForm | None = None
     tools: tuple[str, ...] | None = None
     hints: Literal["ignore", "trust"] | None = None
     effects: Mapping[str, Literal["pure", "idempotent", "once"]] | None = None

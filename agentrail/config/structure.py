@@ -24,7 +24,15 @@ from cattrs import (
 from cattrs.gen import make_dict_structure_fn, override
 
 from agentrail.config.key_filter import hide_keys
-from agentrail.config.schema import FileForm, HeaderForm, McpForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.schema import (
+    FileForm,
+    HeaderForm,
+    McpAuthForm,
+    McpForm,
+    PluginForm,
+    PromptForm,
+    SecretForm,
+)
 from agentrail.config.toml_positions import ConfigPath
 
 PathFault: TypeAlias = tuple[ConfigPath, str]
@@ -216,6 +224,20 @@ def _header_of(value: Any, converter: Converter) -> HeaderForm:
     return HeaderForm(secret=_secret_of(value, converter))
 
 
+@frozen(kw_only=True)
+class _BearerTable:
+    bearer: SecretForm
+
+
+def _auth_of(value: Any, converter: Converter) -> McpAuthForm:
+    if isinstance(value, dict):
+        return McpAuthForm(bearer=converter.structure(value, _BearerTable).bearer)
+    if value != "oauth":
+        message = 'expected "oauth" or { bearer = { env = "NAME" } }'
+        raise _Unfit(message)
+    return McpAuthForm(oauth=True)
+
+
 # --- converters
 
 
@@ -264,6 +286,7 @@ def _converter(scalars: Mapping[type, _Hook], *, splits: bool) -> Converter:
     )
     converter.register_structure_hook(SecretForm, lambda value, _: _secret_of(value, converter))
     converter.register_structure_hook(PromptForm, lambda value, _: _prompt_of(value, converter))
+    converter.register_structure_hook(McpAuthForm, lambda value, _: _auth_of(value, converter))
     converter.register_structure_hook(HeaderForm, lambda value, _: _header_of(value, converter))
     return converter
 

@@ -13,6 +13,7 @@ from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.actor_types import worker
 from agentrail.actors.monitor import monitor
 from agentrail.actors.supervisor_scope import subtree
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import (
     ActorDown,
     AlreadyStarted,
@@ -45,6 +46,9 @@ SOURCE_FLAGS: Final = SupervisorFlags(
 SOURCE_STOP_SECONDS: Final = 8.0
 """Longer than a source takes to stop its process."""
 
+_SHOWN_OWNER: Final = 16
+"""Hexadecimal digits of a principal in the name of its source."""
+
 _ATTACH_SECONDS: Final = 5.0
 _TRY_AGAIN_SECONDS: Final = 0.1
 
@@ -59,16 +63,18 @@ class RunningSource:
 
     Attributes:
         handle: Its subtree. None before the first session uses it.
+        owner: The principal whose source it is. Empty if it is everybody's.
     """
 
     source: ToolSource
     start: StartSource
     handle: ActorHandle | None = None
+    owner: str = ""
 
     async def run(self) -> None:
         """Start it, and wait for the end of its subtree. Tells it if that gave up."""
         spec = ChildSpec(
-            f"mcp {self.source.name}",
+            f"mcp {self.source.name}{f' {self.owner[:_SHOWN_OWNER]}' if self.owner else ''}",
             subtree(
                 SOURCE_FLAGS,
                 [
@@ -109,20 +115,39 @@ class ToolSources:
         self.running: Mapping[str, RunningSource] = {
             one.name: RunningSource(self.make(one), start) for one in servers
         }
+        self._personal: dict[tuple[str, str], RunningSource] = {}
+        self._servers: Mapping[str, ToolServer] = {one.name: one for one in servers}
         for one in self.running.values():
             if one.source.is_eager:
                 self.start(one)
 
-    def make(self, server: ToolServer) -> ToolSource:
+    def make(self, server: ToolServer, owner: str = "") -> ToolSource:
         if self._make is None:
             message = (
                 f"mcp has {server.name!r}: this supervisor makes no sources, use agentrail.open_supervisor"
             )
             raise OptionError([message])
-        return self._make(server)
+        return self._make(server, owner)
+
+    def of_principal(self, servers: Servers, owner: str) -> tuple[RunningSource, ...]:
+        """Return the sources that a session of a principal uses, with its own one in place of a personal one.
+
+        Raises:
+            OptionError: Your move: an unknown name.
+        """
+        return tuple(
+            self._own(one, owner) if owner and one.source.is_personal else one for one in self.chosen(servers)
+        )
+
+    def _own(self, running: RunningSource, owner: str) -> RunningSource:
+        key = (running.source.name, owner)
+        if key not in self._personal:
+            made = self.make(self._servers[running.source.name], owner)
+            self._personal[key] = RunningSource(made, self._start, owner=owner)
+        return self._personal[key]
 
     def chosen(self, servers: Servers) -> tuple[RunningSource, ...]:
-        """Return the supervisor's sources that a session uses.
+        """Return the supervisor's sources of these names.
 
         Raises:
             OptionError: Your move: an unknown name.
@@ -147,7 +172,9 @@ class ToolSources:
         Raises:
             OptionError: Your move: an unknown name.
         """
-        self.start(self.chosen((name,))[0])
+        personal = [one for (source, _), one in self._personal.items() if source == name]
+        for one in (*self.chosen((name,)), *personal):
+            self.start(one)
 
 
 class SessionTools(ChangingHandle, RulingHandle):
@@ -169,9 +196,12 @@ class SessionTools(ChangingHandle, RulingHandle):
         super().__init__(cell)
         servers = cell.ports.servers
         self._sources = sources
-        self._shared = sources.chosen(servers)
+        owner = session_owner_key(cell.ports.user_data)
+        self._shared = sources.of_principal(servers, owner)
         self._own = tuple(
-            RunningSource(sources.make(one), start) for one in servers or () if not isinstance(one, str)
+            RunningSource(sources.make(one, owner), start)
+            for one in servers or ()
+            if not isinstance(one, str)
         )
         self._wanted: dict[str, Tool] = {}
         self._attached: dict[str, Tool] = {}

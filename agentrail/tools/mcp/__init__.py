@@ -4,6 +4,6 @@ async with agentrail.open_supervisor(mcp=[McpServer("files", command=["mcp-files
     session = await supervisor.start_session(model="demo:")
 """
 
-from agentrail.tools.mcp.server_options import McpServer
+from agentrail.tools.mcp.server_options import McpServer, OAuthClient
 
-__all__ = ["McpServer"]
+__all__ = ["McpServer", "OAuthClient"]

@@ -31,9 +31,15 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 from pydantic import TypeAdapter, ValidationError
 
 from agentrail import outside
-from agentrail.abc import OpenServerProcess, ServerProcess
+from agentrail.abc import OpenServerProcess, Secret, ServerProcess
 from agentrail.distribution import NAME
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
+from agentrail.tools.mcp.oauth_login import (
+    LOGIN_CODE,
+    REFUSAL,
+    UNAVAILABLE_CODE as NOT_SENT_CODE,
+    ServerLogin,
+)
 from agentrail.tools.mcp.server_options import McpServer, is_loopback
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
 from agentrail.web.backend import context_of_system
@@ -135,9 +141,6 @@ def _message_of(value: Mapping[str, Any]) -> Any:
 LOST_CODE: Final = -32_000
 """The library's own code of a closed connection."""
 
-NOT_SENT_CODE: Final = -32_099
-"""Our code of a request that never reached its server."""
-
 _CONNECT_SECONDS: Final = 5.0
 _shared_tls: Final = functools.cache(context_of_system)
 """One context for all servers: a context takes 0.8 MiB."""
@@ -212,16 +215,25 @@ class _Body(httpx2.AsyncByteStream):
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
 
-    def __init__(self, server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        tls: ssl.SSLContext,
+        on_broken: Callable[[], None],
+        *,
+        takes_all_origins: bool = False,
+    ) -> None:
         self._on_broken = on_broken
         self._max_bytes = server.max_message_bytes
-        self._origin = _origin_of(httpx2.URL(server.url or ""))
+        self._origin = None if takes_all_origins else _origin_of(httpx2.URL(server.url or ""))
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
         # The library offers no public way to give a pool its network.
         self._inner._pool._network_backend = _Backend(server)  # noqa: SLF001 - see above
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if _origin_of(request.url) != self._origin:
+        if REFUSAL in request.extensions:
+            return _failed(request, *request.extensions[REFUSAL])
+        if self._origin not in {None, _origin_of(request.url)}:
             return _failed(request, NOT_SENT_CODE, "the address is of another origin")
         try:
             response = await self._inner.handle_async_request(request)
@@ -240,19 +252,32 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def http_client(server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None]) -> httpx2.AsyncClient:
+def http_client(
+    server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None], login: ServerLogin | None = None
+) -> httpx2.AsyncClient:
     """Create the HTTP client of a server. It follows no redirect by itself and reads no environment variable."""
     given = {
         name: value if isinstance(value, str) else value.reveal() for name, value in server.headers.items()
     }
-    if server.auth is not None:
+    if isinstance(server.auth, Secret):
         given["Authorization"] = f"Bearer {server.auth.reveal()}"
     return httpx2.AsyncClient(
         transport=GuardedTransport(server, tls, on_broken),
         headers=given,
+        auth=login,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
         trust_env=False,
     )
+
+
+def _login_client(server: McpServer, tls: ssl.SSLContext) -> httpx2.AsyncClient:
+    """Create the HTTP client of the authorization server, without headers and tokens of the MCP server."""
+    transport = GuardedTransport(server, tls, _ignore, takes_all_origins=True)
+    return httpx2.AsyncClient(transport=transport, timeout=_CONNECT_SECONDS, trust_env=False)
+
+
+def _ignore() -> None:
+    """A broken connection to an authorization server breaks no session."""
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
@@ -284,6 +309,10 @@ class CallLost(Exception):
 
 class CallNotSent(Exception):
     """The call never reached the server."""
+
+
+class LoginMissing(CallNotSent):
+    """The call was not sent, because the user must log in first."""
 
 
 class CallRefused(Exception):
@@ -480,6 +509,8 @@ class Connection:
         raise CallRefused(types.INTERNAL_ERROR, f"it asked more than {MAX_ROUNDS} times")
 
     def _failure(self, code: int, message: str) -> Exception:
+        if code == LOGIN_CODE:
+            return LoginMissing(message)
         if code == NOT_SENT_CODE:
             return CallNotSent(message)
         is_gone = code == types.INVALID_REQUEST and message == _SESSION_GONE
@@ -542,7 +573,9 @@ def trace_of(session_id: str, operation_id: str) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def open_connection(server: McpServer, open_process: OpenServerProcess) -> AsyncIterator[Connection]:
+async def open_connection(
+    server: McpServer, open_process: OpenServerProcess, login: ServerLogin | None = None
+) -> AsyncIterator[Connection]:
     """Open the transport of a server, and a session over it. Leaving the block ends its process.
 
     Raises:
@@ -565,7 +598,9 @@ async def open_connection(server: McpServer, open_process: OpenServerProcess) ->
             errors = stdio.errors
         else:
             tls = await outside.offload(_shared_tls)
-            client = await stack.enter_async_context(http_client(server, tls, gone.set))
+            if login is not None:
+                login.send = (await stack.enter_async_context(_login_client(server, tls))).send
+            client = await stack.enter_async_context(http_client(server, tls, gone.set, login))
             carrying = streamable_http_client(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )

@@ -15,6 +15,7 @@ from agentrail.errors import OptionError
 
 Hints = Literal["ignore", "trust"]
 PinReaction = Literal["warn", "refuse", "off"]
+Grant = Literal["authorization_code", "client_credentials"]
 Start = Literal["lazy", "eager"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
@@ -31,6 +32,38 @@ def _mapping(value: Any) -> Any:
 
 
 @frozen(kw_only=True)
+class OAuthClient:
+    """This program as a client of an authorization server, for `oauth=` of `McpServer`.
+
+    Attributes:
+        client_id: Id of a client that was registered by hand. None: the client registers itself.
+        client_secret: Its secret, if it has one.
+        scopes: Scopes to ask for, in addition to those that the server demands.
+        grant: `authorization_code` for users, who log in with a browser. `client_credentials` for machines, which need an id and a secret.
+        issuer: Address of the authorization server that the id and the secret are meant for. They are sent to no other.
+
+    Raises:
+        OptionError: Your move: all faults, by option.
+    """
+
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    scopes: tuple[str, ...] = field(default=(), converter=_texts)
+    grant: Grant = "authorization_code"
+    issuer: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        faults = tuple(faults_of_oauth({one.name: getattr(self, one.name) for one in fields(OAuthClient)}))
+        if faults:
+            raise OptionError(faults)
+
+    @property
+    def auth_method(self) -> Literal["none", "client_secret_basic"]:
+        """How the token endpoint learns who the client is."""
+        return "none" if self.client_secret is None else "client_secret_basic"
+
+
+@frozen(kw_only=True)
 class McpServer:
     """An MCP server whose tools sessions can use, for `mcp=` of `open_supervisor` and of a session.
 
@@ -43,7 +76,8 @@ class McpServer:
         cwd: Working directory of the command.
         env: Environment variables of the command, in addition to `PATH HOME LANG LC_* TZ TERM USER`.
         headers: HTTP headers of each request.
-        auth: Bearer token of each request.
+        auth: Bearer token of each request. `oauth`: each user logs in, see `agentrail mcp login`.
+        oauth: The client of an `oauth` login. None: it registers itself.
         tools: Names or patterns of the tools to use, such as `read_*`.
         hints: `trust` takes the server's word that a tool only reads or may be repeated. `ignore` treats each tool as `once`.
         effects: Effect classes by the server's tool names, whatever `hints` is.
@@ -67,7 +101,8 @@ class McpServer:
     cwd: str | os.PathLike[str] = "."
     env: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
     headers: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
-    auth: Secret | None = None
+    auth: Secret | Literal["oauth"] | None = None
+    oauth: OAuthClient | None = None
     tools: tuple[str, ...] = field(default=("*",), converter=_texts)
     hints: Hints = "ignore"
     effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
@@ -100,9 +135,15 @@ class McpServer:
         return "once"
 
     @property
+    def has_login_per_principal(self) -> bool:
+        """Whether each principal has a login, and so a connection, of its own."""
+        return self.auth == "oauth" and (self.oauth is None or self.oauth.grant == "authorization_code")
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """All values that no log, event or result may contain."""
-        given = (self.auth, *self.env.values(), *self.headers.values())
+        client = None if self.oauth is None else self.oauth.client_secret
+        given = (self.auth, client, *self.env.values(), *self.headers.values())
         return tuple([one.reveal() for one in given if isinstance(one, Secret)])
 
 
@@ -117,6 +158,10 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"command is {command!r:.200}: expected a program and its arguments, as texts without NUL"
     if url:
         yield from _faults_of_url(url)
+    auth = given.get("auth")
+    if auth is not None and auth != "oauth" and not isinstance(auth, Secret):
+        yield 'auth: expected a secret or "oauth"'
+    yield from faults_of_login(url, given.get("oauth"), has_login=auth == "oauth")
     for key in ("env", "headers"):
         values = given.get(key, {})
         if not isinstance(values, Mapping) or not all(
@@ -142,6 +187,36 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     for key in ("required", "allow_private"):
         if not isinstance(given.get(key, False), bool):
             yield f"{key} is {given[key]!r:.80}: expected true or false"
+
+
+def faults_of_login(url: object, client: object, *, has_login: bool) -> Iterator[str]:
+    """Yield what is wrong with `auth` and `oauth` together."""
+    if has_login and not url:
+        yield 'auth is "oauth": only a server with a url has a login'
+    if client is not None and not has_login:
+        yield 'oauth describes the client of auth = "oauth", and auth is something else'
+
+
+def faults_of_oauth(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the options of an OAuth client, by name. Missing ones have their defaults."""
+    for key in ("client_id", "issuer"):
+        value = given.get(key)
+        if value is not None and not (isinstance(value, str) and value):
+            yield f"oauth.{key} is {value!r:.80}: expected a text"
+    if given.get("issuer") is not None:
+        yield from (f"oauth.issuer: {fault}" for fault in _faults_of_url(given["issuer"]))
+    scopes = given.get("scopes", ())
+    if scopes and not (_are_texts(scopes) and all(re.fullmatch(r"[!#-\[\]-~]+", one) for one in scopes)):
+        yield f'oauth.scopes is {scopes!r:.200}: expected scopes, such as ["read", "write"]'
+    grant = given.get("grant", "authorization_code")
+    if grant not in get_args(Grant):
+        yield f"oauth.grant is {grant!r:.80}: expected one of {', '.join(get_args(Grant))}"
+    if given.get("client_id") is None and (
+        given.get("client_secret") is not None or grant == "client_credentials"
+    ):
+        yield "oauth.client_id is missing: a secret and client_credentials need one"
+    elif grant == "client_credentials" and given.get("client_secret") is None:
+        yield "oauth.client_secret is missing: client_credentials needs one"
 
 
 def _are_texts(value: object) -> bool:

@@ -5,6 +5,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -38,6 +39,7 @@ from agentrail.tools.mcp.call_result import (
     lost_call,
     refused_call,
 )
+from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer
@@ -92,7 +94,9 @@ class McpSource:
         listing: The tools as last listed. They stay through a restart.
     """
 
-    def __init__(self, server: McpServer, open_process: OpenServerProcess) -> None:
+    def __init__(
+        self, server: McpServer, open_process: OpenServerProcess, login_file: LoginFile | None = None
+    ) -> None:
         self.server: Final = server
         self.state: ToolSourceState = "connecting"
         self.reason: str | None = None
@@ -100,9 +104,12 @@ class McpSource:
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
-        self.is_eager: bool = server.start == "eager"
+        self.is_eager: bool = server.start == "eager" and not server.has_login_per_principal
+        self.is_personal: bool = server.has_login_per_principal
         self._is_ready = trio.Event()
         self._open_process = open_process
+        self._login_file = login_file
+        self._login: Any = None
         self._listeners: list[ToolListener] = []
         self._tools: dict[str, McpTool] = {}
         self._listed_at: deque[float] = deque(maxlen=MAX_LISTINGS)
@@ -135,7 +142,8 @@ class McpSource:
         if self.state in {"parked", "closed"}:
             self._change_state("connecting")
         try:
-            await self._live()
+            while True:
+                await self._live_until_login()
         except Exception as error:  # noqa: BLE001 - whatever ended it is the exit reason of its actor
             state, reason = "restarting", self._hidden(describe_loss(error))
             raise ServerLost(reason) from None
@@ -170,11 +178,31 @@ class McpSource:
 
     # --- one life
 
+    async def _live_until_login(self) -> None:
+        """Live until the user must log in, and wait until that has happened."""
+        library = await outside.offload(load_library)
+        self._login = None if self._login_file is None else library.ServerLogin(self.server, self._login_file)
+        try:
+            await self._live()
+        except Exception as error:
+            if self._login is None or not self._login.missing.is_set():
+                raise
+            LOGGER.info("MCP server %s was left: %s", self.name, self._hidden(describe_loss(error)))
+        await self._wait_for_login()
+        self._change_state("connecting")
+
+    async def _wait_for_login(self) -> None:
+        self.connection = None
+        self._is_ready = trio.Event()
+        self.settled.set()
+        self._change_state("needs_login", f"agentrail mcp login {self.name}")
+        await self._login.wait_changed()
+
     async def _live(self) -> None:
         library = await outside.offload(load_library)
         seconds = self.server.connect_timeout
         with trio.move_on_after(seconds) as connecting:
-            async with library.open_connection(self.server, self._open_process) as connection:
+            async with library.open_connection(self.server, self._open_process, self._login) as connection:
                 self._errors = connection.errors
                 await connection.connect()
                 await self._list(connection)
@@ -186,12 +214,20 @@ class McpSource:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, connection)
                     nursery.start_soon(self._list_changes, connection)
+                    if self._login is not None:
+                        nursery.start_soon(self._leave_without_login)
                     await connection.wait_gone()
                     message = "its session is gone"
                     raise ServerLost(message)
         if connecting.cancelled_caught:
             message = f"it did not answer within {seconds:g} s"
             raise ServerLost(message)
+
+    async def _leave_without_login(self) -> None:
+        await self._login.missing.wait()
+        await self._wait_for_login()  # the other calls in flight end as they would
+        message = "there is a new login"
+        raise ServerLost(message)
 
     async def _follow(self, connection: Any) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -247,7 +283,7 @@ class McpSource:
             listener.state_changed(state, reason)
 
     def _hidden(self, text: str) -> str:
-        for secret in self.server.secrets:
+        for secret in (*self.server.secrets, *(() if self._login is None else self._login.secrets)):
             text = text.replace(secret, HIDDEN)
         return hide_keys(text)
 
@@ -326,6 +362,8 @@ class McpTool:
         library = load_library()
         try:
             raw = await self._ask(library, connection, arguments, ctx)
+        except library.LoginMissing:
+            return absent_server(source.name, "needs_login")
         except library.CallNotSent:
             return absent_server(source.name, "restarting")
         except library.CallRefused as refused:
@@ -408,7 +446,9 @@ async def ask_user(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> 
     return {"action": "cancel"} if form is None else {"action": "accept", "content": dict(form)}
 
 
-def make_source(server: ToolServer, open_process: OpenServerProcess) -> McpSource:
+def make_source(
+    server: ToolServer, open_process: OpenServerProcess, data_directory: Callable[[], Path], owner: str = ""
+) -> McpSource:
     """Create the source of a server. It starts nothing.
 
     Raises:
@@ -418,4 +458,37 @@ def make_source(server: ToolServer, open_process: OpenServerProcess) -> McpSourc
         raise OptionError(
             [f"mcp has {server!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"]
         )
-    return McpSource(server, open_process)
+    if server.auth != "oauth":
+        return McpSource(server, open_process)
+    return McpSource(server, open_process, login_file_of(server, data_directory(), owner))
+
+
+async def log_in(
+    server: McpServer, open_process: OpenServerProcess, file: LoginFile, browser: Any = None
+) -> None:
+    """Log in to a server, through the user's browser or as a machine, and write the login to its file.
+
+    Raises:
+        ServerLost: There is no login. The message says why, without secrets.
+        OptionError: The extra is not installed.
+    """
+    library = await outside.offload(load_library)
+    login = library.ServerLogin(server, file, browser)
+    try:
+        async with library.open_connection(server, open_process, login) as connection:
+            await connection.connect()
+            await connection.list_tools()
+    except Exception as error:  # noqa: BLE001 - translated, whatever ended it
+        if login.is_logged_in and not login.missing.is_set():  # what failed after the login is no fault of it
+            return
+        raise ServerLost(hide_keys(login.reason or describe_loss(error))) from None
+    if not login.is_logged_in:
+        message = "it asks for no login"
+        raise ServerLost(message)
+
+
+def login_file_of(server: McpServer, data_directory: Path, owner: str = "") -> LoginFile:
+    """Return the file of a login. A machine has one for all principals."""
+    return LoginFile(
+        data_directory / LOGIN_DIRECTORY, server.url or "", owner if server.has_login_per_principal else ""
+    )

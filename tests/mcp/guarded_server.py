@@ -1,0 +1,188 @@
+"""An MCP server with OAuth, and its authorization server, in the process of the test: small, and as strict as a test wants it."""
+
+import base64
+import hashlib
+import json
+from contextlib import asynccontextmanager
+from functools import partial
+from urllib.parse import parse_qsl, urlencode
+
+import trio
+from attrs import Factory, define
+
+from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
+
+TOOLS = [{"name": "echo", "description": "Does echo.", "inputSchema": {"type": "object"}}]
+SECRET = "the-clients-secret"  # noqa: S105 - of a test
+
+
+@define
+class Guarded:
+    """State of both servers.
+
+    Attributes:
+        origin: Their address.
+        lifetime: Seconds that an access token is said to live.
+        valid: Access tokens that the MCP server accepts.
+        refresh: Refresh tokens that the authorization server takes, once each.
+        issued: All tokens ever issued.
+        asked: Grants of the token requests, in their order.
+        registered: Registrations.
+        unavailable: Whether the token endpoint answers 503.
+        malformed: Whether the token endpoint answers without a token type that is known.
+        wanted: Scope that calls of tools demand.
+        elsewhere: The resource in the metadata, if it is that of another server.
+    """
+
+    origin: str = ""
+    lifetime: int = 3600
+    valid: set = Factory(set)
+    refresh: set = Factory(set)
+    issued: list = Factory(list)
+    asked: list = Factory(list)
+    registered: list = Factory(list)
+    challenges: dict = Factory(dict)
+    scopes: list = Factory(list)
+    called: list = Factory(list)
+    hosts: set = Factory(set)
+    unavailable: bool = False
+    malformed: bool = False
+    refuses_login: bool = False
+    wanted: str | None = None
+    elsewhere: str | None = None
+
+    async def __call__(self, scope, receive, send):
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            return
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+        status, more, answer = self.answer(
+            scope["method"], scope["path"], scope["query_string"], headers, body
+        )
+        told = [(name.encode(), value.encode()) for name, value in more.items()]
+        told.append((b"content-type", b"application/json"))
+        await send({"type": "http.response.start", "status": status, "headers": told})
+        await send(
+            {"type": "http.response.body", "body": b"" if answer is None else json.dumps(answer).encode()}
+        )
+
+    def answer(self, method, path, query, headers, body):
+        """Return status, headers and JSON."""
+        match path:
+            case "/mcp":
+                return self.call(method, headers, body)
+            case "/.well-known/oauth-protected-resource/mcp":
+                resource = self.elsewhere or f"{self.origin}/mcp"
+                return 200, {}, {"resource": resource, "authorization_servers": [f"{self.origin}/"]}
+            case "/.well-known/oauth-authorization-server":
+                return 200, {}, self.metadata()
+            case "/register":
+                self.registered.append(json.loads(body))
+                return 201, {}, {**json.loads(body), "client_id": f"client-{len(self.registered)}"}
+            case "/authorize":
+                return self.authorize(dict(parse_qsl(query.decode())))
+            case "/token":
+                return self.token(dict(parse_qsl(body.decode())), headers)
+        return 404, {}, {}
+
+    def metadata(self):
+        return {
+            "issuer": f"{self.origin}/",
+            "authorization_endpoint": f"{self.origin}/authorize",
+            "token_endpoint": f"{self.origin}/token",
+            "registration_endpoint": f"{self.origin}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        }
+
+    def authorize(self, asked):
+        """Log the user in without a question, and send the browser back."""
+        self.scopes.append(asked.get("scope"))
+        answer = (
+            {"error": "access_denied"} if self.refuses_login else {"code": f"code-{len(self.challenges)}"}
+        )
+        if not self.refuses_login:
+            self.challenges[answer["code"]] = (asked["code_challenge"], asked["redirect_uri"])
+        back = f"{asked['redirect_uri']}?{urlencode({**answer, 'state': asked['state']})}"
+        return 302, {"location": back}, {}
+
+    def token(self, form, headers):
+        """Answer a token request, as its grant allows."""
+        self.asked.append(form["grant_type"])
+        if self.unavailable:
+            return 503, {}, {}
+        match form["grant_type"]:
+            case "authorization_code":
+                challenge, redirect = self.challenges.pop(form["code"], ("", ""))
+                digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+                is_right = base64.urlsafe_b64encode(digest).decode().rstrip("=") == challenge
+                is_right = is_right and redirect == form["redirect_uri"]
+            case "refresh_token":
+                is_right = form["refresh_token"] in self.refresh
+                self.refresh.discard(form["refresh_token"])
+            case _:
+                basic = base64.b64encode(f"machine:{SECRET}".encode()).decode()
+                is_right = headers.get("authorization") == f"Basic {basic}"
+        if not is_right:
+            return 400, {}, {"error": "invalid_grant"}
+        access, refresh = (f"{kind}-{len(self.issued)}-t0k3n" for kind in ("access", "refresh"))
+        self.issued += [access, refresh]
+        self.valid.add(access)
+        told = {"access_token": access, "token_type": "mac" if self.malformed else "Bearer"}
+        if form["grant_type"] != "client_credentials":
+            self.refresh.add(refresh)
+            told["refresh_token"] = refresh
+        return 200, {}, {**told, "expires_in": self.lifetime}
+
+    def call(self, method, headers, body):
+        """Answer as an MCP server of the older revision, with JSON."""
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        if token not in self.valid:
+            metadata = f"{self.origin}/.well-known/oauth-protected-resource/mcp"
+            return 401, {"www-authenticate": f'Bearer resource_metadata="{metadata}"'}, {}
+        if method != "POST":
+            return 405, {}, {}
+        asked = json.loads(body)
+        if "id" not in asked:
+            return 202, {}, None
+        match asked["method"]:
+            case "initialize":
+                told = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "guarded", "version": "1"},
+                }
+            case "tools/list":
+                told = {"tools": TOOLS}
+            case "tools/call" if self.wanted is not None:
+                challenge = f'Bearer error="insufficient_scope", scope="{self.wanted}"'
+                return 403, {"www-authenticate": challenge}, {}
+            case "tools/call":
+                self.called.append(token)
+                told = {"content": [{"type": "text", "text": "echoed"}]}
+            case _:
+                error = {"code": -32601, "message": "unknown method"}
+                return 200, {}, {"jsonrpc": "2.0", "id": asked["id"], "error": error}
+        return 200, {}, {"jsonrpc": "2.0", "id": asked["id"], "result": told}
+
+
+@asynccontextmanager
+async def guarded_server(**given):
+    """Serve both, and yield their state."""
+    guarded = Guarded(**given)
+    stop = trio.Event()
+    listeners = await open_listeners("127.0.0.1", 0)
+    ((host, port),) = addresses_of(listeners)
+    guarded.origin = f"http://{host}:{port}"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_app, guarded, listeners, stop.wait))
+        try:
+            yield guarded
+        finally:
+            stop.set()
+            nursery.cancel_scope.cancel()
