@@ -119,13 +119,15 @@ async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call
         request,
         call.principal,
         kind="stream" if parameters.is_stream else "chat",
+        # Words after answers join the cycle that goes on with them: in the queue they would wait for its next pause.
+        when_busy="steer" if plan.decisions else "queue",
         on_disconnect=wire.on_disconnect,
         via=NAME,
         content=plan.words if has_images else None,
         settings=parameters.settings,
         history=plan.history,
         goes_on=plan.goes_on,
-        trace=call.trace,
+        trace=None if plan.decisions else call.trace,
         keep=session_id is not None,
     )
     if isinstance(submitted, HandledResponse):

@@ -436,6 +436,20 @@ async def test_a_missing_result_is_named_and_the_others_are_not_applied():
         assert (await ask(web, user("Hi"), asked["message"], one, two))["message"]["content"] == "Both."
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_words_behind_results_are_answered_where_the_cycle_waits_again(is_stream):
+    """They join the cycle, which calls the client once more: they do not wait for it in the queue."""
+    slow = evolve(calls(("show", {"at": "b"})), pause_seconds=0.2)
+    turns = [calls(("show", {})), slow, says("Both."), says("Both.")]
+    async with serving(ScriptedModel(turns)) as web:
+        asked = await ask(web, tools=[TOOL])
+        (call,) = asked["message"]["tool_calls"]
+        given = said(user("Hi"), asked["message"], result(call["id"]), user("And?"), stream=is_stream)
+        with trio.fail_after(5):
+            response = await web.post(PATH, given)
+        assert response.status_code == 200, response.text
+
+
 async def test_results_are_applied_all_or_none():
     """One that is too long refuses both, and both can be given again."""
     turns = [calls(("show", {}), ("show", {"at": "b"})), says("Both.")]
