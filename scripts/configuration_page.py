@@ -104,12 +104,13 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
             )
             options = dict(fields_in(SessionOptions))
             meanings = {name: "" if options.get(name) == text else text for name, text in meanings.items()}
-        lines += [f"## {title}", "", lead, "", "| key | type | meaning |", "|---|---|---|"]
+        lines += [f"## {title}", "", lead, ""]
+        alike: dict[tuple[str, str], list[str]] = {}
         for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
             takes = type_as_written(get_type_hints(form)[name])
-            lines.append(
-                f"| `{name.removesuffix('_')}` | {takes} | {meanings[name].replace('|', chr(92) + '|')} |"
-            )
+            alike.setdefault((takes, meanings[name]), []).append(f"`{name.removesuffix('_')}`")
+        for (takes, meaning), names in alike.items():
+            lines.append(f"- {', '.join(names)} ({takes}){f': {meaning}' if meaning else ''}")
         lines.append("")
     return "\n".join(lines)
 

@@ -27,6 +27,7 @@ DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 
 NO_SCOPE: Final = "–"
 USER_HEADER: Final = "X-Agentrail-User"
+REPEAT_HEADER: Final = "Idempotency-Key"
 MIN_USUAL: Final = 3
 """Objects with the same description of a field from which on the page describes it once."""
 
@@ -93,7 +94,7 @@ def routes_page() -> str:
     common = common_to(operation for _, _, operation in operations)
     groups = code_groups(operations, common)
     lines += [
-        f"A token without a user names one in the header `{USER_HEADER}`. Each route lists its errors, some as a group:",
+        f"A token without a user names one in the header `{USER_HEADER}`. The header `{REPEAT_HEADER}` has the effect of `client_id` in a body. Each route lists its errors, some as a group:",
         "",
         f"- every route with a token: {code_list(sorted(common))}",
         *(f"- *{title}*: {code_list(codes)}" for title, codes in groups.items()),
@@ -160,9 +161,9 @@ def operation_lines(
 def parameter_lines(operation: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each query parameter and header of a route."""
     for one in operation.get("parameters", ()):
-        if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
+        if one["in"] in {"query", "header"} and one["name"] not in {USER_HEADER, REPEAT_HEADER}:
             said = f": {in_json(one['description'])}" if one.get("description") else ""
-            yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
+            yield f"- {one['in']} `{one['name']}` ({bounded(one['schema'])}){said}"
 
 
 def code_groups(
@@ -307,7 +308,7 @@ def schema_lines(
         said = "" if usual is not None and usual.get(name) == said else said
         mark = "?" if is_given and name not in required else ""
         meaning = f": {in_json(said)}" if said else ""
-        yield f"- `{name}`{mark}, {type_text(rules)}{optional}{meaning}"
+        yield f"- `{name}`{mark} ({type_text(rules)}{optional}){meaning}"
     yield ""
 
 

@@ -85,10 +85,15 @@ def journal_page(drawn: str, summary: Callable[[object], str], fields: Callable[
         _HASH.format(hash=sealed.hash.hex()),
         "## Other kinds",
         "",
+        "Each body except that of `heard` also has:",
+        "",
+        "- `version`: Version of this form.",
+        "",
     ]
     for kind in sorted(record.OWN_KINDS):
         body = OWN_BODIES[kind]
-        lines += [f"### `{kind}`", "", WHEN[kind], "", f"Body, `{body.__name__}`:", "", *fields(body)]
+        own = [line for line in fields(body) if not line.startswith("- `version`: ")]
+        lines += [f"### `{kind}`", "", WHEN[kind], "", f"Body, `{body.__name__}`:", "", *own]
     lines += ["## Signals", "", _SIGNALS, ""]
     lines += [
         f"- `{tag}`: {_link(kind)}"
