@@ -138,6 +138,7 @@ def test_only_an_answer_to_an_approval_can_approve():
     for payload in (None, True, "yes", {}, {"approved": 1}, {**NO, "reason": 5}, {**YES, "editedArgs": []}):
         told = refused(of("assistant"), status=STATUS, resume=resume(("q1", "b"), ("a1", payload)))
         assert (told.code, told.place) == ("field_invalid", "resume[1].payload")
+    assert refused(HI, status=STATUS, resume=resume(("q1", 5))).place == "resume[0].payload"
     only = evolve(STATUS, approvals=(evolve_approval(permission_options=("approve",)),))
     assert refused(HI, status=only, resume=resume(("a1", NO))).place == "resume[0].payload"
     assert refused(HI, status=STATUS, resume=resume(("a1", YES), ("a1", NO))).place == "resume"
@@ -255,7 +256,45 @@ def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message(
     assert open_ag_ui_run(request, AgUiPlan(repeats=3)).known == run.known
     thinking = body(HI, of("reasoning", name="p3"), of("assistant"))
     assert open_ag_ui_run(thinking, AgUiPlan(repeats=2)).known == {"u1", "p3"}
+    both = body(of("reasoning", name="p1"), HI, of("reasoning", name="p5"), of("assistant", name="m6"))
+    assert open_ag_ui_run(both, AgUiPlan(repeats=4)).known == {
+        "p1",
+        "u1",
+    }  # a snapshot with thinking replaces all of it
     assert [one["type"] for one in again.first] == ["MESSAGES_SNAPSHOT"]
+
+
+@pytest.mark.parametrize(
+    ("more", "settings"),
+    [
+        ({}, None),
+        ({"context": [], "tools": []}, None),
+        ({"tools": [{"name": "map"}]}, {"tools": ({"name": "map"},)}),
+        (
+            {"context": [{"description": "Page", "value": "home"}, {"description": "Zoom", "value": "3"}]},
+            {"instructions": "Context of the user's page:\n- Page: home\n- Zoom: 3"},
+        ),
+    ],
+)
+def test_tools_and_context_are_settings_of_the_run(more, settings):
+    """None of them is one."""
+    assert body(HI, **more).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("given", "on_disconnect", "is_branch"),
+    [
+        (None, "abort", False),
+        ("agentrail", "abort", False),
+        ({"agentrail": True}, "abort", False),
+        ({"agentrail": {"on_disconnect": "never", "branch": 1}}, "abort", False),
+        ({"agentrail": {"on_disconnect": "continue", "branch": True}}, "continue", True),
+    ],
+)
+def test_what_is_forwarded_to_us_is_two_words(given, on_disconnect, is_branch):
+    """Anything else is ignored."""
+    request = body(HI, forwardedProps=given)
+    assert (request.on_disconnect, request.is_branch) == (on_disconnect, is_branch)
 
 
 def test_a_history_differs_by_what_the_session_did_not_say():

@@ -11,6 +11,7 @@ from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
     CallId,
+    ClientCallRef,
     PromptRef,
     QuestionRef,
     SessionId,
@@ -247,6 +248,15 @@ def test_a_result_shows_its_call_and_has_details_beside_its_words():
         assert types(parts)[2:4] == SHOWN
         (output,) = [part for part in parts if part["type"] == "tool-output-available"]
         assert (output["output"], output["toolMetadata"]) == ("12 files", {"details": {"count": 12}})
+    called = events.ClientCall(ref=ClientCallRef("k"), name="shell", call_id=CALL, arguments={})
+    parts = whole(START, ASK, called, result('{"zoom": 3}', details={"zoom": 3}), ended())
+    (output,) = [part for part in parts if part["type"] == "tool-output-available"]
+    assert output == {
+        "type": "tool-output-available",
+        "toolCallId": CALL,
+        "dynamic": True,
+        "output": {"zoom": 3},
+    }
 
 
 def test_a_question_becomes_the_clients_call_where_its_cycle_waits():
@@ -264,6 +274,17 @@ def test_a_question_becomes_the_clients_call_where_its_cycle_waits():
     link = events.AskUser(ref=QuestionRef("q"), question="?", url="https://a.example")
     *_, question = folded(START, ASK, link, waits)[1]  # of a call that was not shown, so nothing else
     assert question["data"] == {"ref": "q", "question": "?", "options": [], "url": "https://a.example"}
+
+
+def test_todos_are_data_and_progress_is_passing():
+    """The page keeps the last list, and no progress."""
+    todo = events.TodoChange(todos=(events.Todo(id="1", content="Look.", status="pending"),))
+    progress = events.ToolProgress(name="shell", call_id=CALL, text="half")
+    *_, told_todos, half = folded(START, ASK, RUNS, todo, progress)[1]
+    todos = ({"id": "1", "content": "Look.", "status": "pending"},)
+    assert told_todos == {"type": "data-todos", "id": "todos", "data": {"todos": todos}}
+    passing = {"toolCallId": CALL, "toolName": "shell", "text": "half"}
+    assert half == {"type": "data-progress", "data": passing, "transient": True}
 
 
 def test_a_result_that_came_after_all_takes_the_place_of_the_one_shown():

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
 from attrs import evolve
 
 from agentrail.events import Approval, PendingClientCall, Question
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId
 from agentrail.protocols.ai_ui_messages import UiCallBody, UiPlan, decide_ui_call, read_ui_call
+from agentrail.protocols.decisions import WireRefusal
 from agentrail.wire.operations import AnswerBody, RejectBody, RespondBody
 from tests.wire.test_forms import BARE
 
@@ -138,3 +140,44 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
     assert read_ui_call(many, None).code == "field_invalid"
     assert isinstance(read_ui_call([*many, page(), *many[:255]], None), UiCallBody)
     assert [one.id for one in read_ui_call([*many, page(), user("b", "u300")], None).past] == ["u300"]
+
+
+PART, RESPONDED = "messages[0].parts[0]", "approval-responded"
+
+
+@pytest.mark.parametrize(
+    ("messages", "place"),
+    [
+        ([], "messages"),
+        ([{"id": "s", "role": "system", "parts": []}], "messages"),
+        (["Hi"], "messages[0]"),
+        ([user("a", "")], "messages[0].id"),
+        ([user("a", "u" * 129)], "messages[0].id"),
+        ([{"id": "u", "role": "king", "parts": []}], "messages[0].role"),
+        ([{"id": "u", "role": "user", "parts": "Hi"}], "messages[0].parts"),
+        ([{"id": "u", "role": "user", "parts": [{"type": "text", "text": 5}]}], f"{PART}.text"),
+        ([{"id": "u", "role": "user", "parts": [{"type": "file", "url": "x"}]}], PART),
+        ([{"id": "u", "role": "user", "parts": ["Hi"]}], f"{PART}.type"),
+        ([{"id": "u", "role": "user", "parts": [{"type": "picture"}]}], f"{PART}.type"),
+        ([page({"type": 5})], PART),
+        ([page({"type": "tool-show", "state": "output-available"})], PART),
+        ([page(tool("c1", "output-error"))], f"{PART}.errorText"),
+        ([page(tool("c1", RESPONDED, approval={"approved": True}))], f"{PART}.approval"),
+        ([page(tool("c1", RESPONDED, approval={"id": "a1", "approved": "yes"}))], f"{PART}.approval.approved"),
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_named_by_its_place(messages, place):
+    """Nothing of the call is read then."""
+    refusal = read_ui_call(messages, None)
+    assert isinstance(refusal, WireRefusal)
+    assert refusal.place == place
+
+
+def test_an_answer_cannot_be_generated_again():
+    """It says what to do, and no other trigger is known."""
+    again = read_ui_call([user("Hi")], "regenerate-message")
+    assert isinstance(again, WireRefusal)
+    assert (again.place, "/rewind" in str(again.hint)) == ("trigger", True)
+    other = read_ui_call([user("Hi")], "resume")
+    assert isinstance(other, WireRefusal)
+    assert (other.place, other.hint) == ("trigger", None)

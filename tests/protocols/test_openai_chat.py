@@ -313,6 +313,8 @@ HI = user("Hi")
         ({"reasoning_effort": "huge"}, "field_invalid", "reasoning"),
         ({"reasoning_effort": []}, "field_invalid", "reasoning"),
         ({"metadata": {"a": 1}}, "field_invalid", "metadata.a"),
+        ({"metadata": ["a"]}, "field_invalid", "metadata"),
+        ({"metadata": {f"m{number}": "x" for number in range(17)}}, "field_invalid", "metadata"),
         ({"stream": "yes"}, "field_invalid", "stream"),
         ({"model": ""}, "field_invalid", "model"),
         ({"messages": []}, "messages_missing", "messages"),
@@ -372,6 +374,36 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
     assert asked(HI, tools=[TOOL], tool_choice="none").parameters.settings.tools == ()
     with pytest.raises(OpenAiRefused):
         read_chat(body, client_system="refuse")
+
+
+FORM = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "setting", "value"),
+    [
+        ({"reasoning": {"effort": "xhigh"}}, "reasoning", "high"),
+        ({"reasoning": {"effort": "medium"}}, "reasoning", "medium"),
+        ({"reasoning": {}}, "reasoning", None),
+        ({"response_format": {"type": "text"}}, "response_format", None),
+        ({"response_format": {"type": "json_object"}}, "response_format", {"type": "object"}),
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": FORM}}}, "response_format", FORM),
+        ({"text": {"verbosity": "low"}}, "response_format", None),
+    ],
+)
+def test_settings_have_the_forms_of_both_interfaces(given, setting, value):
+    """Nested ones are those of Responses."""
+    assert getattr(asked(HI, **given).parameters.settings, setting) == value
+
+
+def test_content_has_the_forms_of_both_interfaces():
+    """Parts of Responses are read too, and what a model refused is its text."""
+    url = PICTURE["image_url"]["url"]
+    parts = [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": url}]
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    messages = asked(HI, refusal, user(parts)).messages
+    assert messages[1].text == "No."
+    assert messages[2].content == (Text(text="Look."), Image(media_type="image/png", data="AAAA"))
 
 
 def test_a_delta_costs_little():

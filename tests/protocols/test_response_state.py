@@ -230,6 +230,8 @@ def test_a_message_that_is_taken_back_is_not_opened_again():
         ("m10", "p10"),
     ]
     assert [(one.message_id, one.reason) for one in only(TakenBack, changes)] == [("m7", "busy")]
+    nothing = events.StreamError(error=BROKE, discarded=True)
+    assert only(TakenBack, follow_all((*BEGIN, nothing, *again, said("All"), ended()))[1]) == []
     _, changes = follow_all((*BEGIN, delta("Helo"), said("Hallo"), ended()))
     texts = only(PartText, changes)
     assert [(one.message_id, one.text, one.is_first) for one in texts] == [
