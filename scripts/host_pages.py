@@ -22,6 +22,7 @@ from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import Limits
+from scripts.names_pages import public_names
 
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 
@@ -57,6 +58,9 @@ ON_THE_PAGE_OF_THE_INTERFACE: Final = frozenset(
     {"ConsoleInfo", "ExplainedStep", "HostPluginList", "SpanPage", "StateReply", "TracePage", "TreePage"}
 )
 """Schemas of the console's views, which only `openapi.json` describes."""
+
+ON_A_PAGE_OF_NAMES: Final = frozenset({"PendingClientCall", "Status", "TokenUsage", "WaitingFor"})
+"""Schemas without a tag of public classes, which the page of their class describes."""
 
 _REFS: Final = "#/components/schemas/"
 
@@ -240,7 +244,7 @@ def below(names: Iterable[str], schemas: Mapping[str, Any]) -> set[str]:
         if name not in found and name not in ON_THE_PAGE_OF_EVENTS:
             found.add(name)
             left += refs_in(schemas[name])
-    return found
+    return found - ON_A_PAGE_OF_NAMES
 
 
 def refs_in(schema: Any) -> list[str]:
@@ -347,6 +351,8 @@ def link(name: str) -> str:
     """Link to a schema."""
     if name in ON_THE_PAGE_OF_THE_INTERFACE:
         return f"`{name}`, in [openapi.json](openapi.json)"
+    if name in ON_A_PAGE_OF_NAMES:
+        return f"[{name}]({next(one.home for one in public_names() if one.name == name)})"
     return f"[{name}]({'events.md' * (name in ON_THE_PAGE_OF_EVENTS)}#{name.lower()})"
 
 

@@ -61,7 +61,7 @@ class Health:
         """Return the last hundred sessions that crashed too often and were parked, newest last.
 
         Args:
-            scope: Only those of this scope, `""` for those without one. None for all.
+            scope: Same as `sessions`.
 
         Raises:
             OptionError: Your move: an invalid scope.

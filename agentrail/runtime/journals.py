@@ -460,7 +460,7 @@ class Journals:
         """Return the usage of sessions from their journals, including ended ones. Child sessions are listed separately.
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one. None for all.
+            scope: Same as `sessions`.
             since_ms: Only sessions written since then, in milliseconds since 1970. None for all.
 
         Raises:

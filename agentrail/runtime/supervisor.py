@@ -459,7 +459,7 @@ class SessionSupervisor:
             kinds: Same as `Session.subscribe`.
             deltas: Same as `Session.subscribe`.
             buffer: Same as `Session.subscribe`. One buffer for all sessions together.
-            scope: Only sessions of this scope, `""` for those without one. None for all.
+            scope: Same as `sessions`.
 
         Returns:
             An async context manager to iterate over. `event.meta` names the session of an event. Each session's events come in
@@ -573,7 +573,7 @@ class SessionSupervisor:
         """Stream reports of restarts and parked sessions, as they happen.
 
         Args:
-            scope: Only reports about sessions of this scope, `""` for those without one. None for all.
+            scope: Same as `sessions`.
             buffer: Reports that may wait for the reader. When it is full the oldest are dropped, and `dropped` counts
                 them.
 
@@ -592,7 +592,7 @@ class SessionSupervisor:
         """Return the whole tree as data: the supervisor, its sessions, and their children.
 
         Args:
-            scope: Only sessions of this scope, `""` for those without one. None for all.
+            scope: Same as `sessions`.
             after: Continue after the session with this number, the last part of its `key`. None to begin.
             limit: Maximum number of sessions, in the order in which they started. None for all.
 
