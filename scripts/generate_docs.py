@@ -305,20 +305,45 @@ def errors_page() -> str:
     ]
     lines += ["## Codes", "", codes, ""]
     lines += ["| code | class | what to do |", "|---|---|---|"]
-    lines += [
-        f"| `{error.code}` | [`{error.__name__}`](#{error.__name__.lower()}) | {CURES[error.code]} |"
-        for error in sorted(known, key=lambda error: error.code)
-    ]
+    for error in sorted(known, key=lambda error: error.code):
+        name = f"`{error.__name__}`"
+        shown = name if is_said_by_tree(error) else f"[{name}](#{error.__name__.lower()})"
+        lines.append(f"| `{error.code}` | {shown} | {CURES[error.code]} |")
     lines.append("")
     for title, said, entries in CODES_WITHOUT_A_CLASS:
         lines += [f"## {title}", "", said, "", "| code | what happened | what to do |", "|---|---|---|"]
         lines += [f"| `{code}` | {entry.cause} | {entry.cure} |" for code, entry in sorted(entries.items())]
         lines.append("")
-    lines += ["## The tree", "", about, "", "```text", inspect.cleandoc(tree), "```", ""]
+    lines += [
+        "## The tree",
+        "",
+        f"{about} Classes with fields or more to say follow it.",
+        "",
+        "```text",
+        inspect.cleandoc(tree),
+        "```",
+        "",
+    ]
     for error in known:
-        lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
+        if is_said_by_tree(error):
+            continue
+        lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", cause_of(error), ""]
         lines += error_field_lines(error)
     return "\n".join(lines)
+
+
+def is_said_by_tree(error: type) -> bool:
+    """Whether the line of an error in the tree says all of it: it has no field of its own, and its summary is one sentence."""
+    return not any(error_field_lines(error)) and not re.search(r"[.:;] ", " ".join(cause_of(error).split()))
+
+
+def cause_of(error: type) -> str:
+    """Return the summary of an error without its remedy, which is in the table of codes."""
+    return re.sub(
+        r"\s(?:Call|Wait for|Try again|Start it|Watch the|Resize|Use another)\b[^.]*\.(?=\s|$)",
+        "",
+        summary(error),
+    )
 
 
 def error_field_lines(error: type) -> Iterator[str]:

@@ -200,7 +200,7 @@ def public_names() -> tuple[PublicName, ...]:
 def described_on(page: str) -> dict[str, str]:
     """Read which names a drawn page describes, and the anchor of each that has a heading."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
-    found = dict.fromkeys(re.findall(r"^\*\*`(\w+)`\*\*$", text, re.MULTILINE), "")
+    found = dict.fromkeys(re.findall(r"^(?:\*\*|\| `\w+` \| )`(\w+)`(?:\*\*$| \|)", text, re.MULTILINE), "")
     return found | {name: f"#{anchor(name)}" for name in re.findall(r"^#{2,3} `(\w+)`$", text, re.MULTILINE)}
 
 
