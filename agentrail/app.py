@@ -232,10 +232,11 @@ class SharedNames:
         yield from faults_of_notes(self.notes)
         yield from faults_of_knowledge(self.knowledge)
         yield from faults_of_embedder(self.embedder)
-        for one in self.mcp:
+        given: tuple[object, ...] = self.mcp  # untyped callers give anything
+        for one in given:
             if not offers(one, ToolServer):
                 yield f"mcp has {one!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"
-        names = [one.name for one in self.mcp if offers(one, ToolServer)]
+        names = [one.name for one in given if offers(one, ToolServer)]
         yield from [f"mcp has two servers named {name!r}" for name in {*names} if names.count(name) > 1]
 
 

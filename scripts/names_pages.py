@@ -33,7 +33,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "Tools",
             (
                 "agentrail.tools agentrail.tools.task agentrail.tools.exit_plan agentrail.tools.write_file "
-                "agentrail.tools.web_fetch agentrail.tools.web_search"
+                "agentrail.tools.web_fetch agentrail.tools.web_search agentrail.tools.client agentrail.tools.mcp"
             ),
         ),
         "plugins": ("Plugins", "agentrail.plugins agentrail.plugins.memory_flush"),

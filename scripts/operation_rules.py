@@ -122,10 +122,10 @@ def instructions_of(name: str) -> dict[str, list[str]]:
 def container() -> Checks:
     """Check that the container has our command, extra and port, a route for its health, and a user who is not root."""
     given = instructions_of("Containerfile")
-    (start,), (usual,), (port,), (user,), (run,) = (
-        given[one] for one in ("ENTRYPOINT", "CMD", "EXPOSE", "USER", "RUN")
-    )
-    program, *words = [*json.loads(start), *json.loads(usual)]
+    (start,), (usual,), (port,) = given["ENTRYPOINT"], given["CMD"], given["EXPOSE"]
+    (user,), (run,) = given["USER"], given["RUN"]
+    command: list[str] = json.loads(start) + json.loads(usual)
+    program, words = command[0], command[1:]
     yield "has known instructions", given.keys() <= INSTRUCTIONS
     yield "starts agentrail", program == "agentrail" and serves(words)
     yield "has a token, as others reach its address", "--token-file" in words

@@ -614,6 +614,7 @@ def _inputs_of_sessions() -> Entries:
     for name in (
         "session",
         "stop_session",
+        "wait_for_tools",
         "last_words",
         "facts_of",
         "rest",

@@ -173,7 +173,8 @@ class World:
 def pages() -> Iterator[Path]:
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         code = "\n".join(code for _, code in programs_in(page))
-        if ASKS.search(code) and all(map(find_spec, FRAMEWORKS.findall(code))):
+        starts_others = "McpServer(" in code  # programs that are not installed here
+        if ASKS.search(code) and not starts_others and all(map(find_spec, FRAMEWORKS.findall(code))):
             yield page
 
 

@@ -86,7 +86,7 @@ async def abort(session: agentrail.Session) -> list[str]:
 
 WALKS = {
     "A prompt": (prompt_and_tool, [calls(("weather", {"city": "Lisbon"})), says("Clear.")]),
-    "A call of a tool": (prompt_and_tool, [calls(("weather", {"city": "Lisbon"})), says("Clear.")]),
+    "A tool call": (prompt_and_tool, [calls(("weather", {"city": "Lisbon"})), says("Clear.")]),
     "An abort": (abort, [calls(("hang", {}))]),
 }
 
