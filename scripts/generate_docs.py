@@ -81,8 +81,6 @@ def session_page() -> str:
             "",
             DRAWN,
             "",
-            "The phases of a session, its transition table, and its options.",
-            "",
             "## Phases",
             "",
             *[f"- `{phase.name}`: {enum_doc(phase)}" for phase in Phase],
@@ -299,8 +297,6 @@ def errors_page() -> str:
         "# Errors",
         "",
         DRAWN,
-        "",
-        "All errors by code, with their causes and remedies.",
         "",
     ]
     lines += ["## Codes", "", codes, ""]
