@@ -24,7 +24,7 @@ from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.event_hub import Hubs, open_hubs
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
-from agentrail.gateway.protocols import ag_ui_routes, ai_ui_routes, openai_routes
+from agentrail.gateway.protocols import ag_ui_routes, ai_ui_routes, openai_response_routes, openai_routes
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.gateway.row_watches import open_watches
 from agentrail.gateway.sockets import Sockets
@@ -49,7 +49,7 @@ PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
     {
         ai_ui_routes.WIRE.name: ai_ui_routes.AI_UI_ROUTES,
         ag_ui_routes.AG_UI_WIRE.name: ag_ui_routes.AG_UI_ROUTES,
-        openai_routes.NAME: openai_routes.OPENAI_ROUTES,
+        openai_routes.NAME: (*openai_routes.OPENAI_ROUTES, *openai_response_routes.OPENAI_RESPONSE_ROUTES),
     }
 )
 """Available third-party protocols by name, with their routes. `create_app(protocols=)` selects which are served."""

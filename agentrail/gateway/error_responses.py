@@ -105,6 +105,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
         **_rows(404, "command_unknown", hint="GET /commands lists all commands"),
         **_rows(422, "command_error plan_error"),
+        **_rows(409, "request_not_alone"),
         **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
         **_rows(421, "not_owner", hint="send it to the given address"),
         **_rows(422, "prompt_rejected"),

@@ -257,6 +257,9 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "session_id": _SESSION_ID,
     "agent_id": _NAME,
     "request_id": _NAME,
+    "response": {"type": "string", "maxLength": 160},
+    "stream": _FLAG,
+    "starting_after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "rule_id": _NAME,
     "user_id": _NAME,
     "approval": {"type": "string"},
@@ -326,6 +329,16 @@ _CHUNK: Final[dict[str, Any]] = {
     "additionalProperties": True,
 }
 
+_RESPONSE_EVENT: Final[dict[str, Any]] = {
+    **_UI_PART,
+    "description": "An event of a response, as of the OpenAI API. The last one has the whole response.",
+}
+_OBJECT: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "An object of the OpenAI API.",
+    "additionalProperties": True,
+}
+
 _OPEN_BODY: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["model"],
@@ -386,7 +399,11 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
     schemas = {**definitions, **schemas, "Event": events}
     schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART, "AgUiEvent": _AG_UI_EVENT}
-    schemas["ChatCompletionChunk"] = _CHUNK
+    schemas |= {
+        "ChatCompletionChunk": _CHUNK,
+        "ResponseStreamEvent": _RESPONSE_EVENT,
+        "OpenAiObject": _OBJECT,
+    }
     schemas |= {kind.__name__: _OPEN_BODY for kind in bodies if issubclass(kind, OpenBody)}
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):

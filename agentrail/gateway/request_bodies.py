@@ -92,6 +92,14 @@ class ChatCompletionBody(OpenBody, frozen=True, kw_only=True):
     """A request for a completion, as in the OpenAI API: `model` is a profile. Parameters without effect are ignored."""
 
 
+class ResponseBody(OpenBody, frozen=True, kw_only=True):
+    """A request for a response, as in the OpenAI API: `model` is a profile. Parameters without effect are ignored."""
+
+
+class CancelResponseBody(Value, frozen=True, kw_only=True):
+    """Cancels a response. Has no fields."""
+
+
 class CreateSessionBody(Value, frozen=True, kw_only=True):
     """Options of a new session.
 
@@ -240,6 +248,8 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     UiChatBody,
     AgUiBody,
     ChatCompletionBody,
+    ResponseBody,
+    CancelResponseBody,
     CreateSessionBody,
     SteerBody,
     AbortBody,

@@ -248,6 +248,10 @@ class ModelList(CallReply, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
 
+class OpenAiObject(CallReply, frozen=True, kw_only=True):
+    """An object of the OpenAI API, whose documentation has its fields."""
+
+
 class SessionCreated(SessionReply, frozen=True, kw_only=True):
     """A created session.
 

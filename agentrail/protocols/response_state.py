@@ -80,6 +80,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         last_id: The last number used in a part's id, and the number of ids that have it.
         calls: The calls shown so far, by the id known to the client.
         asked: Interactions that wait for the client, by the id to answer, each with its call.
+        number: Number of the last event, and `at_ms` its time in milliseconds since 1970.
         end: How it ends, or None while it continues.
     """
 
@@ -95,6 +96,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     asked: Mapping[str, tuple[str, PendingAnswer]] = _NOTHING_ASKED
     waiting_for_children: frozenset[str] = frozenset()
     usage: TokenUsage | None = None
+    number: int = 0
+    at_ms: int = 0
     end: ResponseEnd | None = None
 
     @property
@@ -109,6 +112,8 @@ FollowedResponse: TypeAlias = tuple[Response, tuple[ResponseChange, ...]]
 
 def follow_event(response: Response, event: events.Event) -> FollowedResponse:
     """Return the next response and its changes for an event of the session."""
+    if event.meta is not None and event.meta.seq != response.number:
+        response = replace(response, number=event.meta.seq, at_ms=event.meta.at_ms)
     if type(event) is events.MessageDelta:  # by far the most frequent
         return _show_words(response, event, "text", event.delta)
     if type(event) is events.ThinkingDelta:
@@ -188,6 +193,8 @@ def _begin(response: Response, event: events.Event) -> FollowedResponse | None:
         response_id=f"m{_number(event)}",
         is_live=True,
         last_id=response.last_id,
+        number=response.number,
+        at_ms=response.at_ms,
     )
     return begun, (Begun(begun.response_id),)
 

@@ -1,4 +1,4 @@
-"""Clients of Chat Completions that Hypothesis and chance make up: no request breaks a server, and no frame the official types."""
+"""Clients of the OpenAI API that Hypothesis and chance make up: no request breaks a server, and no frame the official types."""
 
 import json
 from contextlib import suppress
@@ -10,6 +10,7 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 from openai.types.chat import ChatCompletion
+from openai.types.responses import Response as OfficialResponse
 
 from agentrail import events
 from agentrail.core.protocol.effects import Publish
@@ -18,15 +19,19 @@ from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat
 from agentrail.protocols.openai_requests import OpenAiRefused
+from agentrail.protocols.openai_responses import RESPONSES, Responding, decide_response, read_response_request
 from agentrail.protocols.response_state import Bridged, Response, resume_response
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
+from agentrail.wire.operations import AnswerBody
 from tests.core.drawn_lives import steps
+from tests.gateway.protocols.test_openai_response_calls import SHOW, events_of
 from tests.gateway.web import Web, serving
 from tests.protocols.test_ai_ui_messages import STATUS
 from tests.protocols.test_openai_chat import TOOL, called, check_frames, result, user
+from tests.protocols.test_openai_responses import check_events
 from tests.runtime.rig import on_bounded_time
 
 PATH = "/v1/chat/completions"
@@ -45,18 +50,32 @@ def test_each_frame_of_a_random_life_is_as_the_official_types_say(seed, is_namel
         shows_reasoning=True,
         shows_tools=True,
     )
+    for frames in read_as(CHAT, own, seed):
+        check_frames(frames)
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_each_event_of_a_random_life_is_as_the_official_types_say(seed, is_nameless):
+    """Of Responses: numbers rise, and each item is opened once."""
+    own = Responding(id="resp_s_1", model="desk", created=1, session_id="s", is_nameless=is_nameless)
+    for frames in read_as(RESPONSES, own, seed):
+        check_events(frames)
+
+
+def read_as(bridge, own, seed):
+    """The frames of each response of a random life: one for each part of a cycle."""
     state, frames = Bridged(Response(), own), []
     for _, _, effects in steps(seed, 90, is_new=True):
         for event in [effect.event for effect in effects if isinstance(effect, Publish)]:
             if state.response.end is not None:
-                check_frames([*frames, *CHAT.close(state)])
+                yield [*frames, *bridge.close(state)]
                 if isinstance(event, events.AgentStart):
                     state, frames = Bridged(Response(), own), []
                 else:
                     resumed = resume_response(state.response, state.response.response_id)
-                    state, begun = CHAT.write(own, resumed)
+                    state, begun = bridge.write(own, resumed)
                     frames = [*begun]
-            state, more = CHAT.fold(state, event)
+            state, more = bridge.fold(state, event)
             frames += more
 
 
@@ -117,6 +136,45 @@ def test_whatever_a_client_sends_is_planned_or_refused(sent, has_session):
         assert getattr(decision, "approval_id", None) in waits or getattr(decision, "ref", None) in waits
 
 
+wire_items = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["message", "function_call", "function_call_output", "mcp_approval_response"])
+        | json_values,
+        "role": st.sampled_from(["user", "assistant", "system"]) | json_values,
+        "content": texts | st.lists(parts | json_values, max_size=3),
+        "call_id": ids,
+        "output": texts,
+        "name": texts,
+        "arguments": texts,
+        "approval_request_id": st.sampled_from(["a1", "a2"]) | json_values,
+        "approve": json_values,
+    },
+)
+inputs = st.fixed_dictionaries(
+    {"model": st.just("desk"), "input": st.lists(wire_items | json_values, max_size=5) | json_values},
+    optional={
+        **dict.fromkeys(PARAMETERS, json_values),
+        **dict.fromkeys(["instructions", "store", "background"], json_values),
+        "conversation": st.sampled_from(["s", {"id": "s"}]) | json_values,
+        "previous_response_id": st.just("resp_s_1") | json_values,
+    },
+)
+
+
+@given(inputs, st.booleans())
+def test_whatever_is_an_input_is_planned_or_refused(sent, has_session):
+    """Nothing raises but a refusal; results are for calls that wait, and only a decision decides."""
+    try:
+        asked = read_response_request(sent)
+        plan = decide_response(asked, STATUS if has_session else None, asked.messages[:1])
+    except OpenAiRefused:
+        return
+    assert not plan.decisions or has_session
+    assert {one.ref for one in plan.decisions if isinstance(one, AnswerBody)} <= {"k1"}
+    assert len(plan.decisions) == len(asked.verdicts) + len(asked.results)
+
+
 # --- over real connections, cut anywhere
 
 
@@ -128,6 +186,7 @@ class Clients:
         self.random = random
         self.pasts: dict[str | None, list[Any]] = {None: [], "c1": [], "c2": []}
         self.statuses: set[int] = set()
+        self.responses: list[dict[str, Any]] = []
 
     def request(self) -> tuple[str | None, dict[str, Any]]:
         """The next request: mostly a right one, behind what was said before, or behind what never was."""
@@ -146,8 +205,34 @@ class Clients:
             body[name] = draw.choice([None, 0, 1, "x", [], {}, [[]], {"a": 1}, True, 1e300])
         return session, body
 
+    def input(self) -> dict[str, Any]:
+        """The next request for a response: behind one that was given, or not."""
+        draw = self.random
+        before = draw.choice([None, *self.responses[-3:]])
+        given: Any = draw.choice(["Hi", [user("And?")], [user("a"), {"type": "reasoning"}], [], 7])
+        for item in () if before is None else before["output"]:
+            if item["type"] == "function_call" and draw.random() < 0.8:
+                answer = {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
+                given = [*(given if isinstance(given, list) else []), answer]
+            elif item["type"] == "mcp_approval_request" and draw.random() < 0.8:
+                decision = {"approval_request_id": item["id"], "approve": draw.random() < 0.5}
+                answer = {"type": "mcp_approval_response", **decision}
+                given = [*(given if isinstance(given, list) else []), answer]
+        body: dict[str, Any] = {"model": "desk", "input": given, "stream": draw.random() < 0.5}
+        if before is not None:
+            body["previous_response_id"] = before["id"]
+        for name, share in (("store", 0.2), ("background", 0.3)):
+            if draw.random() < share:
+                body[name] = draw.choice([True, False, None, "x"])
+        if draw.random() < 0.7:
+            body["tools"] = [SHOW]
+        return body
+
     async def round(self) -> None:
         """Send a request, and read its answer: whole, or up to a cut."""
+        if self.random.random() < 0.4:
+            await self.respond()
+            return
         session, body = self.request()
         headers = {} if session is None else {"x-session-id": session}
         cut_after = self.random.choice([None, None, None, self.random.randrange(0, 800)])
@@ -166,6 +251,41 @@ class Clients:
                 return
         if not scope.cancelled_caught and cut_after is None:
             self.check(session, body, response, said.decode())
+
+    async def respond(self) -> None:
+        """Ask for a response, or do something with one that was given; read all, or up to a cut."""
+        draw, path, body = self.random, "/v1/responses", self.input()
+        method, query = "POST", ""
+        if self.responses and draw.random() < 0.4:
+            path += f"/{draw.choice(self.responses)['id']}"
+            method, ending, body = draw.choice(
+                [("GET", "", {}), ("GET", "/input_items", {}), ("POST", "/cancel", {}), ("DELETE", "", {})]
+            )
+            path += ending
+            if method == "GET" and not ending:
+                query = draw.choice(["", "?stream=true", "?stream=true&starting_after=12000001", "?stream=7"])
+        said = b""
+        given: dict[str, Any] = {"json": body} if method == "POST" else {}
+        cut_after = draw.choice([None, None, draw.randrange(0, 2_000)])
+        with trio.move_on_after(5) as scope:
+            async with self.web.client.stream(method, path + query, timeout=10, **given) as response:
+                async for piece in response.aiter_raw():
+                    said += piece
+                    if cut_after is not None and len(said) >= cut_after:
+                        scope.cancel()
+        if scope.cancelled_caught or cut_after is not None:
+            return
+        self.statuses.add(response.status_code)
+        assert response.status_code != 500, said
+        if response.status_code != 200:
+            assert {"message", "type", "param", "code"} <= {*json.loads(said)["error"]}, said
+        elif response.headers["content-type"] == "application/json":
+            told = json.loads(said)
+            if "output" in told:
+                OfficialResponse.model_validate(told)
+                self.responses.append(told)
+        else:
+            check_events(events_of(said.decode()))
 
     async def check_waits(self, session: str | None) -> None:
         """Silence is right for a message in the queue of a cycle that waits for people, and nowhere else."""

@@ -55,7 +55,7 @@ _CHAT: Final = SseWire(name=NAME, bridge=CHAT, on_disconnect="abort", last="[DON
 # --- any request
 
 
-def _encode_error(answer: ErrorAnswer) -> bytes:
+def encode_openai_error(answer: ErrorAnswer) -> bytes:
     message = answer.message if answer.hint is None else f"{answer.message}: {answer.hint}"
     place = answer.more.get("field")
     shaped = openai_error(
@@ -65,7 +65,7 @@ def _encode_error(answer: ErrorAnswer) -> bytes:
     return encode_plain({"error": {**answer.more, "hint": answer.hint, **shaped["error"]}})
 
 
-async def _profile_of(call: RouteCall, model: object) -> AgentProfile:
+async def profile_of(call: RouteCall, model: object) -> AgentProfile:
     try:
         return await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
     except ProfileUnknown as error:
@@ -73,18 +73,19 @@ async def _profile_of(call: RouteCall, model: object) -> AgentProfile:
         raise CallRefused(evolve(answer, status=404)) from None
 
 
-async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call's
+async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the call's
     call: RouteCall,
     wire: SseWire[Own],
-    own_of: Callable[[Session, str], Own],
+    own_of: Callable[[Session, int, str | None], Own],
     *,
     profile: AgentProfile,
     parameters: OpenAiParameters,
     plan: OpenAiPlan,
     session: Session | None,
     session_id: str | None,
+    keep: bool,
 ) -> ResponseStream[Own] | HandledResponse:
-    """Carry out a plan, and return the response to it. Without a `session_id`, its new session is nameless."""
+    """Carry out a plan, and return the response to it."""
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
         refuse("messages", "have an image, which this model does not take", "images_unsupported")
@@ -96,7 +97,7 @@ async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call
         check_decisions(session, plan.decisions)
     if session is not None and plan.decisions and not plan.words:
         status = await session.status()
-        own = own_of(session, f"{session.session_id}-{status.last_seq}")
+        own = own_of(session, status.last_seq + 1, None)
         decisions = plan.decisions
         return await stream_decided(
             call, wire, session, own, decisions=decisions, status=status, response_id=""
@@ -128,11 +129,13 @@ async def _carry_out(  # noqa: PLR0913 - by keyword, where they are not the call
         history=plan.history,
         goes_on=plan.goes_on,
         trace=None if plan.decisions else call.trace,
-        keep=session_id is not None,
+        keep=keep,
     )
     if isinstance(submitted, HandledResponse):
         return submitted
-    return stream_request(wire, submitted, own_of(submitted.session, submitted.request_id))
+    return stream_request(
+        wire, submitted, own_of(submitted.session, submitted.receipt.seq, submitted.request_id)
+    )
 
 
 @asynccontextmanager
@@ -150,7 +153,7 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
                 await call.host.delete_session(session.session_id, call.principal, purge=True)  # noqa: ASYNC102 - same
 
 
-async def _answer(
+async def answer_openai(
     call: RouteCall,
     stream: ResponseStream[Own],
     parameters: OpenAiParameters,
@@ -195,7 +198,7 @@ async def _complete(call: RouteCall) -> Result:
 
 
 async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
-    profile = await _profile_of(call, body.plain.get("model"))
+    profile = await profile_of(call, body.plain.get("model"))
     read = partial(
         read_chat,
         body.plain,
@@ -214,9 +217,9 @@ async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
         plan = decide_chat(asked, await session.status(), await session.messages())
     parameters = asked.parameters
 
-    def own_of(session: Session, name: str) -> Completion:
+    def own_of(session: Session, seq: int, request_id: str | None) -> Completion:
         return Completion(
-            id=f"chatcmpl-{name}",
+            id=f"chatcmpl-{request_id or f'{session.session_id}-{seq}'}",
             model=profile.id,
             created=now_ms() // 1_000,
             session_id="" if asked.is_named else session.session_id,
@@ -226,7 +229,7 @@ async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
         )
 
     session_id = asked.session_id if asked.is_named or session is not None else None
-    stream = await _carry_out(
+    stream = await carry_out_plan(
         call,
         _CHAT,
         own_of,
@@ -235,13 +238,14 @@ async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
         plan=plan,
         session=session,
         session_id=session_id,
+        keep=session_id is not None,
     )
     if isinstance(stream, HandledResponse):
         return stream
-    return await _answer(call, stream, parameters, whole_completion, is_nameless=not asked.is_named)
+    return await answer_openai(call, stream, parameters, whole_completion, is_nameless=not asked.is_named)
 
 
-_REFUSALS: Final = (
+REFUSALS: Final = (
     "approval_expired invalid_response invalid_arguments approval_mismatch too_large unsupported_parameter unsupported_tool"
     " images_unsupported messages_missing result_missing aborted cycle_failed provider_error timeout"
 )
@@ -254,7 +258,7 @@ OPENAI_ROUTES: Final = (
         does="lists the profiles as models",
         replies={200: ModelList},
         needs_user=False,
-        encode_error=_encode_error,
+        encode_error=encode_openai_error,
     ),
     CallRoute(
         "POST",
@@ -266,8 +270,8 @@ OPENAI_ROUTES: Final = (
         is_stream=True,
         frames="ChatCompletionChunk",
         replies={},
-        refusals=f"{MESSAGE} {DECIDING} {_REFUSALS}",
+        refusals=f"{MESSAGE} {DECIDING} {REFUSALS}",
         asks_plugins=True,
-        encode_error=_encode_error,
+        encode_error=encode_openai_error,
     ),
 )

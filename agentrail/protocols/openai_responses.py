@@ -1,0 +1,446 @@
+"""OpenAI Responses: a session's events as events of a response, and a client's input as a plan. Pure.
+
+The id of a response has its session and the number of the event that started it, so a response is read from the
+    session's events alone. The numbers of its frames come from these events too. A reader that comes back after a
+    number gets only the rest, and whole items in place of missed deltas.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from attrs import field, frozen
+from msgspec.structs import replace
+
+from agentrail import events
+from agentrail.core.session.views import Status
+from agentrail.core.values.toolbox import read_call
+from agentrail.messages import AssistantMessage, Message, Text, Thinking, TokenUsage, UserMessage
+from agentrail.protocols.decisions import ClientDecision
+from agentrail.protocols.openai_requests import (
+    ClientSystem,
+    OpenAiParameters,
+    OpenAiPlan,
+    array,
+    check_results,
+    flag_in,
+    read_content,
+    read_parameters,
+    refuse,
+    result_of,
+    text_in,
+    text_of,
+)
+from agentrail.protocols.response_changes import (
+    ApprovalAsked,
+    Begun,
+    CallEnded,
+    CallShown,
+    Frame,
+    Happened,
+    MessageCompleted,
+    PartText,
+    ResponseChange,
+    ResponseEnd,
+    TakenBack,
+)
+from agentrail.protocols.response_state import Bridge, Response
+from agentrail.wire.operations import ApproveArguments, RejectBody
+
+Frames: TypeAlias = tuple[Frame, ...]
+
+STEP: Final = 1_000_000
+"""Numbers of frames between two events of the session."""
+
+_TEXT: Final = STEP // 2
+"""First number of a message's text, after those of its reasoning."""
+
+_LABEL: Final = "agentrail"
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+# --- out
+
+
+class Responding(msgspec.Struct, frozen=True, kw_only=True):
+    """A response as its client has it.
+
+    Attributes:
+        created: Time in seconds since 1970.
+        after: Number of the last frame that the client has.
+        number: Event of the last frames, and `slot` the number of frames for it.
+        last: Number of the last frame.
+        opened: Items by id, with their places.
+        deltas: Numbers of text frames by item id.
+        items: Completed items.
+    """
+
+    id: str
+    model: str
+    created: int
+    session_id: str
+    is_nameless: bool = False
+    after: int = -1
+    number: int = 0
+    slot: int = 0
+    last: int = -1
+    opened: Mapping[str, int] = _NONE
+    deltas: Mapping[str, int] = _NONE
+    items: Frames = ()
+
+
+Shown: TypeAlias = tuple[Responding, Frames]
+
+
+def _show(own: Responding, change: ResponseChange, response: Response) -> Shown:
+    if type(change) is PartText:  # by far the most frequent
+        return _show_text(own, change)
+    if own.number != response.number:
+        own = replace(own, number=response.number, slot=0)
+    match change:
+        case Begun():
+            own = replace(own, created=response.at_ms // 1_000, opened=_NONE, deltas=_NONE, items=())
+            shown = response_object(own, "in_progress")
+            return _events(own, ("created", {"response": shown}), ("in_progress", {"response": shown}))
+        case MessageCompleted(message_id=message_id, message=message, text=text):
+            return _complete(own, message_id, message, text)
+        case TakenBack(message_id=message_id):
+            return _take_back(own, message_id)
+        case CallShown(call_id=call_id, call=call) if call.is_clients:
+            arguments = _json(call.arguments)
+            item = {"id": f"fc_{call_id}", "type": "function_call", "call_id": call_id, "name": call.name}
+            done = ("function_call_arguments.done", {"arguments": arguments, "name": call.name})
+            return _whole(own, {**item, "arguments": arguments, "status": "completed"}, done)
+        case CallEnded(call_id=call_id, call=call, result=result) if not (call.is_clients or call.is_childs):
+            failed = result is None or result.is_error
+            outcome = {"output": "no result" if result is None else result.words, "error": None}
+            outcome["status"] = "failed" if failed else "completed"
+            item = {"id": f"mcp_{call_id}", "type": "mcp_call", "server_label": _LABEL, "name": call.name}
+            return _whole(own, {**item, "arguments": _json(call.arguments), **outcome})
+        case ApprovalAsked(approval=approval) if not own.is_nameless:
+            item = {"id": approval.id, "type": "mcp_approval_request", "server_label": _LABEL}
+            return _whole(own, {**item, "name": approval.tool, "arguments": _json(approval.arguments)})
+        case Happened(event=events.AskUser(ref=ref, question=question, options=options)):
+            text = "\n".join([question, *[f"- {one}" for one in options]])
+            facts: Mapping[str, Any] = {"content_index": 0, "text": text, "logprobs": []}
+            return _whole(own, _message(f"q_{ref}", text), ("output_text.done", facts))
+        case ResponseEnd():
+            return _end(own, change)
+        case _:
+            return own, ()
+
+
+RESPONSES: Final = Bridge(_show)
+"""Responses. The last event has the whole response."""
+
+
+def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> Shown:
+    """Number the events, and leave out those that the client has."""
+    first = max(own.number * STEP + own.slot, own.last + 1)
+    frames = [
+        {"type": f"response.{kind}", "sequence_number": number, **facts}
+        for number, (kind, facts) in enumerate(given, first)
+        if number > own.after
+    ]
+    last = first + len(given) - 1
+    return replace(own, slot=own.slot + len(given), last=max(own.last, last)), tuple(frames)
+
+
+def _show_text(own: Responding, change: PartText) -> Shown:
+    is_text = change.kind == "text"
+    item_id = change.message_id if is_text else f"{change.message_id}.r"
+    begin = int(change.message_id[1:] or 0) * STEP + (_TEXT if is_text else 0)
+    shown: list[tuple[str, Mapping[str, Any]]] = []
+    place = own.opened.get(item_id)
+    if place is None:
+        place = len(own.opened)
+        own = replace(own, opened={**own.opened, item_id: place})
+        item = _message(item_id, None) if is_text else _reasoning(item_id, None)
+        shown.append(("output_item.added", {"output_index": place, "item": item}))
+        if is_text:
+            shown.append(("content_part.added", {**_at(item_id, place), "part": _part("")}))
+    if own.after > begin:  # the item is open there, and comes whole when it is complete
+        return own, ()
+    delta = {**_at(item_id, place), "delta": change.text}
+    if is_text:
+        shown.append(("output_text.delta", {**delta, "logprobs": []}))
+    else:
+        shown.append(("reasoning_text.delta", delta))
+    count = own.deltas.get(item_id, 0)
+    frames = [
+        {"type": f"response.{kind}", "sequence_number": number, **facts}
+        for number, (kind, facts) in enumerate(shown, max(begin + count, own.last) + 1)
+    ]
+    last = max(begin + count, own.last) + len(shown)
+    return replace(own, deltas={**own.deltas, item_id: count + len(shown)}, last=last), tuple(frames)
+
+
+def _complete(own: Responding, message_id: str, message: AssistantMessage, text: str) -> Shown:
+    thought = "\n\n".join([one.text for one in message.content if isinstance(one, Thinking) and one.text])
+    shown: list[tuple[str, Mapping[str, Any]]] = []
+    items: list[Frame] = []
+    for item_id, said in ((f"{message_id}.r", thought), (message_id, text)):
+        if item_id not in own.opened or not said:
+            continue
+        place = own.opened[item_id]
+        is_text = item_id == message_id
+        item = _message(item_id, said) if is_text else _reasoning(item_id, said)
+        at = _at(item_id, place)
+        if is_text:
+            shown.append(("output_text.done", {**at, "text": said, "logprobs": []}))
+            shown.append(("content_part.done", {**at, "part": _part(said)}))
+        else:
+            shown.append(("reasoning_text.done", {**at, "text": said}))
+        shown.append(("output_item.done", {"output_index": place, "item": item}))
+        items.append(item)
+    return _events(replace(own, items=(*own.items, *items)), *shown)
+
+
+def _take_back(own: Responding, message_id: str) -> Shown:
+    shown = []
+    for item_id, place in own.opened.items():
+        if item_id in (message_id, f"{message_id}.r"):
+            item = _message(item_id, "") if item_id == message_id else _reasoning(item_id, "")
+            shown.append(
+                ("output_item.done", {"output_index": place, "item": {**item, "status": "incomplete"}})
+            )
+    return _events(own, *shown)
+
+
+def _whole(own: Responding, item: Mapping[str, Any], *done: tuple[str, Mapping[str, Any]]) -> Shown:
+    """Show an item that is complete from the start."""
+    place = len(own.opened)
+    own = replace(own, opened={**own.opened, item["id"]: place}, items=(*own.items, item))
+    at = {"output_index": place, "item_id": item["id"]}
+    return _events(
+        own,
+        ("output_item.added", {"output_index": place, "item": item}),
+        *[(kind, {**at, **facts}) for kind, facts in done],
+        ("output_item.done", {"output_index": place, "item": item}),
+    )
+
+
+def _end(own: Responding, end: ResponseEnd) -> Shown:
+    status, kind = "completed", "completed"
+    if end.stop_reason in _INCOMPLETE and end.kind == "finished":
+        status = kind = "incomplete"
+    elif end.kind == "failed":
+        status = kind = "failed"
+    elif end.kind == "aborted":
+        status, kind = "cancelled", "failed"
+    return _events(own, (kind, {"response": response_object(own, status, end)}))
+
+
+_INCOMPLETE: Final[Mapping[events.EndReason | None, str]] = MappingProxyType(
+    {"max_tokens": "max_output_tokens", "context_window": "max_output_tokens", "refused": "content_filter"}
+)
+
+
+def response_object(own: Responding, status: str, end: ResponseEnd | None = None) -> Frame:
+    """Return a response as an object, which depends on the session's events alone."""
+    reason = _INCOMPLETE.get(end.stop_reason) if end is not None and status == "incomplete" else None
+    error = None
+    if end is not None and status == "failed":
+        error = {"code": "server_error", "message": end.reason or "the response failed", "type": end.code}
+    return {
+        "id": own.id,
+        "object": "response",
+        "created_at": own.created,
+        "status": status,
+        "model": own.model,
+        "output": [*own.items],
+        "error": error,
+        "incomplete_details": None if reason is None else {"reason": reason},
+        "conversation": None if own.is_nameless else {"id": own.session_id},
+        "instructions": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": None if end is None else _usage(end.usage or TokenUsage()),
+    }
+
+
+def _usage(usage: TokenUsage) -> Frame:
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_write,
+        },
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total,
+    }
+
+
+def _message(item_id: str, text: str | None) -> Frame:
+    status = "in_progress" if text is None else "completed"
+    content = [_part(text)] if text else []
+    return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _reasoning(item_id: str, text: str | None) -> Frame:
+    status = "in_progress" if text is None else "completed"
+    content = [{"type": "reasoning_text", "text": text}] if text else []
+    return {"id": item_id, "type": "reasoning", "summary": [], "content": content, "status": status}
+
+
+def _part(text: str) -> Frame:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _at(item_id: str, place: int) -> Frame:
+    return {"item_id": item_id, "output_index": place, "content_index": 0}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- in
+
+_ID: Final = re.compile(r"resp_(?P<session>[A-Za-z0-9._:-]{1,128})_(?P<seq>[0-9]{1,15})")
+_OWN: Final = ("input", "instructions", "conversation", "previous_response_id", "store", "background")
+_PAST: Final = ("reasoning", "item_reference", "mcp_call", "mcp_approval_request", "mcp_list_tools")
+
+
+def response_id(session_id: str, seq: int) -> str:
+    """Return the id of the response that starts with an event."""
+    return f"resp_{session_id}_{seq}"
+
+
+def read_response_id(name: str) -> tuple[str, int] | None:
+    """Return the session of a response, and the number of its first event. None for any other text."""
+    found = _ID.fullmatch(name)
+    return None if found is None else (found["session"], int(found["seq"]))
+
+
+@frozen(kw_only=True)
+class ResponseAsked:
+    """A request, completely read.
+
+    Attributes:
+        messages: The given messages.
+        verdicts: Decisions on approvals by id, each with a reason.
+        results: Results of functions by call id.
+        previous: The response that it follows: its session and its first event.
+    """
+
+    parameters: OpenAiParameters
+    messages: tuple[Message, ...] = field(repr=False)
+    verdicts: Mapping[str, tuple[bool, str | None]]
+    results: Mapping[str, str] = field(repr=False)
+    session_id: str | None
+    previous: tuple[str, int] | None
+    is_kept: bool
+    is_background: bool
+
+
+def read_response_request(
+    plain: Mapping[str, Any], *, client_system: ClientSystem = "append", allows_settings: bool = True
+) -> ResponseAsked:
+    """Read a request."""
+    instructions = [text_in(plain, "instructions")] if plain.get("instructions") is not None else []
+    messages: list[Message] = []
+    verdicts: dict[str, tuple[bool, str | None]] = {}
+    results: dict[str, str] = {}
+    given = plain.get("input")
+    listed = [{"role": "user", "content": given}] if isinstance(given, str) else array(given or (), "input")
+    for number, one in enumerate(listed):
+        place = f"input[{number}]"
+        match one:
+            case {"role": "system" | "developer", "content": content}:
+                instructions.append(text_of(content, f"{place}.content"))
+            case {"role": "user", "content": content}:
+                messages.append(UserMessage(content=read_content(content, f"{place}.content")))
+            case {"role": "assistant", "content": content}:
+                text = text_of(content, f"{place}.content")
+                messages.append(
+                    AssistantMessage(content=(Text(text=text),) if text else (), model="imported")
+                )
+            case {
+                "type": "function_call",
+                "call_id": str(call_id),
+                "name": str(name),
+                "arguments": str(arguments),
+            }:
+                messages.append(
+                    AssistantMessage(content=(read_call(call_id, name, arguments),), model="imported")
+                )
+            case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
+                results[call_id] = text_of(output, f"{place}.output")
+                messages.append(result_of(call_id, results[call_id], messages))
+            case {
+                "type": "mcp_approval_response",
+                "approval_request_id": str(name),
+                "approve": bool(approve),
+            }:
+                reason = one.get("reason")
+                verdicts[name] = approve, reason if isinstance(reason, str) and reason else None
+            case {"type": str(kind)} if kind in _PAST:
+                pass
+            case _:
+                refuse(place, "is no item of a known type with its fields")
+    if not (messages or verdicts):
+        refuse("input", "has neither a message nor a result or a decision", "messages_missing")
+    parameters = read_parameters(
+        plain,
+        _OWN,
+        "\n\n".join(instructions),
+        client_system=client_system,
+        allows_settings=allows_settings,
+    )
+    session_id, previous = _place_of(plain)
+    return ResponseAsked(
+        parameters=parameters,
+        messages=tuple(messages),
+        verdicts=verdicts,
+        results=results,
+        session_id=session_id,
+        previous=previous,
+        is_kept=plain.get("store") is not False,
+        is_background=flag_in(plain, "background"),
+    )
+
+
+def _place_of(plain: Mapping[str, Any]) -> tuple[str | None, tuple[str, int] | None]:
+    """Return the session to continue, and the response in it, if one is named."""
+    named = plain.get("conversation")
+    if isinstance(named, Mapping):
+        named = text_in(named, "id", "conversation.")
+    if named is not None and not isinstance(named, str):
+        refuse("conversation", "is neither an id nor an object with one")
+    previous = plain.get("previous_response_id")
+    if previous is None:
+        return named, None
+    found = read_response_id(previous) if isinstance(previous, str) else None
+    if found is None or named is not None:
+        refuse("previous_response_id", "is not a response of this server, or comes with a conversation")
+    return found[0], found
+
+
+def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[Message] = ()) -> OpenAiPlan:
+    """Return the plan for a request. `status` and `past` are those of its session, None and empty for a new one."""
+    if status is None:
+        if asked.verdicts:
+            refuse("input", "decides an approval of no session", "approval_unknown")
+        last = asked.messages[-1]
+        if isinstance(last, UserMessage):
+            return OpenAiPlan(words=last.content, history=asked.messages[:-1])
+        return OpenAiPlan(history=asked.messages, goes_on=True)
+    decisions: list[ClientDecision] = []
+    for name, (is_approved, reason) in asked.verdicts.items():
+        if is_approved:
+            decisions.append(ApproveArguments(approval_id=name))
+        else:
+            decisions.append(RejectBody(approval_id=name, reason=reason, auto_resume=True))
+    if asked.results:
+        decisions += check_results(asked.results, status, past)
+    words = [block for one in asked.messages if isinstance(one, UserMessage) for block in one.content]
+    if not decisions and not words:
+        refuse("input", "has nothing new for this session", "messages_missing")
+    return OpenAiPlan(decisions=tuple(decisions), words=tuple(words))

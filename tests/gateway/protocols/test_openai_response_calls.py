@@ -1,0 +1,287 @@
+"""Responses over HTTP, as the official client of Python calls them on Trio, and as no client should."""
+
+import hashlib
+import json
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from agentrail.errors import RequestRefused
+from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.gateway.protocols.test_openai_chat_calls import ENDLESS, no_sessions, official
+from tests.gateway.web import Web, error_of, serving
+from tests.host.hosting import Ledger, answering
+from tests.host.rig import plugin
+from tests.protocols.test_openai_responses import check_events
+from tests.runtime.rig import on_bounded_time
+
+pytestmark = [
+    on_bounded_time,
+    pytest.mark.filterwarnings(r"ignore:Async generator '(openai|httpx2|httpcore2)\.:ResourceWarning"),
+]
+
+PATH = "/v1/responses"
+SHOW = {"type": "function", "name": "show", "description": "Show.", "parameters": {"type": "object"}}
+TALKING = says(*[f"{number} " for number in range(40)], pause_seconds=0.01)
+
+
+async def respond(web: Web, given: Any = "Hi", **more: Any) -> dict[str, Any]:
+    """Ask for a response, and return it."""
+    response = await web.post(PATH, {"model": "desk", "input": given, **more})
+    assert response.status_code == 200, response.text
+    told: dict[str, Any] = response.json()
+    return told
+
+
+async def get(web: Web, name: str, **query: Any) -> httpx.Response:
+    """Read a response."""
+    return await web.client.get(f"{PATH}/{name}", params=query)
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
+    """The events of a stream; comments do not count."""
+    spoken = "".join([line for line in text.splitlines(keepends=True) if not line.startswith(":")])
+    frames = [frame.split("\n") for frame in spoken.split("\n\n") if frame]
+    read = [json.loads(data.removeprefix("data: ")) for _, data in frames]
+    assert [name for name, _ in frames] == [f"event: {event['type']}" for event in read]
+    return read
+
+
+def text_of(response: dict[str, Any]) -> str:
+    """The text of a response."""
+    parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
+    return "".join([part["text"] for part in parts])
+
+
+async def test_a_response_is_the_same_however_it_is_read():
+    """Whole, streamed, and read again, as the official client has it; its input is kept too."""
+    async with serving(answering("One.", "Two."), store=MemoryStore()) as web, official(web) as client:
+        one = await client.responses.create(model="desk", input="Hi")
+        assert (one.output_text, one.status) == ("One.", "completed")
+        assert await client.responses.retrieve(one.id) == one
+        async with client.responses.stream(model="desk", input="And?", previous_response_id=one.id) as stream:
+            two: Any = await stream.get_final_response()
+        assert two.output_text == "Two."
+        assert (two.conversation, two.id != one.id) == (one.conversation, True)
+        assert (await client.responses.retrieve(two.id)).output_text == "Two."
+        (item,) = (await client.responses.input_items.list(two.id)).data
+        assert item.content[0].text == "And?"
+
+
+@pytest.mark.protocol(51)
+async def test_an_earlier_response_is_forked_and_both_branches_go_on():
+    """P-051: behind the last one the session goes on; behind an earlier one a fork does."""
+    async with serving(
+        answering("One.", "Two.", "Other.", "Two more.", "Other more."), store=MemoryStore()
+    ) as web:
+        one = await respond(web)
+        two = await respond(web, "And?", previous_response_id=one["id"])
+        other = await respond(web, "Or?", previous_response_id=one["id"])
+        assert two["conversation"] == one["conversation"] != other["conversation"]
+        for last, text in ((two, "Two more."), (other, "Other more.")):
+            more = await respond(web, "More.", previous_response_id=last["id"])
+            assert (text_of(more), more["conversation"]) == (text, last["conversation"])
+        for conversation, words in (
+            (two, ["Hi", "One.", "And?", "Two."]),
+            (other, ["Hi", "One.", "Or?", "Other."]),
+        ):
+            session = web.host.supervisor.session(conversation["conversation"]["id"], scope="local")
+            said = [block.text for one in (await session.messages())[:4] for block in one.content]
+            assert said == words
+
+
+@pytest.mark.protocol(52)
+async def test_a_background_response_is_polled_read_from_every_number_and_after_a_restart():
+    """P-052: each reading ends in the same object, and nothing is said twice; cancelled, the object says so."""
+    store = MemoryStore(lease_ms=0)
+    async with serving(ScriptedModel([TALKING, ENDLESS]), store=store) as web:
+        begun = await respond(web, background=True)
+        assert begun["status"] in ("queued", "in_progress")
+        first: list[dict[str, Any]] = []
+        with trio.move_on_after(0.15):
+            async with web.client.stream("GET", f"{PATH}/{begun['id']}?stream=true") as response:
+                said = ""
+                async for piece in response.aiter_text():
+                    said += piece
+                    first = events_of(said.rpartition("\n\n")[0])
+        assert first[0]["type"] == "response.created"
+        assert (await get(web, begun["id"])).json()["status"] == "in_progress"
+        numbers = [event["sequence_number"] for event in first]
+        rests: list[list[dict[str, Any]]] = []
+
+        async def read(number: int) -> None:
+            rests.append(events_of((await get(web, begun["id"], stream="true", starting_after=number)).text))
+
+        async with trio.open_nursery() as nursery:
+            for number in numbers[:: max(len(numbers) // 6, 1)]:
+                nursery.start_soon(read, number)
+        done = (await get(web, begun["id"])).json()
+        assert (done["status"], text_of(done)) == ("completed", "".join(f"{number} " for number in range(40)))
+        for rest in rests:
+            assert rest[-1]["response"] == done
+            before = [event for event in first if event["sequence_number"] < rest[0]["sequence_number"]]
+            items = [
+                event["item"]["id"] for event in (*before, *rest) if event["type"].endswith("item.added")
+            ]
+            assert len(items) == len({*items})
+        for number in numbers:
+            (only,) = events_of((await get(web, begun["id"], stream="true", starting_after=number)).text)
+            assert only["response"] == done
+        stopped = await respond(web, "Go on", previous_response_id=begun["id"], background=True)
+        cancelled = (await web.post(f"{PATH}/{stopped['id']}/cancel")).json()
+        assert cancelled["status"] == "cancelled"
+        assert (await web.post(f"{PATH}/{stopped['id']}/cancel")).json() == cancelled
+    async with serving(ScriptedModel([]), store=store) as web:
+        assert (await get(web, begun["id"])).json() == done
+        assert (await get(web, stopped["id"])).json() == cancelled
+        (only,) = events_of((await get(web, begun["id"], stream="true", starting_after=numbers[0])).text)
+        assert only["response"] == done
+
+
+@pytest.mark.protocol(53)
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_a_client_that_leaves_aborts_a_response_in_the_foreground(is_background):
+    """In the background it goes on."""
+    ledger = Ledger()
+    async with serving(ScriptedModel([TALKING]), ledger) as web:
+        body = {"model": "desk", "input": "Hi", "stream": True, "background": is_background}
+        with trio.move_on_after(0.1):
+            async with web.client.stream("POST", PATH, json=body) as response:
+                async for _ in response.aiter_text():
+                    pass
+        await web.served.quiet()
+        assert ledger.ends == ["completed" if is_background else "aborted"]
+
+
+async def test_functions_and_approvals_are_items_that_input_answers():
+    """By the conversation or the response before; each runs once, and a second answer is refused."""
+    shell = RecordingTool(name="shell")
+    turns = [calls(("show", {"at": "é"}), ("shell", {"command": "ls"})), says("Done.")]
+    async with serving(ScriptedModel(turns), session_tools=[shell], session_plugins=[HumanApproval]) as web:
+        asked = await respond(web, tools=[SHOW])
+        call, approval = asked["output"]
+        assert (call["type"], call["arguments"], approval["type"]) == (
+            "function_call",
+            '{"at": "é"}',
+            "mcp_approval_request",
+        )
+        yes = {"type": "mcp_approval_response", "approval_request_id": approval["id"], "approve": True}
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "seen"}
+        one = await respond(web, [yes], previous_response_id=asked["id"])
+        assert (shell.calls, one["output"][0]["type"]) == ([{"command": "ls"}], "mcp_call")
+        assert (await get(web, one["id"])).json() == one
+        again = await web.post(PATH, {"model": "desk", "input": [yes], "previous_response_id": one["id"]})
+        error_of(again, 409, "already_resolved")
+        done = await respond(web, [output], conversation=asked["conversation"]["id"])
+        assert text_of(done) == "Done."
+        assert (await get(web, done["id"])).json() == done
+        error_of(
+            await web.post(PATH, {"model": "desk", "input": [output], "conversation": asked["conversation"]}),
+            409,
+            "already_resolved",
+        )
+        assert len(shell.calls) == 1
+
+
+async def test_a_response_that_is_not_stored_leaves_nothing():
+    """Its approvals are rejected; it cannot be read again."""
+    shell = RecordingTool(name="shell")
+    turns = [calls(("shell", {"command": "rm"})), says("Not done.")]
+    async with serving(ScriptedModel(turns), session_tools=[shell], session_plugins=[HumanApproval]) as web:
+        told = await respond(web, store=False)
+        assert (text_of(told), told["conversation"], shell.calls) == ("Not done.", None, [])
+        await no_sessions(web)
+        error_of(await get(web, told["id"]), 404, "request_unknown")
+
+
+async def test_a_response_is_deleted_with_its_conversation():
+    """Where it is all of it; else the conversation is kept."""
+    async with serving(answering("One.", "Two."), store=MemoryStore()) as web:
+        one = await respond(web)
+        two = await respond(web, "And?", previous_response_id=one["id"])
+        error_of(await web.client.delete(f"{PATH}/{one['id']}"), 409, "request_not_alone")
+        error_of(await web.client.delete(f"{PATH}/{two['id']}"), 409, "request_not_alone")
+    async with serving(answering("One."), store=MemoryStore()) as web:
+        one = await respond(web)
+        response = await web.client.delete(f"{PATH}/{one['id']}")
+        assert response.json() == {"id": one["id"], "object": "response", "deleted": True}
+        error_of(await get(web, one["id"]), 404, "request_unknown")
+
+
+async def test_responses_of_others_are_unknown():
+    """Byte for byte as one that there is not, but for the id, on each route."""
+    entries = [
+        TokenEntry(digest=hashlib.sha256(name.encode()).digest(), tenant_id="acme", user_id=name)
+        for name in ("ann", "bob")
+    ]
+    async with serving(answering("One.", "Two."), auth=Tokens(entries), store=MemoryStore()) as web:
+        web.client.headers["authorization"] = "Bearer ann"
+        one = await respond(web)
+        web.client.headers["authorization"] = "Bearer bob"
+        other = one["id"].replace("resp_s-", "resp_s-0")
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
+            said = {"json": {}} if method == "POST" else {}
+            taken = await web.client.request(method, f"{PATH}/{one['id']}{path}", **said)
+            error_of(taken, 404, "request_unknown")
+            none = await web.client.request(method, f"{PATH}/{other}{path}", **said)
+            assert taken.content.replace(one["id"].encode(), b"?") == none.content.replace(
+                other.encode(), b"?"
+            )
+        given = {"model": "desk", "input": "Mine?", "previous_response_id": one["id"]}
+        error_of(await web.post(PATH, given), 404, "session_unknown")
+        web.client.headers["authorization"] = "Bearer ann"
+        assert (await get(web, one["id"])).json() == one
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "resp_", "resp_s_1", "resp_s-1_99", "resp_a..b_1", "resp_s-1_999999999999999"]
+)
+async def test_an_id_that_is_none_is_unknown(name):
+    """In the shape of the API."""
+    async with serving(answering("One.")) as web:
+        error = error_of(await get(web, name), 404, "request_unknown")
+        assert error["type"] == "invalid_request_error"
+
+
+async def test_requests_that_cannot_be_carried_out_are_refused_before_anything():
+    """Each names its place; a plugin of the host refuses here as well."""
+
+    async def judge(ctx):
+        raise RequestRefused(402, "unpaid", "pay first")
+
+    async with serving(
+        answering("One."), plugin("guard", critical=True, intercept_chat_request=judge)
+    ) as web:
+        for given, status, code in (
+            ({}, 402, "unpaid"),
+            ({"model": "none"}, 404, "model_not_found"),
+            ({"input": []}, 400, "messages_missing"),
+            ({"tools": [{"type": "web_search"}]}, 400, "unsupported_tool"),
+            ({"conversation": "a b"}, 422, "id_invalid"),
+            ({"previous_response_id": "resp_s-1_4"}, 404, "session_unknown"),
+        ):
+            error_of(await web.post(PATH, {"model": "desk", "input": "Hi", **given}), status, code)
+        assert web.host.supervisor.sessions(scope="local") == ()
+
+
+async def test_a_stream_is_as_the_official_types_say_and_a_failure_is_its_last_event():
+    """Events in order, one of them terminal; the whole answer of a failed cycle is an error."""
+    async with serving(ScriptedModel([says("a", "b"), ENDLESS]), drain_timeout=0.05) as web:
+        response = await web.post(PATH, {"model": "desk", "input": "Hi", "stream": True})
+        check_events(events_of(response.text))
+        async with web.client.stream(
+            "POST", PATH, json={"model": "desk", "input": "Hi", "stream": True}
+        ) as stream:
+            said = ""
+            async for piece in stream.aiter_text():
+                said += piece
+                if "output_text.delta" in piece:
+                    web.stop.set()
+        check_events(events_of(said))
+        assert events_of(said)[-1]["type"] == "response.failed"
