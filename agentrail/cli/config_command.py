@@ -300,10 +300,10 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return "oauth"
         case McpOAuthForm():
             given = {one.name: getattr(value, one.name) for one in attrs.fields(McpOAuthForm)}
-            told = [
+            pairs = [
                 f"{key} = {show_setting(key, one, environ)}" for key, one in given.items() if one is not None
             ]
-            return f"{{ {', '.join(told)} }}"
+            return f"{{ {', '.join(pairs)} }}"
         case McpAuthForm(bearer=bearer):
             return f"{{ bearer = {show_setting('bearer', bearer, environ)} }}"
         case SearchForm(engine=engine, api_key=key, url=url):

@@ -5,6 +5,7 @@ import hashlib
 import json
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import trio
@@ -36,15 +37,15 @@ class Guarded:
 
     origin: str = ""
     lifetime: int = 3600
-    valid: set = Factory(set)
-    refresh: set = Factory(set)
-    issued: list = Factory(list)
-    asked: list = Factory(list)
-    registered: list = Factory(list)
-    challenges: dict = Factory(dict)
-    scopes: list = Factory(list)
-    called: list = Factory(list)
-    hosts: set = Factory(set)
+    valid: set[Any] = Factory(set)
+    refresh: set[Any] = Factory(set)
+    issued: list[Any] = Factory(list)
+    asked: list[Any] = Factory(list)
+    registered: list[Any] = Factory(list)
+    challenges: dict[Any, Any] = Factory(dict)
+    scopes: list[Any] = Factory(list)
+    called: list[Any] = Factory(list)
+    hosts: set[Any] = Factory(set)
     unavailable: bool = False
     malformed: bool = False
     refuses_login: bool = False

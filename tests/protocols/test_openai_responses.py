@@ -225,3 +225,26 @@ def test_a_session_takes_something_new_or_nothing():
     assert decide_response(asked("And?"), evolve(BARE)).words == (Text(text="And?"),)
     with pytest.raises(OpenAiRefused):
         decide_response(asked([{"role": "assistant", "content": "Hello."}]), BARE)
+
+
+def test_what_is_taken_back_leaves_earlier_messages_alone():
+    """Only the item of the discarded message is closed as incomplete."""
+    again = (ASK, events.MessageStart(), HELLO, END)
+    frames = shown(
+        *(*BEGIN, delta("Hello."), HELLO, ASK, events.MessageStart(), delta("And")),
+        *(events.StreamError(error=BROKE, discarded=True), *again),
+    )
+    done = [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+    assert [item["status"] for item in done] == ["completed", "incomplete", "completed"]
+
+
+def test_a_developers_message_is_an_instruction():
+    """As is that of a system, behind the request's own."""
+    given = asked([{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+    assert given.parameters.settings.instructions == "Be brief."
+
+
+def test_a_request_names_the_response_that_it_follows():
+    """By an id that has the session and the first event."""
+    given = asked("And?", previous_response_id=response_id("s", 4))
+    assert (given.session_id, given.previous) == ("s", ("s", 4))
