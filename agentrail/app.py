@@ -346,7 +346,7 @@ def make_source(
 ) -> ToolSource:
     """Create the source of an MCP server. Imported here, so that a program without servers loads none of it."""
     opener = import_module("agentrail.sandboxes.server_process")
-    made: ToolSource = import_module("agentrail.tools.mcp.source").make_source(
+    made: ToolSource = import_module("agentrail.tools.mcp.source").source_of_server(
         server, opener.open_server_process, partial(_data_directory, data_dir, environ), owner
     )
     return made

@@ -37,9 +37,9 @@ from agentrail.protocols.openai_requests import (
     check_results,
     read_content,
     read_parameters,
-    refuse,
-    result_of,
-    text_of,
+    refuse_request,
+    result_in_past,
+    text_of_content,
 )
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
@@ -268,17 +268,17 @@ def read_chat(
         where = f"messages[{place}].content"
         match one:
             case {"role": "system" | "developer", "content": content}:
-                instructions.append(text_of(content, where))
+                instructions.append(text_of_content(content, where))
             case {"role": "user", "content": content}:
                 messages.append(UserMessage(content=read_content(content, where)))
             case {"role": "assistant"}:
                 messages.append(_read_answer(one, f"messages[{place}]"))
             case {"role": "tool", "tool_call_id": str(call_id), "content": content}:
-                messages.append(result_of(call_id, text_of(content, where), messages))
+                messages.append(result_in_past(call_id, text_of_content(content, where), messages))
             case _:
-                refuse(f"messages[{place}]", "is no message of a known role with its fields")
+                refuse_request(f"messages[{place}]", "is no message of a known role with its fields")
     if not messages or isinstance(messages[-1], AssistantMessage):
-        refuse("messages", "must end with a message of the user or a result", "messages_missing")
+        refuse_request("messages", "must end with a message of the user or a result", "messages_missing")
     parameters = read_parameters(
         plain,
         ("messages",),
@@ -298,14 +298,14 @@ def read_chat(
 
 
 def _read_answer(given: Mapping[str, Any], place: str) -> AssistantMessage:
-    text = text_of(given.get("content") or "", f"{place}.content")
+    text = text_of_content(given.get("content") or "", f"{place}.content")
     blocks: list[AssistantBlock] = [Text(text=text)] if text else []
     for number, call in enumerate(array(given.get("tool_calls") or (), f"{place}.tool_calls")):
         match call:
             case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 blocks.append(read_call(call_id, name, arguments))
             case _:
-                refuse(f"{place}.tool_calls[{number}]", "is no call of a function with an id")
+                refuse_request(f"{place}.tool_calls[{number}]", "is no call of a function with an id")
     return AssistantMessage(content=tuple(blocks), model="imported")
 
 
@@ -358,7 +358,9 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
         return ()
     shown = [one.id for one in approvals if not asked.answers or tag_of(one) in asked.answers[-1]]
     if not shown:
-        refuse("messages", "decides an approval that the last answer does not show", "approval_mismatch")
+        refuse_request(
+            "messages", "decides an approval that the last answer does not show", "approval_mismatch"
+        )
     if is_approved:
         return tuple([ApproveArguments(approval_id=one) for one in shown])
     return tuple([RejectBody(approval_id=one, reason=reason, auto_resume=True) for one in shown])

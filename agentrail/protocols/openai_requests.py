@@ -34,7 +34,7 @@ class OpenAiRefused(Exception):
         self.refusal = refusal
 
 
-def refuse(place: str, message: str, code: str = "field_invalid") -> NoReturn:
+def refuse_request(place: str, message: str, code: str = "field_invalid") -> NoReturn:
     """Refuse a request because of a place in its body."""
     raise OpenAiRefused(WireRefusal(code=code, place=place, message=message))
 
@@ -127,7 +127,7 @@ def read_parameters(
     given = {name: value for name, value in plain.items() if value is not None}
     for name, harmless in _ONLY.items():
         if name in given and given[name] not in harmless:
-            refuse(name, "is not supported with this value", "unsupported_parameter")
+            refuse_request(name, "is not supported with this value", "unsupported_parameter")
     wanted = {setting: _setting_of(name, given[name]) for name, setting in _SETTINGS.items() if name in given}
     wants_reasoning = wanted.get("reasoning") not in (None, "off")
     ignored = [name for name in given if name not in {*_TAKEN, *_SETTINGS, *own}]
@@ -135,7 +135,9 @@ def read_parameters(
         ignored += [name for name in given if name in _SETTINGS]
         wanted = {}
     if instructions and client_system == "refuse":
-        refuse("instructions", "are refused: this model has its own system prompt", "unsupported_parameter")
+        refuse_request(
+            "instructions", "are refused: this model has its own system prompt", "unsupported_parameter"
+        )
     if instructions and client_system == "ignore":
         ignored.append("instructions")
     elif instructions:
@@ -144,7 +146,7 @@ def read_parameters(
     faults = faults_of_settings(wanted)
     if faults:
         what, _, message = faults[0].removeprefix("settings: ").partition(" ")
-        refuse(what, message)
+        refuse_request(what, message)
     stream_options = given.get("stream_options", {})
     return OpenAiParameters(
         model=text_in(given, "model"),
@@ -182,13 +184,13 @@ def _schema_of(form: Any, place: str) -> Any:
         case {"type": "json_schema", "schema": schema}:
             return schema
         case _:
-            refuse(place, "is neither text, json_object nor a json_schema with its schema")
+            refuse_request(place, "is neither text, json_object nor a json_schema with its schema")
 
 
 def _metadata_of(given: Mapping[str, Any]) -> dict[str, str]:
     metadata = given.get("metadata", {})
     if not isinstance(metadata, dict) or len(metadata) > MAX_METADATA:
-        refuse("metadata", f"is not an object of at most {MAX_METADATA} texts")
+        refuse_request("metadata", f"is not an object of at most {MAX_METADATA} texts")
     told = {**({"user": given["user"]} if "user" in given else {}), **metadata}
     return {name: text_in(told, name, "metadata.") for name in told}
 
@@ -199,7 +201,7 @@ def read_tools(given: Any) -> tuple[ToolSpec, ...]:
     for place, one in enumerate(array(given, "tools")):
         where = f"tools[{place}]"
         if not isinstance(one, Mapping) or one.get("type") != "function":
-            refuse(f"{where}.type", "is not function, the only supported type", "unsupported_tool")
+            refuse_request(f"{where}.type", "is not function, the only supported type", "unsupported_tool")
         told = one.get("function", one)  # nested in Chat Completions, flat in Responses
         schema = told.get("parameters") if isinstance(told, Mapping) else None
         match told:
@@ -211,7 +213,7 @@ def read_tools(given: Any) -> tuple[ToolSpec, ...]:
                     ToolSpec(name=name, description=described, parameters=parameters, answered_by="client")
                 )
             case _:
-                refuse(where, "has no name, or parameters that are not a schema")
+                refuse_request(where, "has no name, or parameters that are not a schema")
     return tuple(specs)
 
 
@@ -236,28 +238,30 @@ def read_content(content: Any, place: str) -> tuple[UserBlock, ...]:
             case {"type": "input_image", "image_url": str(url)}:
                 blocks.append(_image(url, f"{place}[{number}].image_url"))
             case _:
-                refuse(f"{place}[{number}]", "is no part of text or an image", "unsupported_parameter")
+                refuse_request(
+                    f"{place}[{number}]", "is no part of text or an image", "unsupported_parameter"
+                )
     return tuple(blocks)
 
 
 def _image(url: str, place: str) -> Image:
     found = _DATA_URL.fullmatch(url)
     if found is None or len(found[2]) % 4:
-        refuse(
+        refuse_request(
             place, "is no data: URL of an image in base64, and nothing is fetched", "unsupported_parameter"
         )
     return Image(media_type=found[1], data=found[2])
 
 
-def text_of(content: Any, place: str) -> str:
+def text_of_content(content: Any, place: str) -> str:
     """Return the text of content without images."""
     blocks = read_content(content, place)
     if not all(isinstance(block, Text) for block in blocks):
-        refuse(place, "has parts other than text", "unsupported_parameter")
+        refuse_request(place, "has parts other than text", "unsupported_parameter")
     return "".join([block.text for block in blocks if isinstance(block, Text)])
 
 
-def result_of(call_id: str, text: str, past: Sequence[Message]) -> ToolMessage:
+def result_in_past(call_id: str, text: str, past: Sequence[Message]) -> ToolMessage:
     """Return the result of a call in the past messages."""
     names = {
         call.call_id: call.name for one in past if isinstance(one, AssistantMessage) for call in one.calls
@@ -275,10 +279,12 @@ def check_results(
     for call_id in results:
         if call_id not in refs:
             code = "already_resolved" if call_id in made else "unknown_call"
-            refuse("messages", f"has a result of {call_id!r:.80}, a call that does not wait for one", code)
+            refuse_request(
+                "messages", f"has a result of {call_id!r:.80}, a call that does not wait for one", code
+            )
     missing = [call_id for call_id in refs if call_id not in results]
     if missing:
-        refuse("messages", f"has no result of the open call {missing[0]!r:.80}", "result_missing")
+        refuse_request("messages", f"has no result of the open call {missing[0]!r:.80}", "result_missing")
     return tuple([AnswerBody(ref=refs[call_id], text=text) for call_id, text in results.items()])
 
 
@@ -288,7 +294,7 @@ def check_results(
 def array(given: Any, place: str) -> Sequence[Any]:
     """Return an array, or refuse anything else."""
     if not isinstance(given, Sequence) or isinstance(given, str):
-        refuse(place, "is not an array")
+        refuse_request(place, "is not an array")
     return given
 
 
@@ -296,7 +302,7 @@ def text_in(given: Mapping[str, Any], name: str, before: str = "") -> str:
     """Return a text, or refuse anything else and an empty one."""
     value = given.get(name)
     if not isinstance(value, str) or not value:
-        refuse(before + name, "is missing or is not text")
+        refuse_request(before + name, "is missing or is not text")
     return value
 
 
@@ -304,5 +310,5 @@ def flag_in(given: Mapping[str, Any], name: str) -> bool:
     """Return whether a flag is set."""
     value = given.get(name) or False
     if not isinstance(value, bool):
-        refuse(name, "is neither true nor false")
+        refuse_request(name, "is neither true nor false")
     return value

@@ -29,10 +29,10 @@ from agentrail.protocols.openai_requests import (
     flag_in,
     read_content,
     read_parameters,
-    refuse,
-    result_of,
+    refuse_request,
+    result_in_past,
     text_in,
-    text_of,
+    text_of_content,
 )
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
@@ -50,12 +50,12 @@ from agentrail.protocols.response_changes import (
 from agentrail.protocols.response_state import Bridge, Response
 from agentrail.wire.operations import ApproveArguments, RejectBody
 
-Frames: TypeAlias = tuple[Frame, ...]
+ResponseFrames: TypeAlias = tuple[Frame, ...]
 
-STEP: Final = 1_000_000
+NUMBER_STEP: Final = 1_000_000
 """Numbers of frames between two events of the session."""
 
-_TEXT: Final = STEP // 2
+_TEXT: Final = NUMBER_STEP // 2
 """First number of a message's text, after those of its reasoning."""
 
 _LABEL: Final = "agentrail"
@@ -89,13 +89,13 @@ class Responding(msgspec.Struct, frozen=True, kw_only=True):
     last: int = -1
     opened: Mapping[str, int] = _NONE
     deltas: Mapping[str, int] = _NONE
-    items: Frames = ()
+    items: ResponseFrames = ()
 
 
-Shown: TypeAlias = tuple[Responding, Frames]
+ResponseShown: TypeAlias = tuple[Responding, ResponseFrames]
 
 
-def _show(own: Responding, change: ResponseChange, response: Response) -> Shown:
+def _show(own: Responding, change: ResponseChange, response: Response) -> ResponseShown:
     if type(change) is PartText:  # by far the most frequent
         return _show_text(own, change)
     if own.number != response.number:
@@ -137,9 +137,9 @@ RESPONSES: Final = Bridge(_show)
 """Responses. The last event has the whole response."""
 
 
-def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> Shown:
+def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> ResponseShown:
     """Number the events, and leave out those that the client has."""
-    first = max(own.number * STEP + own.slot, own.last + 1)
+    first = max(own.number * NUMBER_STEP + own.slot, own.last + 1)
     frames = [
         {"type": f"response.{kind}", "sequence_number": number, **facts}
         for number, (kind, facts) in enumerate(given, first)
@@ -149,10 +149,10 @@ def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> Shown:
     return replace(own, slot=own.slot + len(given), last=max(own.last, last)), tuple(frames)
 
 
-def _show_text(own: Responding, change: PartText) -> Shown:
+def _show_text(own: Responding, change: PartText) -> ResponseShown:
     is_text = change.kind == "text"
     item_id = change.message_id if is_text else f"{change.message_id}.r"
-    begin = int(change.message_id[1:] or 0) * STEP + (_TEXT if is_text else 0)
+    begin = int(change.message_id[1:] or 0) * NUMBER_STEP + (_TEXT if is_text else 0)
     shown: list[tuple[str, Mapping[str, Any]]] = []
     place = own.opened.get(item_id)
     if place is None:
@@ -178,7 +178,7 @@ def _show_text(own: Responding, change: PartText) -> Shown:
     return replace(own, deltas={**own.deltas, item_id: count + len(shown)}, last=last), tuple(frames)
 
 
-def _complete(own: Responding, message_id: str, message: AssistantMessage, text: str) -> Shown:
+def _complete(own: Responding, message_id: str, message: AssistantMessage, text: str) -> ResponseShown:
     thought = "\n\n".join([one.text for one in message.content if isinstance(one, Thinking) and one.text])
     shown: list[tuple[str, Mapping[str, Any]]] = []
     items: list[Frame] = []
@@ -199,7 +199,7 @@ def _complete(own: Responding, message_id: str, message: AssistantMessage, text:
     return _events(replace(own, items=(*own.items, *items)), *shown)
 
 
-def _take_back(own: Responding, message_id: str) -> Shown:
+def _take_back(own: Responding, message_id: str) -> ResponseShown:
     shown = []
     for item_id, place in own.opened.items():
         if item_id in (message_id, f"{message_id}.r"):
@@ -210,7 +210,7 @@ def _take_back(own: Responding, message_id: str) -> Shown:
     return _events(own, *shown)
 
 
-def _whole(own: Responding, item: Mapping[str, Any], *done: tuple[str, Mapping[str, Any]]) -> Shown:
+def _whole(own: Responding, item: Mapping[str, Any], *done: tuple[str, Mapping[str, Any]]) -> ResponseShown:
     """Show an item that is complete from the start."""
     place = len(own.opened)
     own = replace(own, opened={**own.opened, item["id"]: place}, items=(*own.items, item))
@@ -223,7 +223,7 @@ def _whole(own: Responding, item: Mapping[str, Any], *done: tuple[str, Mapping[s
     )
 
 
-def _end(own: Responding, end: ResponseEnd) -> Shown:
+def _end(own: Responding, end: ResponseEnd) -> ResponseShown:
     status, kind = "completed", "completed"
     if end.stop_reason in _INCOMPLETE and end.kind == "finished":
         status = kind = "incomplete"
@@ -354,11 +354,11 @@ def read_response_request(
         place = f"input[{number}]"
         match one:
             case {"role": "system" | "developer", "content": content}:
-                instructions.append(text_of(content, f"{place}.content"))
+                instructions.append(text_of_content(content, f"{place}.content"))
             case {"role": "user", "content": content}:
                 messages.append(UserMessage(content=read_content(content, f"{place}.content")))
             case {"role": "assistant", "content": content}:
-                text = text_of(content, f"{place}.content")
+                text = text_of_content(content, f"{place}.content")
                 messages.append(
                     AssistantMessage(content=(Text(text=text),) if text else (), model="imported")
                 )
@@ -372,8 +372,8 @@ def read_response_request(
                     AssistantMessage(content=(read_call(call_id, name, arguments),), model="imported")
                 )
             case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
-                results[call_id] = text_of(output, f"{place}.output")
-                messages.append(result_of(call_id, results[call_id], messages))
+                results[call_id] = text_of_content(output, f"{place}.output")
+                messages.append(result_in_past(call_id, results[call_id], messages))
             case {
                 "type": "mcp_approval_response",
                 "approval_request_id": str(name),
@@ -384,9 +384,9 @@ def read_response_request(
             case {"type": str(kind)} if kind in _PAST:
                 pass
             case _:
-                refuse(place, "is no item of a known type with its fields")
+                refuse_request(place, "is no item of a known type with its fields")
     if not (messages or verdicts):
-        refuse("input", "has neither a message nor a result or a decision", "messages_missing")
+        refuse_request("input", "has neither a message nor a result or a decision", "messages_missing")
     parameters = read_parameters(
         plain,
         _OWN,
@@ -413,13 +413,15 @@ def _place_of(plain: Mapping[str, Any]) -> tuple[str | None, tuple[str, int] | N
     if isinstance(named, Mapping):
         named = text_in(named, "id", "conversation.")
     if named is not None and not isinstance(named, str):
-        refuse("conversation", "is neither an id nor an object with one")
+        refuse_request("conversation", "is neither an id nor an object with one")
     previous = plain.get("previous_response_id")
     if previous is None:
         return named, None
     found = read_response_id(previous) if isinstance(previous, str) else None
     if found is None or named is not None:
-        refuse("previous_response_id", "is not a response of this server, or comes with a conversation")
+        refuse_request(
+            "previous_response_id", "is not a response of this server, or comes with a conversation"
+        )
     return found[0], found
 
 
@@ -427,7 +429,7 @@ def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[
     """Return the plan for a request. `status` and `past` are those of its session, None and empty for a new one."""
     if status is None:
         if asked.verdicts:
-            refuse("input", "decides an approval of no session", "approval_unknown")
+            refuse_request("input", "decides an approval of no session", "approval_unknown")
         last = asked.messages[-1]
         if isinstance(last, UserMessage):
             return OpenAiPlan(words=last.content, history=asked.messages[:-1])
@@ -442,5 +444,5 @@ def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[
         decisions += check_results(asked.results, status, past)
     words = [block for one in asked.messages if isinstance(one, UserMessage) for block in one.content]
     if not decisions and not words:
-        refuse("input", "has nothing new for this session", "messages_missing")
+        refuse_request("input", "has nothing new for this session", "messages_missing")
     return OpenAiPlan(decisions=tuple(decisions), words=tuple(words))

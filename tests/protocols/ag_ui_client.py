@@ -9,11 +9,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ag_ui.core import Event
 from attrs import define, field
-from pydantic import TypeAdapter
 
-PARSE = TypeAdapter(Event)
+from tests.providers.vendors import judge
+
 LAST = ("RUN_FINISHED", "RUN_ERROR")
 OPENS = {
     "TEXT_MESSAGE_START": "messageId",
@@ -110,7 +109,7 @@ class _Run:
     owners: dict[tuple[str, str], str | None] = field(factory=dict)
 
     def take(self, frame: dict[str, Any]) -> None:
-        PARSE.validate_json(json.dumps(frame))
+        judge("ag_ui.core", "Event").validate_json(json.dumps(frame))
         kind = frame["type"]
         assert self.last is None, f"{frame} came after the terminal frame"
         assert self.is_started or kind in ("RUN_STARTED", "RUN_ERROR"), f"{frame} came first"

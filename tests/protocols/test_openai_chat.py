@@ -4,7 +4,6 @@ from timeit import repeat
 
 import pytest
 from attrs import evolve
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from agentrail import events
 from agentrail.errors import ErrorInfo
@@ -23,6 +22,7 @@ from agentrail.protocols.openai_requests import OpenAiRefused
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
+from tests.providers.vendors import judge
 from tests.wire.test_forms import BARE
 
 OWN = Completion(id="chatcmpl-1", model="desk", created=7, includes_usage=True)
@@ -63,11 +63,15 @@ def shown(*given, own=OWN, response=None):
 def check_frames(frames):
     """The official types parse each chunk, and exactly one frame is terminal."""
     errors = [frame for frame in frames if "error" in frame]
-    chunks = [ChatCompletionChunk.model_validate(frame) for frame in frames if "error" not in frame]
+    chunks = [
+        judge("openai.types.chat", "ChatCompletionChunk").validate_python(frame)
+        for frame in frames
+        if "error" not in frame
+    ]
     reasons = [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
     assert len(errors) + len(reasons) == 1
     if reasons:
-        ChatCompletion.model_validate(whole_completion(frames))
+        judge("openai.types.chat", "ChatCompletion").validate_python(whole_completion(frames))
 
 
 def text_in(frames):

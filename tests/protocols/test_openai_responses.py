@@ -2,8 +2,6 @@
 
 import pytest
 from attrs import evolve
-from openai.types.responses import Response as OfficialResponse, ResponseStreamEvent
-from pydantic import TypeAdapter
 
 from agentrail import events
 from agentrail.messages import AssistantMessage, QuestionRef, Text, Thinking, ToolResult
@@ -20,9 +18,9 @@ from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody
 from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
 from tests.protocols.test_openai_chat import APPROVAL, CALL_WAITS, CALLED, END, HELLO, OPEN, SHOWN, WAITS
+from tests.providers.vendors import judge
 from tests.wire.test_forms import BARE
 
-OFFICIAL = TypeAdapter(ResponseStreamEvent)
 OWN = Responding(id="resp_s_4", model="desk", created=0, session_id="s")
 LASTS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -44,12 +42,12 @@ def shown(*given, own=OWN):
 def check_events(frames):
     """The official types parse each event, numbers rise, one event is terminal, and items open and close once."""
     for frame in frames:
-        OFFICIAL.validate_python(frame)
+        judge("openai.types.responses", "ResponseStreamEvent").validate_python(frame)
     numbers = [frame["sequence_number"] for frame in frames]
     assert numbers == sorted({*numbers})
     assert [frame["type"] in LASTS for frame in frames].count(True) == 1
     assert frames[-1]["type"] in LASTS
-    OfficialResponse.model_validate(frames[-1]["response"])
+    judge("openai.types.responses", "Response").validate_python(frames[-1]["response"])
     for kind in ("added", "done"):
         ids = [frame["item"]["id"] for frame in frames if frame["type"] == f"response.output_item.{kind}"]
         assert len(ids) == len({*ids})
@@ -75,7 +73,7 @@ def test_a_plain_answer_opens_its_items_and_completes_them():
         "output_text.delta", "output_text.delta", "reasoning_text.done", "output_item.done", "output_text.done",
         "content_part.done", "output_item.done", "completed",
     ]  # fmt: skip
-    response = OfficialResponse.model_validate(frames[-1]["response"])
+    response = judge("openai.types.responses", "Response").validate_python(frames[-1]["response"])
     assert (response.output_text, response.usage.total_tokens) == ("Hello.", 15)
     assert [item.type for item in response.output] == ["reasoning", "message"]
 

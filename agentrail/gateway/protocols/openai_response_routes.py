@@ -14,8 +14,8 @@ from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.openai_routes import (
+    CHAT_REFUSALS,
     NAME,
-    REFUSALS,
     answer_openai,
     carry_out_plan,
     encode_openai_error,
@@ -318,7 +318,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         is_stream=True,
         frames="ResponseStreamEvent",
         replies={},
-        refusals=f"{MESSAGE} {DECIDING} {BRANCHING} {REFUSALS}",
+        refusals=f"{MESSAGE} {DECIDING} {BRANCHING} {CHAT_REFUSALS}",
         asks_plugins=True,
         encode_error=encode_openai_error,
     ),

@@ -38,7 +38,7 @@ from agentrail.host.hook_payloads import ChatRequest, HandledResponse
 from agentrail.messages import Image, SessionId, UserMessage
 from agentrail.protocols.error_shapes import openai_error
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, whole_completion
-from agentrail.protocols.openai_requests import OpenAiParameters, OpenAiPlan, OpenAiRefused, refuse
+from agentrail.protocols.openai_requests import OpenAiParameters, OpenAiPlan, OpenAiRefused, refuse_request
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Own
 from agentrail.runtime.arguments import words_in_blocks
@@ -88,7 +88,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     """Carry out a plan, and return the response to it."""
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
-        refuse("messages", "have an image, which this model does not take", "images_unsupported")
+        refuse_request("messages", "have an image, which this model does not take", "images_unsupported")
     if parameters.ignored:
         call.more_headers["x-agentrail-ignored"] = ", ".join(parameters.ignored)
     if plan.differs:
@@ -245,7 +245,7 @@ async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
     return await answer_openai(call, stream, parameters, whole_completion, is_nameless=not asked.is_named)
 
 
-REFUSALS: Final = (
+CHAT_REFUSALS: Final = (
     "approval_expired invalid_response invalid_arguments approval_mismatch too_large unsupported_parameter unsupported_tool"
     " images_unsupported messages_missing result_missing aborted cycle_failed provider_error timeout"
 )
@@ -270,7 +270,7 @@ OPENAI_ROUTES: Final = (
         is_stream=True,
         frames="ChatCompletionChunk",
         replies={},
-        refusals=f"{MESSAGE} {DECIDING} {REFUSALS}",
+        refusals=f"{MESSAGE} {DECIDING} {CHAT_REFUSALS}",
         asks_plugins=True,
         encode_error=encode_openai_error,
     ),

@@ -17,11 +17,11 @@ from agentrail.messages import Image, JsonValue
 from agentrail.tools.mcp.message_lines import is_deeper
 from agentrail.tools.mcp.tool_listing import ListedTool, cleaned
 
-FILES: Final = ".agentrail/mcp"
+MEDIA_FOLDER: Final = ".agentrail/mcp"
 """Directory of audio and binary resources, below the working directory."""
 
-MAX_ERROR_CHARACTERS: Final = 1_000
-MAX_LISTED: Final = 1_000
+MAX_PROTOCOL_ERROR_CHARACTERS: Final = 1_000
+MAX_LISTED_RESOURCES: Final = 1_000
 _NAME_BYTES: Final = 200
 _MAY_HAVE_RUN: Final = "It may have taken effect; check before repeating."
 
@@ -72,7 +72,7 @@ class _Parts:
                 self._add_file(_type_of(resource), data)
             case {"type": "resource_link", "uri": str() as uri}:
                 name = cleaned(str(block.get("name", "")), _NAME_BYTES)
-                said = cleaned(uri, MAX_ERROR_CHARACTERS)
+                said = cleaned(uri, MAX_PROTOCOL_ERROR_CHARACTERS)
                 self.texts.append(f"[resource {name}: {said}; read it with {self.read_with}]")
             case _:
                 kind = cleaned(str(block.get("type")), _NAME_BYTES)
@@ -98,7 +98,7 @@ class _Parts:
             return
         name = f"{self.call_id}-{len(self.files) + 1}{mimetypes.guess_extension(media_type) or '.bin'}"
         self.files.append(ResultFile(name, raw))
-        self.texts.append(f"[{media_type}, {len(raw):,} bytes, in {FILES}/{name}]")
+        self.texts.append(f"[{media_type}, {len(raw):,} bytes, in {MEDIA_FOLDER}/{name}]")
 
 
 def fold_result(result: Mapping[str, Any], tool: ListedTool, *, call_id: str, read_with: str) -> FoldedResult:
@@ -146,11 +146,11 @@ def listed_resources(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
     """Return a list of resources and templates as a result with one text."""
     lines = [
         " · ".join(
-            cleaned(str(one[key]), MAX_ERROR_CHARACTERS)
+            cleaned(str(one[key]), MAX_PROTOCOL_ERROR_CHARACTERS)
             for key in ("uri", "uriTemplate", "name", "mimeType", "description")
             if one.get(key)
         )
-        for one in resources[:MAX_LISTED]
+        for one in resources[:MAX_LISTED_RESOURCES]
     ]
     more = len(resources) - len(lines)
     lines += [f"[{more:,} more are left out]"] if more else []
@@ -161,7 +161,9 @@ def listed_resources(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
 
 
 def refused_call(code: int, message: str) -> Error:
-    return Error(text=f"The server refused the call ({code}): {cleaned(message)}"[:MAX_ERROR_CHARACTERS])
+    return Error(
+        text=f"The server refused the call ({code}): {cleaned(message)}"[:MAX_PROTOCOL_ERROR_CHARACTERS]
+    )
 
 
 def lost_call(server: str) -> str:

@@ -40,7 +40,7 @@ from agentrail.tools.mcp.oauth_login import (
     UNAVAILABLE_CODE as NOT_SENT_CODE,
     ServerLogin,
 )
-from agentrail.tools.mcp.server_options import McpServer, is_loopback
+from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
 from agentrail.web.backend import context_of_system
 from agentrail.web.dns import SystemNames
@@ -152,7 +152,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
     """Resolves a host once, and connects only to an address that was judged."""
 
     def __init__(self, server: McpServer) -> None:
-        self._takes_all = server.allow_private or is_loopback(server.url or "")
+        self._takes_all = server.allow_private or is_loopback_url(server.url or "")
         self._carrier = httpcore2.AnyIOBackend()
         self._resolve = SystemNames()
 
@@ -212,7 +212,7 @@ class _Body(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
+class GuardedHttp(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
 
     def __init__(
@@ -262,7 +262,7 @@ def http_client(
     if isinstance(server.auth, Secret):
         given["Authorization"] = f"Bearer {server.auth.reveal()}"
     return httpx2.AsyncClient(
-        transport=GuardedTransport(server, tls, on_broken),
+        transport=GuardedHttp(server, tls, on_broken),
         headers=given,
         auth=login,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
@@ -272,7 +272,7 @@ def http_client(
 
 def _login_client(server: McpServer, tls: ssl.SSLContext) -> httpx2.AsyncClient:
     """Create the HTTP client of the authorization server, without headers and tokens of the MCP server."""
-    transport = GuardedTransport(server, tls, _ignore, takes_all_origins=True)
+    transport = GuardedHttp(server, tls, _ignore, takes_all_origins=True)
     return httpx2.AsyncClient(transport=transport, timeout=_CONNECT_SECONDS, trust_env=False)
 
 
@@ -291,12 +291,12 @@ def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 # --- the session
 
-AskUser: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+AskForm: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Asks the user of a call, given the parameters of an elicitation, and returns its result."""
 
-Report: TypeAlias = Callable[[str], None]
+ReportProgress: TypeAlias = Callable[[str], None]
 
-MAX_ROUNDS: Final = 10
+MAX_QUESTION_ROUNDS: Final = 10
 """Questions in a row that one call may ask."""
 
 _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
@@ -315,7 +315,7 @@ class LoginMissing(CallNotSent):
     """The call was not sent, because the user must log in first."""
 
 
-class CallRefused(Exception):
+class ServerRefused(Exception):
     """The server, or the protocol, refused the call."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -347,7 +347,7 @@ def _is_plain(tool: object) -> bool:
     return True
 
 
-class Connection:
+class ServerConnection:
     """A connected server.
 
     Attributes:
@@ -356,7 +356,7 @@ class Connection:
 
     def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event) -> None:
         self._dispatcher = dispatcher
-        self._asking: list[AskUser] = []
+        self._asking: list[AskForm] = []
         self._session = ClientSession(
             dispatcher=dispatcher,
             client_info=types.Implementation(name="agentrail", version=metadata.version(NAME)),
@@ -460,7 +460,13 @@ class Connection:
         return True
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, report: Report, ask: AskUser, trace: tuple[str, str]
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        report: ReportProgress,
+        ask: AskForm,
+        trace: tuple[str, str],
     ) -> Mapping[str, Any]:
         """Call a tool, and answer its questions.
 
@@ -477,12 +483,12 @@ class Connection:
             raise self._failure(error.code, error.message) from None
         except ValidationError as error:
             message = f"its answer is no result of a call: {error.errors()[0]['msg']}"
-            raise CallRefused(types.INTERNAL_ERROR, message) from None
+            raise ServerRefused(types.INTERNAL_ERROR, message) from None
         finally:
             self._asking.remove(ask)
 
     async def _call(
-        self, name: str, arguments: Mapping[str, Any], report: Report, ask: AskUser
+        self, name: str, arguments: Mapping[str, Any], report: ReportProgress, ask: AskForm
     ) -> Mapping[str, Any]:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: RUF029 - a callback of the library
             share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
@@ -490,7 +496,7 @@ class Connection:
 
         answers: Any = None
         state: str | None = None
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_QUESTION_ROUNDS):
             params = types.CallToolRequestParams(
                 name=name, arguments=dict(arguments), input_responses=answers, request_state=state
             )
@@ -506,7 +512,7 @@ class Connection:
                 answers = {key: await _answer(one, ask) for key, one in wanted.input_requests.items()}
             else:
                 await trio.sleep(0.25)
-        raise CallRefused(types.INTERNAL_ERROR, f"it asked more than {MAX_ROUNDS} times")
+        raise ServerRefused(types.INTERNAL_ERROR, f"it asked more than {MAX_QUESTION_ROUNDS} times")
 
     def _failure(self, code: int, message: str) -> Exception:
         if code == LOGIN_CODE:
@@ -519,7 +525,7 @@ class Connection:
         return (
             CallLost(message)
             if is_gone or code in {LOST_CODE, types.PARSE_ERROR}
-            else CallRefused(code, message)
+            else ServerRefused(code, message)
         )
 
     async def _elicit(
@@ -535,18 +541,18 @@ class Connection:
             self.changed.set()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["Connection"]:
+    async def opened(self) -> AsyncIterator["ServerConnection"]:
         async with self._session:
             yield self
 
 
-async def _answer(request: object, ask: AskUser) -> types.ElicitResult:
+async def _answer(request: object, ask: AskForm) -> types.ElicitResult:
     if not isinstance(request, types.ElicitRequest):
-        raise CallRefused(types.INVALID_REQUEST, "it asked for something that was not offered to it")
+        raise ServerRefused(types.INVALID_REQUEST, "it asked for something that was not offered to it")
     return await _ask(request.params, ask)
 
 
-async def _ask(params: Any, ask: AskUser) -> types.ElicitResult:
+async def _ask(params: Any, ask: AskForm) -> types.ElicitResult:
     answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
     return types.ElicitResult.model_validate(answer)
 
@@ -575,7 +581,7 @@ def trace_of(session_id: str, operation_id: str) -> tuple[str, str]:
 @asynccontextmanager
 async def open_connection(
     server: McpServer, open_process: OpenServerProcess, login: ServerLogin | None = None
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[ServerConnection]:
     """Open the transport of a server, and a session over it. Leaving the block ends its process.
 
     Raises:
@@ -605,7 +611,7 @@ async def open_connection(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
             streams = await stack.enter_async_context(carrying)
-        connection = Connection(_Dispatcher(*streams), errors, gone)
+        connection = ServerConnection(_Dispatcher(*streams), errors, gone)
         try:
             async with connection.opened():
                 yield connection

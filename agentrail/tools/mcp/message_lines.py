@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_LEVELS: Final = 64
+MAX_MESSAGE_LEVELS: Final = 64
 MAX_BAD_LINES: Final = 100
 """Lines in a row that are no JSON object. The next one ends the server."""
 
@@ -79,8 +79,10 @@ class MessageReader:
             value = None
         except RecursionError:
             value = _TOO_DEEP
-        if value is _TOO_DEEP or (_brackets(line) > MAX_LEVELS and is_deeper(value, MAX_LEVELS)):
-            message = f"it sent a message of over {MAX_LEVELS} levels"
+        if value is _TOO_DEEP or (
+            _brackets(line) > MAX_MESSAGE_LEVELS and is_deeper(value, MAX_MESSAGE_LEVELS)
+        ):
+            message = f"it sent a message of over {MAX_MESSAGE_LEVELS} levels"
             raise BadServer(message)
         if isinstance(value, dict):
             self._in_a_row = 0

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ValidationError
 from agentrail import outside
 from agentrail.config.key_filter import in_one_line
 from agentrail.tools.mcp.login_files import Login, LoginFile
-from agentrail.tools.mcp.server_options import McpServer, OAuthClient, is_loopback
+from agentrail.tools.mcp.server_options import McpServer, OAuthClient, is_loopback_url
 
 # Without a handler Python writes the library's warnings to stderr, over the screen of a chat.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -229,7 +229,7 @@ class ServerLogin(httpx2.Auth):
             await flow.aclose()
 
     async def _sent(self, request: httpx2.Request) -> httpx2.Response:
-        if self.send is None or not (request.url.scheme == "https" or is_loopback(str(request.url))):
+        if self.send is None or not (request.url.scheme == "https" or is_loopback_url(str(request.url))):
             message = f"{request.url.host!r:.100} is not https"
             raise OAuthFlowError(message)
         response = await self.send(request)

@@ -16,7 +16,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.tools.mcp.server_options import McpServer
-from agentrail.tools.mcp.tool_listing import ListedTool, Listing
+from agentrail.tools.mcp.tool_listing import ListedTool, ServerTools
 
 PINS_FILE: Final = "mcp_pins.json"
 _VERSION: Final = 1
@@ -41,7 +41,7 @@ Pins = Mapping[str, Pin]
 """By the server's tool names."""
 
 
-def decide_pins(server: McpServer, listing: Listing, known: Pins) -> tuple[Listing, Pins]:
+def decide_pins(server: McpServer, listing: ServerTools, known: Pins) -> tuple[ServerTools, Pins]:
     """Return the tools that may be used, and the pins after that. Pure."""
     pins = dict(known)
     faults: list[str] = []
@@ -61,7 +61,7 @@ def decide_pins(server: McpServer, listing: Listing, known: Pins) -> tuple[Listi
     return attrs.evolve(listing, tools=tools, faults=(*listing.faults, *faults)), pins
 
 
-def check_pins(server: McpServer, listing: Listing) -> Listing:
+def check_pins(server: McpServer, listing: ServerTools) -> ServerTools:
     """Hold a list against the server's file, and write what is new. Blocks.
 
     Raises:

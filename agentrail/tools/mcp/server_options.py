@@ -13,10 +13,10 @@ from agentrail.abc import Secret
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
 
-Hints = Literal["ignore", "trust"]
+HintsPolicy = Literal["ignore", "trust"]
 PinReaction = Literal["warn", "refuse", "off"]
 Grant = Literal["authorization_code", "client_credentials"]
-Start = Literal["lazy", "eager"]
+StartMode = Literal["lazy", "eager"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
@@ -104,11 +104,11 @@ class McpServer:
     auth: Secret | Literal["oauth"] | None = None
     oauth: OAuthClient | None = None
     tools: tuple[str, ...] = field(default=("*",), converter=_texts)
-    hints: Hints = "ignore"
+    hints: HintsPolicy = "ignore"
     effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
     pins: str | os.PathLike[str] | None = None
     pin: PinReaction = "warn"
-    start: Start = "lazy"
+    start: StartMode = "lazy"
     required: bool = False
     connect_timeout: float = 20.0
     timeout_seconds: float = 60.0
@@ -174,9 +174,9 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(effects, Mapping) or not set(effects.values()) <= {"pure", "idempotent", "once"}:
         yield "effects: expected pure, idempotent or once, by the server's tool names"
     for key, known in (
-        ("hints", get_args(Hints)),
+        ("hints", get_args(HintsPolicy)),
         ("pin", get_args(PinReaction)),
-        ("start", get_args(Start)),
+        ("start", get_args(StartMode)),
     ):
         if given.get(key, known[0]) not in known:
             yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(known)}"
@@ -242,5 +242,5 @@ def _faults_of_url(url: object) -> Iterator[str]:
         yield "url is http: only https is accepted, but for loopback"
 
 
-def is_loopback(url: str) -> bool:
+def is_loopback_url(url: str) -> bool:
     return (urlsplit(url).hostname or "") in _LOOPBACK

@@ -45,7 +45,7 @@ from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
-    Listing,
+    ServerTools,
     decide_change,
     in_one_sentence,
     read_listing,
@@ -100,7 +100,7 @@ class McpSource:
         self.server: Final = server
         self.state: ToolSourceState = "connecting"
         self.reason: str | None = None
-        self.listing: Listing = Listing()
+        self.listing: ServerTools = ServerTools()
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
@@ -159,7 +159,7 @@ class McpSource:
     def park(self) -> None:
         """Detach all tools: it was lost too often."""
         names = tuple(self._tools)
-        self._tools, self.listing = {}, Listing()
+        self._tools, self.listing = {}, ServerTools()
         for listener in self._listeners:
             listener.tools_changed((), names)
         self._change_state("parked", self.reason)
@@ -262,7 +262,7 @@ class McpSource:
         if change.faults:
             self._report("changed", self._hidden(in_one_sentence(change.faults)))
 
-    def _read_listing(self, raw: list[Any], has_resources: bool) -> Listing:  # noqa: FBT001 - the argument of a thread
+    def _read_listing(self, raw: list[Any], has_resources: bool) -> ServerTools:  # noqa: FBT001 - the argument of a thread
         return check_pins(self.server, read_listing(self.server, raw, has_resources=has_resources))
 
     def _tool_of(self, listed: ListedTool) -> "McpTool":
@@ -366,7 +366,7 @@ class McpTool:
             return absent_server(source.name, "needs_login")
         except library.CallNotSent:
             return absent_server(source.name, "restarting")
-        except library.CallRefused as refused:
+        except library.ServerRefused as refused:
             return refused_call(refused.code, refused.message)
         except library.CallLost:
             if listed.effect_class in {"pure", "idempotent"}:
@@ -385,7 +385,7 @@ class McpTool:
             self.listed.remote_name,
             arguments,
             report=ctx.report_progress,
-            ask=partial(ask_user, ctx, self.source.name),
+            ask=partial(ask_in_call, ctx, self.source.name),
             trace=library.trace_of(ctx.session_id, ctx.operation_id),
         )
         return called
@@ -425,7 +425,7 @@ class ReadResource(McpTool):
         return read
 
 
-async def ask_user(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Ask the user of a call what its server asks, and return the result of the elicitation.
 
     A form that sessions cannot show is declined. Of an address its host is shown, and nothing is opened.
@@ -446,7 +446,7 @@ async def ask_user(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> 
     return {"action": "cancel"} if form is None else {"action": "accept", "content": dict(form)}
 
 
-def make_source(
+def source_of_server(
     server: ToolServer, open_process: OpenServerProcess, data_directory: Callable[[], Path], owner: str = ""
 ) -> McpSource:
     """Create the source of a server. It starts nothing.

@@ -19,7 +19,7 @@ from agentrail.tools.mcp.server_options import McpServer
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 1_000
 MAX_DESCRIPTION_BYTES: Final = 4_096
-MAX_LABEL_CHARACTERS: Final = 80
+MAX_TOOL_TITLE_CHARACTERS: Final = 80
 MAX_NAME: Final = 64
 _SHOWN: Final = 5
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -56,7 +56,7 @@ class ListedTool:
 
 
 @frozen(kw_only=True)
-class Listing:
+class ServerTools:
     """The usable tools of a server by name, and a sentence for each that is not."""
 
     tools: Mapping[str, ListedTool] = MappingProxyType({})
@@ -95,7 +95,7 @@ def cleaned(text: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
     return shown.encode()[:max_bytes].decode(errors="ignore").strip()
 
 
-def read_listing(server: McpServer, raw: Iterable[Any], *, has_resources: bool = False) -> Listing:
+def read_listing(server: McpServer, raw: Iterable[Any], *, has_resources: bool = False) -> ServerTools:
     """Read the tools of a server. A tool that cannot be used is left out, and no other."""
     tools = _resource_tools(server) if has_resources else {}
     faults: list[str] = []
@@ -118,7 +118,7 @@ def read_listing(server: McpServer, raw: Iterable[Any], *, has_resources: bool =
                 tools[found.name] = found
     if surplus:
         faults.append(f"{surplus:,} tools beyond the first {MAX_TOOLS:,} are left out")
-    return Listing(tools=tools, faults=tuple(faults))
+    return ServerTools(tools=tools, faults=tuple(faults))
 
 
 def resource_tool(server: str, verb: Literal["list", "read"]) -> str:
@@ -179,27 +179,27 @@ def _read_tool(server: McpServer, name: str, raw: Mapping[str, Any]) -> ListedTo
     annotations: Mapping[str, Any] = hints if isinstance(hints, Mapping) else EMPTY
     said = raw.get("description")
     title = raw.get("title") or annotations.get("title")
-    label = cleaned(title, MAX_LABEL_CHARACTERS) if isinstance(title, str) else ""
+    label = cleaned(title, MAX_TOOL_TITLE_CHARACTERS) if isinstance(title, str) else ""
     described = cleaned(said) if isinstance(said, str) else ""
     return ListedTool(
         name=session_name(server.name, name),
         remote_name=name,
-        label=label or cleaned(name, MAX_LABEL_CHARACTERS),
+        label=label or cleaned(name, MAX_TOOL_TITLE_CHARACTERS),
         description=described or label or f"The tool {cleaned(name, MAX_NAME)} of the server {server.name}.",
         parameters=parameters,
         effect_class=server.effect_of(name, annotations),
-        digest=digest_of(raw),
+        digest=pin_of(raw),
         output=output,
         judge=None if output is None or fault_of_schema(output) is not None else CompiledSchema(output),
     )
 
 
-def digest_of(raw: Mapping[str, Any]) -> str:
+def pin_of(raw: Mapping[str, Any]) -> str:
     parts = [raw.get(key) for key in ("name", "description", "inputSchema", "annotations")]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def decide_change(old: Listing, new: Listing) -> ListingChange:
+def decide_change(old: ServerTools, new: ServerTools) -> ListingChange:
     """Return the difference of two lists. Equal tools are not attached again."""
     return ListingChange(
         attach=tuple([one for name, one in new.tools.items() if old.tools.get(name) != one]),

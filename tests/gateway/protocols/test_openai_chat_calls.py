@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import openai
 import pytest
 import trio
 from attrs import evolve
@@ -23,6 +22,7 @@ from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import Ledger, answering, profile
 from tests.host.rig import plugin
 from tests.protocols.test_openai_chat import PICTURE, TOOL, called, check_frames, result, user
+from tests.providers.vendors import library
 from tests.runtime.rig import on_bounded_time
 
 # The official client reads its streams up to `[DONE]`, and leaves the rest of their generators to the collector.
@@ -77,10 +77,10 @@ async def no_sessions(web: Web) -> None:
 
 
 @asynccontextmanager
-async def official(web: Web) -> AsyncIterator[openai.AsyncOpenAI]:
+async def official(web: Web) -> AsyncIterator[Any]:
     """The official client, which repeats nothing."""
     host, port = web.address
-    async with openai.AsyncOpenAI(
+    async with library("openai").AsyncOpenAI(
         base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0
     ) as client:
         yield client
@@ -250,11 +250,11 @@ async def test_what_fails_in_mid_stream_is_an_error_frame_and_before_it_an_error
     """The official client raises both, with our code; it is told not to repeat what may have run."""
     fails = Turn(error=Authentication("the key is wrong"))
     async with serving(ScriptedModel([fails, fails])) as web, official(web) as client:
-        with pytest.raises(openai.APIStatusError) as whole:
+        with pytest.raises(library("openai").APIStatusError) as whole:
             await client.chat.completions.create(model="desk", messages=[user("Hi")])
         assert (whole.value.status_code, whole.value.code) == (502, "provider_failed")
         assert whole.value.response.headers["x-should-retry"] == "false"
-        with pytest.raises(openai.APIError) as broken:
+        with pytest.raises(library("openai").APIError) as broken:
             async with client.chat.completions.stream(model="desk", messages=[user("Hi")]) as stream:
                 await stream.until_done()
         assert broken.value.code == "authentication"

@@ -11,10 +11,10 @@ from agentrail.tools.mcp import McpServer
 from agentrail.tools.mcp.tool_listing import (
     MAX_DESCRIPTION_BYTES,
     MAX_TOOLS,
-    Listing,
+    ServerTools,
     cleaned,
     decide_change,
-    digest_of,
+    pin_of,
     read_listing,
     session_name,
 )
@@ -166,15 +166,15 @@ def test_a_hint_counts_only_where_it_is_trusted(options, hints, effect):
 def test_the_digest_covers_what_a_user_agreed_to(field):
     """P-016: name, description, schema and hints."""
     one = {"name": "a", "description": "b", "inputSchema": {"type": "object"}, "annotations": {}}
-    assert digest_of(one) == digest_of(json.loads(json.dumps(dict(reversed(one.items())))))
-    assert digest_of(one) != digest_of({**one, field: {"readOnlyHint": True}})
+    assert pin_of(one) == pin_of(json.loads(json.dumps(dict(reversed(one.items())))))
+    assert pin_of(one) != pin_of({**one, field: {"readOnlyHint": True}})
 
 
 def test_a_change_names_new_changed_and_removed_tools_once():
     """An equal list changes nothing, and a fault is told once."""
     old = read_listing(SERVER, [raw("kept"), raw("changed"), raw("gone"), raw("bad", inputSchema=0)])
     again = read_listing(SERVER, [raw("gone"), raw("kept"), raw("changed"), raw("bad", inputSchema=0)])
-    assert decide_change(old, again) == decide_change(Listing(), Listing())
+    assert decide_change(old, again) == decide_change(ServerTools(), ServerTools())
     new = read_listing(
         SERVER, [raw("kept"), raw("changed", description="Else."), raw("new"), raw("bad", inputSchema=0)]
     )
