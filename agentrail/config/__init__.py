@@ -3,5 +3,5 @@ r"""Configuration files: text to frozen values with places, or all faults at onc
 >>> from agentrail.config.config_file import read_toml
 >>> read = read_toml("agentrail.toml", 'version = 1\n[agents.scout]\nmax_turn = 3\n')
 >>> print(*read.faults)
-agentrail.toml:3: agents.scout.max_turn: there is no such key, did you mean 'max_turns'
+agentrail.toml:3: agents.scout.max_turn: unknown key, did you mean 'max_turns'
 """

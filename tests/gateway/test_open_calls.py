@@ -156,8 +156,9 @@ async def test_a_prompt_and_an_approval_of_an_expired_token_are_refused_and_clos
             assert [one.id for one in (await session.status()).approvals] == [asked["id"]]
 
 
-async def test_every_command_is_judged_as_a_request_is():
-    """Each kind of frame that asks for something, once the token is revoked."""
+async def test_every_command_is_judged_as_a_request_is(monkeypatch):
+    """Each kind of frame that asks for something, once the token is revoked, and before a watcher has looked."""
+    monkeypatch.setattr(open_calls_module, "EXPIRY_SECONDS", DAY)
     door = Door()
     more = {"create": {"session_id": "other"}, "sessions": {}, "watch": {"what": "sessions"}}
     asked = {**{name: {"session_id": "mine", **fields_of(name)} for name in OF_A_SESSION}, **more}

@@ -37,7 +37,7 @@ LEFT_OUT = (
     "its store refused it",  # another owner has it, or it was deleted
     "its store is not in memory",
     "its store has only part of it",  # it hung or was away to the end
-    "was dropped",  # it was trimmed
+    "were dropped",  # it was trimmed
     "there is no session",  # it was deleted
     "its content was erased",
 )
