@@ -237,7 +237,9 @@ class SharedNames:
             if not offers(one, ToolServer):
                 yield f"mcp has {one!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"
         names = [one.name for one in given if offers(one, ToolServer)]
-        yield from [f"mcp has two servers named {name!r}" for name in {*names} if names.count(name) > 1]
+        yield from [
+            f"mcp has two servers named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
+        ]
 
 
 def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order

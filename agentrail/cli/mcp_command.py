@@ -349,7 +349,7 @@ async def _open_browser(port: int, *, opens: bool) -> AsyncIterator[LoopbackBrow
     listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
     browser = LoopbackBrowser(listeners[0].socket.getsockname()[1], opens=opens)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, browser.serve, listeners)
+        await nursery.start(trio.serve_listeners, browser.serve, listeners)
         yield browser
         nursery.cancel_scope.cancel(reason="the login has ended")
 

@@ -406,7 +406,7 @@ class SessionSupervisor:
             await entry.tools.wait_required()
         except BaseException:
             with cleanup_scope(CLOSE_WITHIN_SECONDS):
-                await stop_quietly(entry.cell, "a required server is not there")
+                await stop_quietly(entry.cell, "a required server is not there")  # noqa: ASYNC102 - shielded and bounded
             raise
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
