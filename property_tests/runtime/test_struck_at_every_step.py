@@ -150,7 +150,7 @@ async def decide_call(session, approval):
         case "approve":
             await session.approve(approval.id)
         case "edit":
-            await session.approve(approval.id, arguments={"way": "expected the start of a session"})
+            await session.approve(approval.id, arguments={"way": "something else"})
         case "reject":
             await session.reject(approval.id, "too dear", auto_resume=True)
         case "respond":
@@ -161,7 +161,7 @@ async def decide_call(session, approval):
 
 TOLD_OF_PEOPLE = [
     "did approve; recorded; ",
-    '[The user changed the arguments. What ran: {"way":"expected the start of a session"}]\ndid something else; recorded; ',
+    '[The user changed the arguments. What ran: {"way":"something else"}]\ndid something else; recorded; ',
     "Rejected by the user: too dear; recorded; ",
     "I did it myself; recorded; ",
     "Not run: nobody approved this call within 9 s.; recorded; ",

@@ -204,7 +204,7 @@ async def test_whatever_ends_a_tool_ends_its_sessions_and_gives_the_rest_back(su
                 (running,) = (await session.status()).running_tools
                 await session.abort_tool(running.call_id)
             case "steer":
-                await session.steer("expected the start of a session")
+                await session.steer("something else")
             case "child aborted":
                 below = next(one for one in supervisor.sessions() if one.session_id != "boss")
                 await below.abort()
