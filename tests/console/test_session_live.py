@@ -252,7 +252,9 @@ def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server)
     assert "removed from the queue" in row.inner_text()
     page.locator(FIELD).fill("One more.")
     page.keyboard.press("Alt+Enter")
-    shows(page, "One more.")
+    page.get_by_role(
+        "button", name="Remove “One more.” from the queue"
+    ).wait_for()  # shown earlier than it is queued
     page.locator(FIELD).focus()
     page.keyboard.press("ArrowUp")
     until(page, "() => document.querySelector('textarea.composer-field').value === 'One more.'")
