@@ -71,7 +71,6 @@ class JobRecord:
 
     Attributes:
         payload: Argument for the work. `None` once the job is over.
-        placed: Set when the job was accepted or refused.
         over: Set when the job has its result, or can no longer get one.
         make_error: Builds the error of a job without a result, a new one for each caller.
     """
@@ -137,11 +136,7 @@ class _Worker:
 
 
 class PoolCore:
-    """A running pool.
-
-    Attributes:
-        state: The latest state from the reducer.
-    """
+    """A running pool."""
 
     def __init__(
         self,

@@ -46,7 +46,6 @@ class Process:
 
     Attributes:
         parent: The pid of its parent, or of init after the parent has exited.
-        session: Its Unix session: the pid of the session leader.
     """
 
     pid: int

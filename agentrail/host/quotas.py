@@ -25,11 +25,7 @@ K = TypeVar("K", bound=Hashable)
 
 @frozen
 class Pace:
-    """A rate with a burst.
-
-    Attributes:
-        window_seconds: Length of the window.
-    """
+    """A rate with a burst."""
 
     count: int
     window_seconds: float

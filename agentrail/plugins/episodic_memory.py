@@ -31,7 +31,6 @@ class Episodes:
     """The limits, and the episodes shown now.
 
     Attributes:
-        max_episodes_per_user: Number of episodes kept per user, newest first.
         shown: Text for the model with this prompt. Empty if there is none.
     """
 

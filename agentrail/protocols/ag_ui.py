@@ -1,8 +1,6 @@
-"""AG-UI 1.0: a session's events as the events of one run.
+"""AG-UI 1.0: a session's events as the events of one run. Pure.
 
-Pure: `show_ag_ui_change` writes a change of a response as frames. `ag_ui_messages` reads the client's requests.
-    A client appends to each message and call that it knows, so no id is opened twice: neither within a run nor if
-    the client sent it along.
+A client appends to each message and call that it knows, so no id is opened twice.
 """
 
 from collections.abc import Mapping
@@ -71,12 +69,7 @@ class AgUiRun(msgspec.Struct, frozen=True, kw_only=True):
         known: Ids of messages, calls and results that the client has.
         first: Frames after `RUN_STARTED`.
         open_text: Id of the open text message, or empty.
-        message_id: Id of the last message, to which calls belong.
-        said: Complete messages of this run.
         children: Children that produced something in this run, with the ids of their last messages.
-        open_children: Children that have not ended.
-        usage: Usage of this run by model.
-        waiting: Pending interactions at the end of the run.
     """
 
     thread_id: str

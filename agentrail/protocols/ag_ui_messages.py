@@ -1,7 +1,6 @@
-"""Requests of AG-UI 1.0 clients: the new messages and decisions in a client's transcript.
+"""Requests of AG-UI 1.0 clients: the new messages and decisions in a client's transcript. Pure.
 
-Pure: a request, the session's status and its recent prompts give a plan, or a refusal. The session owns the
-    history. Only an entry of `resume` can approve anything.
+The session owns the history. Only an entry of `resume` can approve anything.
 """
 
 import re

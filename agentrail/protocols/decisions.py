@@ -1,7 +1,6 @@
 """Decisions of clients on third-party wires: arguments of the session's operations, or a refusal. Pure.
 
-A wire reads its client's message, and returns decisions or a `WireRefusal`. It cannot do anything else to a session: an
-    operation checks every answer, and only an answer to an approval can approve anything.
+An operation checks every answer, and only an answer to an approval can approve anything.
 """
 
 import re
@@ -23,7 +22,6 @@ class WireRefusal:
     """WireRefusal of a whole request.
 
     Attributes:
-        code: A code of error responses.
         place: Place in the body. Empty for the whole body.
     """
 

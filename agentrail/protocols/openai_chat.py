@@ -1,8 +1,7 @@
 """OpenAI Chat Completions: a session's events as chunks of a completion, and a client's messages as a plan. Pure.
 
-The interface knows no sessions: a client sends its whole conversation with each request. A named session takes only
-    the new messages. Any other request gets a nameless session of its own. The ids of its calls include its id, so that
-    their results find it.
+A client sends its whole conversation with each request. Unless it names a session, it gets one of its own, whose id
+is part of the ids of its calls, so that their results find it.
 """
 
 import json
@@ -78,7 +77,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         created: Time in seconds since 1970.
         session_id: The nameless session, or empty for a named one.
         told_in: Id of the message with the last text, empty before any.
-        calls: Number of calls sent.
     """
 
     id: str

@@ -102,7 +102,6 @@ class OpenAiParameters:
 
     Attributes:
         settings: Settings of its cycle, with the client's tools and system prompt.
-        ignored: Names of the parameters without effect.
         wants_reasoning: Whether the client asks for reasoning, so that it is shown.
     """
 

@@ -1,8 +1,6 @@
 """OpenAI Responses: a session's events as events of a response, and a client's input as a plan. Pure.
 
-The id of a response has its session and the number of the event that started it, so a response is read from the
-    session's events alone. The numbers of its frames come from these events too. A reader that comes back after a
-    number gets only the rest, and whole items in place of missed deltas.
+The id of a response, and the numbers of its frames, come from the session's events, so it can be read again at any time.
 """
 
 import json
@@ -72,10 +70,8 @@ class Responding(msgspec.Struct, frozen=True, kw_only=True):
         created: Time in seconds since 1970.
         after: Number of the last frame that the client has.
         number: Event of the last frames, and `slot` the number of frames for it.
-        last: Number of the last frame.
         opened: Items by id, with their places.
         deltas: Numbers of text frames by item id.
-        items: Completed items.
     """
 
     id: str
@@ -324,9 +320,7 @@ class ResponseAsked:
     """A request, completely read.
 
     Attributes:
-        messages: The given messages.
         verdicts: Decisions on approvals by id, each with a reason.
-        results: Results of functions by call id.
         previous: The response that it follows: its session and its first event.
     """
 

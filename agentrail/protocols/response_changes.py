@@ -34,7 +34,6 @@ class PartText(msgspec.Struct, frozen=True, gc=False):
         part_id: Id of the part, which ends before another one starts.
         message_id: Id of the model's message: `m` and the number of its `MessageStart`.
         place: Position of the part in that message, from 0.
-        is_first: Whether the part starts.
     """
 
     kind: ShownPartKind
@@ -53,11 +52,7 @@ class PartEnded(msgspec.Struct, frozen=True):
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """Shown parts no longer count: the model starts again, or the whole text follows. New parts have other ids.
-
-    Attributes:
-        number: Number of the event that discarded them.
-    """
+    """Shown parts no longer count: the model starts again, or the whole text follows. New parts have other ids."""
 
     part_ids: tuple[str, ...]
     message_id: str
@@ -66,12 +61,7 @@ class TakenBack(msgspec.Struct, frozen=True):
 
 
 class MessageCompleted(msgspec.Struct, frozen=True):
-    """A message of the model is complete. Its parts have ended, and its calls follow.
-
-    Attributes:
-        text: Its visible text.
-        usage: Usage of this message alone.
-    """
+    """A message of the model is complete. Its parts have ended, and its calls follow."""
 
     message_id: str
     message: AssistantMessage

@@ -1,8 +1,7 @@
 """A session's events as one response on a third-party wire: the parts its client has seen, and the rest. Pure.
 
-A wire is a `Bridge`: one function that writes a change as frames. `Bridge.fold` is then the fold of its protocol.
-    Everything else is here, once: open ids, catching up, retracted text, pauses and the end of a response.
-    Text is not kept. Its length and checksum tell whether a complete message continues the text that was shown.
+A wire is a `Bridge`: one function that writes a change as frames. Text is not kept. Its length and checksum tell
+whether a complete message continues the text that was shown.
 """
 
 import zlib
@@ -76,7 +75,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         response_id: `m` and the number of the event that started it. Empty before.
         is_live: Whether the session's current work is part of it.
         in_step: Whether a step is open: one model request with its calls.
-        open_part: Kind and id of the open part.
         last_id: The last number used in a part's id, and the number of ids that have it.
         calls: The calls shown so far, by the id known to the client.
         asked: Interactions that wait for the client, by the id to answer, each with its call.

@@ -325,11 +325,9 @@ class HttpClients:
 
 
 def _keep_headers_out_of_logs() -> None:
-    """Raise the level of loggers that write headers, and with them the key, when a program logs everything at DEBUG.
-
-    One logs HTTP/2 request headers, the other response headers, where a server may repeat its input. Levels are process-wide,
-    unlike everything else here, but a key in a log file is worse. A level that the program has set stays.
-    """
+    """Raise the level of loggers that write headers, and with them the key, when a program logs everything at DEBUG."""
+    # One logs HTTP/2 request headers, the other response headers, where a server may repeat its input. Levels are process-wide,
+    # unlike everything else here, but a key in a log file is worse. A level that the program has set stays.
     for name in ("hpack", "httpcore"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
@@ -421,11 +419,9 @@ async def _read_refusal(response: httpx.Response) -> str:
 
 @asynccontextmanager
 async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Yield a body in pieces. Leaving early closes the connection.
-
-    The library nests generators that do not close each other. Left early, the inner ones would wait for the garbage
-    collector, which may run at any time and in any task. Reading on after the connection is closed ends them all at once.
-    """
+    """Yield a body in pieces. Leaving early closes the connection."""
+    # The library nests generators that do not close each other. Left early, the inner ones would wait for the garbage
+    # collector, which may run at any time and in any task. Reading on after the connection is closed ends them all at once.
     # The library's own decompression is avoided: it expands a piece to a gigabyte before it returns it.
     raw = response.aiter_raw()
     try:

@@ -34,14 +34,12 @@ class LastWords:
     """The end of a session.
 
     Attributes:
-        session_id: Its id.
         scope: Its scope. Empty for none.
         how: `ended`: it was stopped or refused, or its supervisor closed. `parked`: it crashed too often and was given up.
             `rested`: it was put to rest, which does not end it.
         reason: Reason for the end, on one line, as in `SessionDown`. Cut to 2,000 characters.
         crash: Its last crash, on one line. None if it ended without one.
         incarnation: The last one: the number of restarts plus one.
-        last_seq: Number of its last event.
         ended_at_ms: Time, in milliseconds since 1970.
         session: Its handle, for five minutes, unless 1,000 others ended meanwhile. In that case None. Only
             `subscribe(after=…)` works on it.

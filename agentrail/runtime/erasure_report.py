@@ -43,11 +43,9 @@ class ForgottenUser(Erasure, frozen=True, kw_only=True, gc=False):
     """Result of forgetting a user.
 
     Attributes:
-        memories: Number of memories deleted.
         notes: Number of sessions whose working notes were deleted.
         sessions: Number of sessions with erased records, sub-sessions included.
         records: Number of records replaced by `erased`.
-        snapshots: Number of snapshots deleted.
         blobs: Number of large values deleted.
         trees: The erased session trees, each by scope and root.
         left: Remaining sessions and the reason, a sentence each. Empty if everything was erased.

@@ -44,7 +44,6 @@ class PageOfEvents:
         events: In order, without those that are never replayed or that a rewind has undone.
         first: The lowest number read: `before` of the previous page. `last + 1` if no number was read.
         last: The highest number read: `after` of the next page.
-        more: Whether there are more in the requested direction.
         kept_from: Number of the first event that can still be read.
     """
 
@@ -60,8 +59,6 @@ class PageAsked:
     """A page request. Without `before` and `after` it is the last page.
 
     Attributes:
-        before: Event number before which to end.
-        after: Event number after which to begin.
         limit: Maximum number of events.
         kinds: Only these classes. None for all.
     """

@@ -26,8 +26,6 @@ class PluginUse:
     """Statistics of the plugins with one name, over all sessions of a scope since the supervisor was opened.
 
     Attributes:
-        name: Name of the plugins.
-        sessions: Number of sessions that have one now.
         hooks: For each hook that was called: number of calls, their duration, and number of exceptions.
         last_failure: The last exception. None if there was none.
     """
@@ -43,9 +41,7 @@ class BudgetUse:
     """Spending of a session against its money budget.
 
     Attributes:
-        session_id: The session.
         used_usd: Amount booked, including children.
-        limit_usd: The limit.
     """
 
     session_id: SessionId

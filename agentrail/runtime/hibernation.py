@@ -85,13 +85,7 @@ SOON_MS: Final = 600_000
 
 @frozen(kw_only=True)
 class NotResumed:
-    """A stored session that could not be resumed automatically. It is unchanged.
-
-    Attributes:
-        session_id: Its id.
-        scope: Its scope.
-        error: Why it could not be resumed.
-    """
+    """A stored session that could not be resumed automatically. It is unchanged."""
 
     session_id: SessionId
     scope: str

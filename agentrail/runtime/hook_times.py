@@ -56,8 +56,6 @@ class HookCount:
 
     Attributes:
         hook: Its name.
-        calls: Number of calls.
-        failures: Number of failures.
         p50_ms: Median duration in milliseconds. At most 9 % too high.
         p99_ms: 99th percentile in milliseconds.
     """
@@ -74,7 +72,6 @@ class LastFailure:
     """The last failure of a plugin.
 
     Attributes:
-        hook: The hook that failed.
         words: The exception, on one line, without secrets.
         at_ms: Time, in milliseconds since 1970.
     """

@@ -32,7 +32,6 @@ class WantedRecords:
     """Conditions on the records of a journal.
 
     Attributes:
-        after: Record number after which to begin.
         before: Record number before which to end. None for the end of the journal. If set, the last records are returned,
             otherwise the first.
         limit: Maximum number of records.
@@ -64,7 +63,6 @@ class JournalPage:
         next: `after` of the next page. None after the last record.
         previous: `before` of the previous page. None before the first record.
         first: Number of the first record that is kept.
-        last: Number of the last one.
     """
 
     entries: tuple[JournalEntry, ...]

@@ -65,7 +65,6 @@ class PastState:
     """State of a session after a record.
 
     Attributes:
-        number: Number of the record.
         at_ms: Its time, on the clock of signals.
         snapshot: The session's status, with everything that waited for users.
         messages: Its conversation.

@@ -299,7 +299,6 @@ class SessionCell(SleepingCell):
         mailbox: Unread messages. An accepted message is never lost.
         undone: Effects of the last step that were not executed when the actor crashed, last one first.
         crash: One line about the crash of the last incarnation. `None` without one.
-        is_gone: Whether all work of the session has ended.
         late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
         sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
     """

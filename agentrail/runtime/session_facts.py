@@ -22,7 +22,6 @@ class SessionFacts:
     """Facts of a session that need no round trip.
 
     Attributes:
-        session_id: Its id.
         root_id: Root of its tree, which may be itself.
         user_data: Data that it was started with. For a child session that of its root.
         is_here: Whether it is live here, awake or hibernated. Otherwise it is only in the store.

@@ -12,7 +12,6 @@ class SessionGone:
     """A session has ended, and none of its work is running.
 
     Attributes:
-        session_id: Its id.
         scope: Its scope. Empty for none.
         reason: Reason for the end, on one line, as in `SessionDown`.
         incarnation: The last one: the number of restarts plus one.

@@ -36,7 +36,6 @@ class SessionReport:
         kind: `restarted`: it crashed, and a new incarnation has begun. `parked`: it crashed too often, or was resumed from
             its journal
             and needs an operator to continue.
-        session_id: Its id.
         scope: Its scope. Empty for none.
         reason: Its crash, or why it does not continue and the remedy. One line, without its secrets.
         incarnation: The new one, or the last.

@@ -28,7 +28,6 @@ class Rested:
     """The state of a session at rest.
 
     Attributes:
-        session_id: Its id.
         scope: Its scope. Empty for none.
         state: Its whole state, in the format of `decode_session` in `agentrail.abc.stored_states`.
         last_seq: Number of its last event. Readers continue after it.

@@ -53,9 +53,6 @@ class SessionSpending:
     """Usage of one session.
 
     Attributes:
-        session_id: Its id.
-        root_id: Root of its tree.
-        scope: Its scope.
         agent_id: Its profile. Empty without one.
         user_id: Its user. Empty if unknown.
         spendings: Its own usage, in order of time. Child sessions have their own entries.

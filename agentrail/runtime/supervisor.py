@@ -118,12 +118,9 @@ class SupervisorStatistics:
 
     Attributes:
         live: Sessions that have not ended.
-        started: Sessions ever started.
         asleep: Live sessions that are hibernated.
         ended: Ended sessions, including parked ones.
         parked: Sessions that crashed too often.
-        restarts: Restarts after crashes.
-        tool_threads: Worker threads that are running tools.
         left_behind: Tools whose threads keep running although their calls were stopped.
         deleted: Stored sessions deleted with their trees because of `keep_days` or `keep_bytes`.
         deleted_bytes: Bytes of the records, snapshots and large values of the deleted sessions.

@@ -67,11 +67,9 @@ class SessionMachine(RuleBasedStateMachine):
     """Signals in any order, checked against the promises.
 
     Attributes:
-        setups: Setups of the runs.
         strategies: The signals of each rule, by its name.
         openings: The first signals of a run, after the session has started.
         ends_after: Number of signals before a run may be ended.
-        session_run: The current run.
     """
 
     setups: ClassVar[SearchStrategy[Setup]]

@@ -15,19 +15,11 @@ _ANY_OBJECT: Final[JsonObject] = {"type": "object"}
 
 @define(kw_only=True, eq=False)
 class _Fake(ToolTraits):
-    """The common part of all of them.
+    """The common part of all of them. The other attributes are those of `ToolTraits`.
 
     Attributes:
-        name: Its name in a script.
-        description: Its description for the model.
-        parameters: The schema. By default any object is accepted.
-        killable: Whether a default abort stops it.
-        effect_class: Effect class: the tool's promise about repeated runs.
-        timeout_seconds: Time limit per attempt. None for the session's own.
-        answered_by: Source of the result: the tool's code, the user (each call becomes a question), or the client.
         started: Set when its first call starts.
         calls: Arguments of all calls so far, in order of their start.
-        contexts: Contexts of these calls.
     """
 
     description: str = "A tool for tests."

@@ -37,7 +37,6 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         charset: Charset from the server. Empty if not given.
         url: Address of the document, for links in it. Empty if none.
-        max_characters: Number of characters kept from the start.
     """
 
     kind: ForeignDocumentKind

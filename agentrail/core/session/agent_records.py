@@ -41,7 +41,6 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Unique among the agents of a session.
         description: The text by which the model chooses it.
         digest: Digest of its whole definition. Two agents of one digest behave alike.
-        background: Whether it may be started in the background.
         wake: Whether the end of one of its cycles starts a cycle of an idle session.
         handoff: Whether the session may be handed over to it.
         budget: What each of its cycles in the background may spend. None: a share of the remaining budget.
@@ -88,7 +87,6 @@ class ActingAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Its name. None: the session itself.
         prompt: The system prompt in place of the session's own. None: the session's own.
         next: The agent to hand over to before the next request. None: no handoff.
-        note: The note passed with that handoff.
     """
 
     name: str | None = None
@@ -111,14 +109,10 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: Unique among all that the session ever started.
         agent: Its kind.
-        task: Its initial task.
-        call_id: The call that started it.
         effect_id: The effect that runs it, open until it has ended.
         child_id: Its session. None before it has started.
-        status: Its current status.
         outcome: How its last cycle ended. None before the first has.
         answer: Its last text.
-        turns: Turns of its last cycle.
         spent: Its total usage that was counted so far.
         loan: The reservation of its current cycle. None between two cycles, and without a ledger.
         inputs: Inputs that wait until it is idle, oldest first. Empty unless it works.
@@ -173,7 +167,6 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         waits: The calls that wait for agents or for a time, oldest first.
         names: All names ever used. None is used twice.
         cycle: The cycle in which `started` were counted.
-        started: Number of agents started in that cycle.
         notes: Results that no call waited for. The model reads them before its next turn.
         is_waking: Whether one of `notes` starts a cycle if the current one finishes before the model has read it.
     """

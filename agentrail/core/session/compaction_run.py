@@ -299,11 +299,9 @@ def _replace(step: StepContext, plan: CompactionPlan, done: Compacted) -> None:
 
 
 def _ids_that_are_used(step: StepContext) -> GrowingSet[CallId]:
-    """Return the ids that new calls must not use: those of the conversation and of survivors.
-
-    Rebuilt only rarely, because it reads the whole conversation. An id replaced by a summary may be used again: a
-    vendor that repeats ids after ten thousand calls does not refer to the old calls.
-    """
+    """Return the ids that new calls must not use: those of the conversation and of survivors."""
+    # Rebuilt only rarely, because it reads the whole conversation. An id replaced by a summary may be used again: a
+    # vendor that repeats ids after ten thousand calls does not refer to the old calls.
     used = call_ids_of(step.data.history.messages)
     for state in step.data.survivors:
         used = used.added(state.call.call_id)

@@ -92,7 +92,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call that the user always allows.
 
     Attributes:
-        tool: The tool.
         family: The words of the command. None for all calls of the tool.
         at_ms: When it was first made, in milliseconds since 1970. None for rules older than this field.
         exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
@@ -229,7 +228,6 @@ class GatheredContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Context added to the requests of one turn, as the core knows it. Every attempt at that turn gets the same.
 
     Attributes:
-        effect_id: The effect that gathers it.
         is_open: Whether gathering is still in progress. Until it ends, nothing is known and no request is sent.
         count: Number of messages.
         digest: SHA-256 of them. Empty if there are none.
@@ -248,15 +246,10 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         ref: The prompt.
-        first_message: Index of its first message in the history.
         earlier: Its messages that a summary has replaced.
-        started_at_ms: When it started.
         turn: Current turn, from 1.
-        usage: Usage so far.
-        attempts: Attempts at the requests of this turn.
         askers: Callers that wait for its text.
         repaired: Whether the model had its turn to correct an answer that does not match the response format.
-        loops: Its calls, for loop detection.
         resume: Whether the model gets another turn when its open calls are answered. A user who rejects a call can
             prevent it.
         cache_points: Where plugins want the prompt cache of this turn's request to end.
@@ -301,7 +294,6 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         text: Visible text so far, in pieces, including tags. An abort keeps it.
         reader: Has read all of that text, and holds back a possible start of a tag. Unused without `inline_tags`.
         clock: Timing of its chunks, to detect a stall. Meaningless during a pause.
-        thinking: Whether the model has begun to send thinking text.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
         usage: Usage so far as its server has reported it. None before the first report.
     """
@@ -322,7 +314,6 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pending interaction with the user: a call that needs approval, a call that is a question, or a tool's question.
 
     Attributes:
-        asked: The interaction as published.
         timer: The timer that ends it without an answer. None: it waits indefinitely.
         asker: The running tool that waits for the answer. None if the call itself does.
         by: The plugin that requires approval. None for a question, and for interactions older than this field.
@@ -343,7 +334,6 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A decided interaction, kept for a while for answers that come late.
 
     Attributes:
-        id: Its id.
         status: How it ended.
         by: Who decided.
         at_ms: When, in milliseconds since 1970. None for decisions older than this field.
@@ -358,13 +348,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message with a client id, so that sending it again returns the same receipt.
-
-    Attributes:
-        client_id: The id chosen by the sender.
-        digest: Digest of the message.
-        receipt: The receipt that was returned.
-    """
+    """A message with a client id, so that sending it again returns the same receipt."""
 
     client_id: str
     digest: str
@@ -392,7 +376,6 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: The request.
-        timer: The timer that ends the wait without an answer.
         outcome: The plugins' decisions so far, with `waiting` set.
         prompt: The prompt that is judged. None for other hooks.
         stop_reason: The reason that the cycle would end with. None for other hooks.
@@ -425,7 +408,6 @@ class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         plugin: Its name.
-        options: The new options, merged with earlier updates.
     """
 
     plugin: str
@@ -433,12 +415,7 @@ class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The teardown that runs after an abort.
-
-    Attributes:
-        effect_id: The teardown's id.
-        waiting: Callers that wait for the receipt.
-    """
+    """The teardown that runs after an abort."""
 
     effect_id: EffectId
     waiting: tuple[SignalId, ...]
@@ -450,8 +427,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         outcome: One of three. No adapter turns one into another.
         text: Its last answer: the visible text of the last response, or the document if the response has a format.
-        reason: The reason of an abort.
-        error: The error of a failure.
     """
 
     outcome: Literal["finished", "aborted", "failed"]

@@ -33,11 +33,8 @@ class ExplainedAnswer:
     """One answer.
 
     Attributes:
-        plugin: The plugin.
-        priority: Its priority.
         round: 0 in the first pass, then the number of the repeated judgement.
         answer: The action, or the error of a plugin that failed.
-        verdict: The verdict on it.
     """
 
     plugin: str
@@ -52,7 +49,6 @@ class Explanation:
     """A run of the pipeline, answer by answer. `str()` of it is a text for a terminal.
 
     Attributes:
-        hook: The hook event.
         links: The answers, in the order in which the plugins were asked.
         not_asked: Names and priorities of the listeners that were not asked.
         outcome: The outcome, same as from `run_hook`.

@@ -42,7 +42,6 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         code: `invalid_arguments`: they do not match the schema. `arguments_unstable`: the rewrites did not come to
             an end.
-        text: The text for the model.
     """
 
     code: Literal["invalid_arguments", "arguments_unstable"]
@@ -58,9 +57,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The decision that stopped the pipeline.
 
     Attributes:
-        action: The action.
         by: The plugin that returned it. For `Unfit` the one that rewrote last.
-        failed: Whether it stands for a closed plugin that failed.
     """
 
     action: Decisive
@@ -84,7 +81,6 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A switch to another model.
 
     Attributes:
-        model: The model string.
         provider_opts: Options of its provider. None keeps the current ones.
         by: The plugin.
     """
@@ -99,8 +95,6 @@ class PluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect: The work.
-        tag: The plugin's name for it.
-        by: The plugin.
     """
 
     effect: Wanted
@@ -128,7 +122,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         event: The hook event after the last plugin, with the final arguments, or the final result.
         states: All states of the stack. The same mapping as before if none changed.
-        decision: The decision that stopped the run, if any.
         interventions: Prompts to inject, in the order in which the plugins were asked.
         rewritten_by: Plugins that rewrote the arguments, in order. Empty if none did.
         replaced_by: Plugins that replaced the result, the response or the messages, in order.
@@ -137,7 +130,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         context: Sections of the system prompt. None removes one. Of two for one key the last one counts.
         hints: Hints to the session. Of two for one thing the last one counts.
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
-        plugin_requests: Requests of plugins that do not wait.
         waiting: Set if the run is not over. Then only `states`, `events` and `plugin_requests` may be applied.
         seen_by: The plugins that have judged the arguments in `event`.
         guarded: The hook event after the safety plugins, which a `Skip` restores.

@@ -50,11 +50,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: Unique in its stack.
         version: As declared by the plugin.
         priority: Lower is asked first.
-        hooks: The hooks that it listens to.
         on_error: The meaning of a failing handler.
         options: The options passed to `init`.
-        state_type: The type that its states are decoded as.
-        state_classes: The classes of its states.
         salt: Distinguishes its random numbers from those of others.
         plugin: The plugin itself, always the same object, equal only to itself.
         guards: Whether it is a safety plugin, which judges rewritten arguments again.

@@ -42,7 +42,6 @@ class OptionChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of an option update.
 
     Attributes:
-        stack: With the new options, or unchanged.
         states: With the new state, and with the states of the other plugins after they were asked.
         events: To publish, in order. `PluginOptsUpdated` is the last.
     """

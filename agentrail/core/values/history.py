@@ -143,7 +143,6 @@ class History:
     """The conversation so far.
 
     Attributes:
-        messages: All messages, oldest first.
         open: The calls of the last message, while they have no results. Otherwise empty.
     """
 

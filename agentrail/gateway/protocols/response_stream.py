@@ -1,8 +1,6 @@
 """One response of a session over SSE, on any third-party wire: it catches up, follows the session and ends once.
 
-A wire gives its `Bridge` and a few facts. Waiting, the size of a write, comment lines in silence, slow readers,
-shutdown and a client that disconnects are handled here. Each response has its own subscription instead of a hub,
-because the frames of an event depend on all earlier events.
+Each response has its own subscription instead of a hub, because the frames of an event depend on all earlier events.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -108,14 +106,8 @@ class ResponseReader(WatchedStream, Generic[Own]):
     ) -> None:
         """Read the published events without a checkpoint, so that no delta is missed or shown twice.
 
-        Args:
-            subscription: The events from the start of the response.
-            wire: The wire.
-            state: The state before these events.
-            first: Frames of the wire before those of the response.
-            is_muted: Whether the client has everything so far. `go_on` then continues.
-            reject: Rejects approvals that would end the response, and returns whether the cycle still waits. None: its
-                client decides them.
+        A muted client has everything so far, and `go_on` continues. `reject` rejects approvals that would end the
+        response, and returns whether the cycle still waits. Without it, the client decides them.
         """
         super().__init__()
         self._events = subscription
@@ -283,11 +275,9 @@ class ResponseStream(Generic[Own]):
 
     Attributes:
         after: Event number before the response's start.
-        first: Frames of the wire before those of the response.
         request: The request that it answers, or None if it continues or shows the session's current work.
         resumed_id: The response that continues after answers; empty for a new one.
         apply: Applies these answers, and returns whether the cycle still waits. May refuse the call.
-        headers: Headers in addition to those of the wire.
         is_unattended: Whether approvals are rejected, because no one can decide them after the response.
     """
 

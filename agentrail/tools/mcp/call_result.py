@@ -28,11 +28,7 @@ _MAY_HAVE_RUN: Final = "It may have taken effect; check before repeating."
 
 @frozen
 class ResultFile:
-    """Bytes of a result that are no text and no image.
-
-    Attributes:
-        name: File name, unique in the session.
-    """
+    """Bytes of a result that are no text and no image."""
 
     name: str
     data: bytes

@@ -24,10 +24,8 @@ class Login:
     """A login, with all that a later refresh needs.
 
     Attributes:
-        tokens: The answer of the token endpoint.
         expires_at: Unix time at which the access token expires. None: unknown.
         client: The registration of this client. None for a client of the configuration.
-        authorization_server: Metadata of the authorization server, as discovered.
         resource: Metadata of the MCP server, as discovered.
         wanted_scope: Scopes that the server demanded in addition to the granted ones.
     """

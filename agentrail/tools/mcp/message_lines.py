@@ -53,11 +53,7 @@ class LineCutter:
 
 
 class MessageReader:
-    """Decodes lines, and counts those that are no messages.
-
-    Attributes:
-        dropped: Lines dropped so far.
-    """
+    """Decodes lines, and counts those that are no messages."""
 
     __slots__ = ("_in_a_row", "dropped")
 

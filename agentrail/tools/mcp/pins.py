@@ -30,7 +30,6 @@ class Pin:
 
     Attributes:
         digest: SHA-256 of its name, description, schema and hints.
-        description: Its description, to show what has changed.
     """
 
     digest: str

@@ -33,7 +33,6 @@ class ListedTool:
 
     Attributes:
         name: Its name in sessions, `mcp__<server>__<tool>`.
-        remote_name: Its name at the server.
         label: Short text for users.
         digest: SHA-256 of its name, description, schema and hints.
         output: Schema of its structured results, or None.
