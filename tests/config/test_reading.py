@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.config.config_file import MAX_CONFIG_BYTES, decode_file, read_agent, read_toml
 from agentrail.config.schema import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.structure import structure_server
 
 KEYS = [
     "sk-proj-abcdefghijklmnop1234",
@@ -270,3 +271,14 @@ def test_a_fault_of_an_agent_has_its_line(text, said):
     assert len(found) == 1
     assert said in found[0]
     assert "sk-abc" not in found[0]
+
+
+def test_a_server_s_table_is_read_apart_from_its_file():
+    """Its login is "oauth" or a token; another value is named, as is a table that is none."""
+    form, faults = structure_server({"url": "https://x.example", "auth": {"bearer": {"env": "T"}}})
+    assert (faults, form.auth.oauth, form.auth.bearer.env) == ([], False, "T")
+    form, faults = structure_server({"url": "https://x.example", "auth": "oauth"})
+    assert (faults, form.auth.oauth, form.auth.bearer) == ([], True, None)
+    for wrong in ({"auth": "basic"}, {"auth": 7}, {"tools": 7}, 7):
+        form, faults = structure_server(wrong)
+        assert (form, bool(faults)) == (None, True)
