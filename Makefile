@@ -246,10 +246,6 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 
 peers:  # programs that we did not write, for the tests of wires
 	@bash scripts/install_peers.sh
-	@bash scripts/install_mcp_peers.sh
-	@bash scripts/install_ai_sdk.sh
-	@bash scripts/install_ag_ui.sh
-	@bash scripts/install_openai.sh
 	@bash scripts/install_console_tools.sh
 
 clients:  ## what judges the interface over HTTP from outside: Schemathesis, and a generator of clients
