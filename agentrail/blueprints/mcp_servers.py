@@ -20,7 +20,7 @@ _WITH_SECRETS: Final = frozenset({"env", "headers", "auth", "oauth"})
 
 
 def look_at_servers(settings: Settings, fault: Callable[[Sourced, str], None]) -> None:
-    """Report what is wrong with servers, without reading secrets."""
+    """Report the faults of servers, without reading secrets."""
     for name, said in settings.mcp.items():
         given = {key: one for key, one in _given(said.value).items() if key not in _WITH_SECRETS}
         for text in (*faults_of_server({"name": name, **given}), *_faults_of_login(said.value)):

@@ -285,7 +285,7 @@ def no_such_skill(name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
     guess = f"did you mean {near[0]!r}?" if near else f"the skills are: {', '.join(listed[:20]) or 'none'};"
-    return f"there is no skill {name!r:.80}: {guess} agentrail skills list shows where they are searched"
+    return f"there is no skill {name!r:.80}: {guess} agentrail skills list names the searched directories"
 
 
 # --- skills in a session

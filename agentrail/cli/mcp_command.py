@@ -355,7 +355,7 @@ async def _open_browser(port: int, *, opens: bool) -> AsyncIterator[LoopbackBrow
 
 
 async def _log_in_to(server: McpServer, file: LoginFile, *, port: int) -> str | None:
-    """Log in, and return what was done, or None after writing why it failed."""
+    """Log in, and return a description of the result, or None after writing why it failed."""
     has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in _DISPLAYS)
     failure = f"there was no answer within {LOGIN_SECONDS / 60:g} minutes"
     with trio.move_on_after(LOGIN_SECONDS):

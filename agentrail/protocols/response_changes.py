@@ -110,7 +110,7 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """Another event of the cycle. A child's question comes as its own `AskUser`; each `SubagentEvent` comes too."""
+    """Another event of the cycle. A child's question is passed on as `AskUser`, in addition to its `SubagentEvent`."""
 
     event: events.Event
 

@@ -403,7 +403,7 @@ class SessionSupervisor:
             await entry.tools.wait_required()
         except BaseException:
             with cleanup_scope(CLOSE_WITHIN_SECONDS):
-                await stop_quietly(entry.cell, "a required server is not there")  # noqa: ASYNC102 - shielded and bounded
+                await stop_quietly(entry.cell, "a required server is unavailable")  # noqa: ASYNC102 - shielded and bounded
             raise
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:

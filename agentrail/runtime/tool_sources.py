@@ -220,7 +220,7 @@ class SessionTools(ChangingHandle, RulingHandle):
         """Wait for the sources without which the session must not begin, and for the tools that are there.
 
         Raises:
-            SessionRefused: A required source is not there.
+            SessionRefused: A required source is unavailable.
         """
         for source in (one.source for one in (*self._shared, *self._own)):
             if not source.is_required:
@@ -270,8 +270,9 @@ class SessionTools(ChangingHandle, RulingHandle):
         states, self._states = self._states, []
         try:
             if attach or detach:
-                await self._change_tools(attach, detach, replace=False)
+                # In this order: a changed tool must not run by a rule that was given to its earlier text.
                 await self._void_rules({one.name for one in attach if getattr(one, "voids_rules", False)})
+                await self._change_tools(attach, detach, replace=False)
                 self._attached = {name: one for name, one in self._attached.items() if name not in detach} | {
                     one.name: one for one in attach
                 }

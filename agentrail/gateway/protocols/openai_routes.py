@@ -120,7 +120,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         request,
         call.principal,
         kind="stream" if parameters.is_stream else "chat",
-        # Words after answers join the cycle that goes on with them: in the queue they would wait for its next pause.
+        # Words after answers join the cycle that continues with them. In the queue they would wait for its next pause.
         when_busy="steer" if plan.decisions else "queue",
         on_disconnect=wire.on_disconnect,
         via=NAME,

@@ -36,8 +36,8 @@ from agentrail.distribution import NAME
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
 from agentrail.tools.mcp.oauth_login import (
     LOGIN_CODE,
+    NOT_SENT_CODE,
     REFUSAL,
-    UNAVAILABLE_CODE as NOT_SENT_CODE,
     ServerLogin,
 )
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
@@ -436,7 +436,7 @@ class ServerConnection:
         """Read a resource, and return its contents as blocks of a call's result.
 
         Raises:
-            CallLost, CallNotSent, CallRefused: There is no result.
+            CallLost, CallNotSent, ServerRefused: There is no result.
         """
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
         try:
@@ -471,7 +471,7 @@ class ServerConnection:
         """Call a tool, and answer its questions.
 
         Raises:
-            CallLost, CallNotSent, CallRefused: There is no result.
+            CallLost, CallNotSent, ServerRefused: There is no result.
 
         Cancellation: The server is told before the cancellation propagates.
         """

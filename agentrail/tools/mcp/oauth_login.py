@@ -41,7 +41,7 @@ REFUSAL: Final = "agentrail.refusal"
 LOGIN_CODE: Final = -32_098
 """Our code of a request that needs a login."""
 
-UNAVAILABLE_CODE: Final = -32_099
+NOT_SENT_CODE: Final = -32_099
 """Our code of a request that never reached its server."""
 
 _OBTAIN_SECONDS: Final = 30.0
@@ -141,7 +141,7 @@ class ServerLogin(httpx2.Auth):
                     tried.add(way)
             except _Unavailable as error:
                 self.reason = str(error)
-                yield _refusal(request, UNAVAILABLE_CODE, str(error))
+                yield _refusal(request, NOT_SENT_CODE, str(error))
                 return
 
     async def _present(self) -> Login | None:
@@ -169,7 +169,7 @@ class ServerLogin(httpx2.Auth):
             await outside.offload(self._file.write, self._login)
             self.reason = f"the server demands the scope {scope!r:.100}"
         if self._client.grant == "client_credentials":
-            return _refusal(request, UNAVAILABLE_CODE, self.reason or "the server refuses its token")
+            return _refusal(request, NOT_SENT_CODE, self.reason or "the server refuses its token")
         self.missing.set()
         return _refusal(request, LOGIN_CODE, self.reason or "there is no login")
 

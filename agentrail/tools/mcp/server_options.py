@@ -12,6 +12,7 @@ from attrs import field, fields, frozen
 from agentrail.abc import Secret
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import OptionError
+from agentrail.wire.sandbox_address import is_loopback_host
 
 HintsPolicy = Literal["ignore", "trust"]
 PinReaction = Literal["warn", "refuse", "off"]
@@ -20,7 +21,6 @@ StartMode = Literal["lazy", "eager"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def _texts(value: Any) -> Any:
@@ -238,9 +238,9 @@ def _faults_of_url(url: object) -> Iterator[str]:
         yield "url: expected https://host/path"
     elif parts.username is not None or parts.password is not None:
         yield "url has a user or a password: use auth or headers with a secret"
-    elif parts.scheme == "http" and host not in _LOOPBACK:
+    elif parts.scheme == "http" and not is_loopback_host(host):
         yield "url is http: only https is accepted, but for loopback"
 
 
 def is_loopback_url(url: str) -> bool:
-    return (urlsplit(url).hostname or "") in _LOOPBACK
+    return is_loopback_host(urlsplit(url).hostname or "")
