@@ -155,7 +155,7 @@ async def _branch(call: RouteCall, session: Session) -> Session:
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             end = events.next_nowait()
     if not place or end is None or end.meta is None:
-        message = "branches without a finished message in common"
+        message = "asks for a branch, but has no finished message in common with the session"
         refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
     at = await record_to_fork(call.host, call.principal, session.session_id, at=None, event=end.meta.seq)
     # The same run, sent again, is in the same fork.

@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.core.session.views import Status
 from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.calls.session_calls import record_to_fork
@@ -185,12 +184,10 @@ async def _create(call: RouteCall) -> Result:
 
 async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Result:
     session = await _session_of(call, profile, asked)
-    status: Status | None = None
-    plan = decide_response(asked, None) if session is None else None
-    if session is not None:
-        status = await session.status()
-        plan = decide_response(asked, status, await session.messages())
-    assert plan is not None  # noqa: S101 - one of both
+    if session is None:
+        plan = decide_response(asked, None)
+    else:
+        plan = decide_response(asked, await session.status(), await session.messages())
 
     def own_of(session: Session, seq: int, _: str | None) -> Responding:
         return Responding(
