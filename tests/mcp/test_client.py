@@ -296,9 +296,14 @@ async def test_a_changed_tool_makes_an_always_ask_again(plain, tmp_path, quick_r
 
             assert await asked_for(2) == ["mcp__p__echo", "mcp__p__environ"]
             word.write_text("Says it back, and to others.")
-            async with session.subscribe(kinds=kinds) as events, session.subscribe(kinds=[ToolsUpdated]) as tools:
+            async with (
+                session.subscribe(kinds=kinds) as events,
+                session.subscribe(kinds=[ToolsUpdated]) as tools,
+            ):
                 assert await asked_for(1) == ["mcp__p__die"]
-                await anext(tools)  # the rule is void before the changed tool is there
+                while not isinstance(await anext(tools), ToolsUpdated):
+                    pass
+                # The rule is void before the changed tool is there.
                 allowed = {rule.tool for rule in await session.rules()}
                 assert allowed == {"mcp__p__environ", "mcp__p__die"}
                 changed = await state_of(events, "changed")
