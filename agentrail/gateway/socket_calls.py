@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
+import msgspec
 from attrs import field, frozen
 
 from agentrail import outside
@@ -138,19 +139,20 @@ def _head_of(head: CallHead) -> CallHead:
 
 def _result_of(result: Result) -> bytes:
     match result:
-        case WholeAnswer():
+        case WholeAnswer(status=status) if status < _REFUSED_FROM:
             return result.body or b"null"
+        case HandledResponse(status=status) if status < _REFUSED_FROM:
+            return encode_plain(result.body)
+        case WholeAnswer():  # other refusals are raised: this one is a plugin's answer to a call of the table
+            raise CallRefused(_answer_of_plugin(result, msgspec.json.decode(result.body)))
         case HandledResponse():
-            body = thawed(result.body)
-            if result.status < _REFUSED_FROM:
-                return encode_plain(body)
-            raise CallRefused(_answer_of_plugin(result, body))
+            raise CallRefused(_answer_of_plugin(result, thawed(result.body)))
         case _:
             message = "a handler returned a stream instead of a reply"
             raise AssertionError(message)
 
 
-def _answer_of_plugin(handled: HandledResponse, body: Any) -> ErrorAnswer:
+def _answer_of_plugin(handled: WholeAnswer | HandledResponse, body: Any) -> ErrorAnswer:
     headers = {name.lower(): value for name, value in handled.headers.items()}
     return ErrorAnswer(
         status=handled.status,
