@@ -466,7 +466,6 @@ class ServerConnection:
         *,
         report: ReportProgress,
         ask: AskForm,
-        trace: tuple[str, str],
     ) -> Mapping[str, Any]:
         """Call a tool, and answer its questions.
 
@@ -477,8 +476,7 @@ class ServerConnection:
         """
         self._asking.append(ask)
         try:
-            with in_trace(*trace):
-                return await self._call(name, arguments, report, ask)
+            return await self._call(name, arguments, report, ask)
         except MCPError as error:
             raise self._failure(error.code, error.message) from None
         except ValidationError as error:

@@ -3,7 +3,7 @@
 import importlib
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -175,6 +175,29 @@ class McpSource:
         """Wait until it is connected, for at most this long."""
         with trio.move_on_after(seconds):
             await self._is_ready.wait()
+
+    async def request(
+        self, ask: Callable[[Any], Awaitable[Mapping[str, Any]]], session_id: str, operation_id: str
+    ) -> Mapping[str, Any] | Error:
+        """Send a request over the connection. Return its result, or why there is none.
+
+        Raises:
+            ServerLost: The connection broke.
+        """
+        if self.connection is None:
+            return absent_server(self.name, self.state)
+        library = load_library()
+        try:
+            with library.in_trace(*library.trace_of(session_id, operation_id)):
+                return await ask(self.connection)
+        except library.LoginMissing:
+            return absent_server(self.name, "needs_login")
+        except library.CallNotSent:
+            return absent_server(self.name, "restarting")
+        except library.ServerRefused as refused:
+            return refused_call(refused.code, refused.message)
+        except library.CallLost:
+            raise ServerLost(lost_call(self.name)) from None
 
     # --- one life
 
@@ -356,37 +379,26 @@ class McpTool:
         source, listed = self.source, self.listed
         if ctx.attempt > 1:
             await source.wait_ready(min(RECONNECT_SECONDS, ctx.seconds_left() / 2))
-        connection = source.connection
-        if connection is None:
-            return absent_server(source.name, source.state)
-        library = load_library()
         try:
-            raw = await self._ask(library, connection, arguments, ctx)
-        except library.LoginMissing:
-            return absent_server(source.name, "needs_login")
-        except library.CallNotSent:
-            return absent_server(source.name, "restarting")
-        except library.ServerRefused as refused:
-            return refused_call(refused.code, refused.message)
-        except library.CallLost:
+            raw = await source.request(partial(self._ask, arguments, ctx), ctx.session_id, ctx.operation_id)
+        except ServerLost as lost:
             if listed.effect_class in {"pure", "idempotent"}:
-                raise ServerLost(lost_call(source.name)) from None
-            return Error(text=lost_call(source.name))
+                raise
+            return Error(text=str(lost))
+        if isinstance(raw, Error):
+            return raw
         fold = partial(
             fold_result, raw, listed, call_id=ctx.call_id, read_with=resource_tool(source.name, "read")
         )
         is_large = too_large(raw, max_characters=_LARGE_CHARACTERS) is not None
         return await self._kept(await outside.offload(fold) if is_large else fold(), ctx)
 
-    async def _ask(
-        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
-    ) -> Mapping[str, Any]:
+    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
         called: Mapping[str, Any] = await connection.call(
             self.listed.remote_name,
             arguments,
             report=ctx.report_progress,
             ask=partial(ask_in_call, ctx, self.source.name),
-            trace=library.trace_of(ctx.session_id, ctx.operation_id),
         )
         return called
 
@@ -408,9 +420,7 @@ class McpTool:
 class ListResources(McpTool):
     """The tool that lists a server's resources."""
 
-    async def _ask(
-        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
-    ) -> Mapping[str, Any]:
+    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
         return listed_resources(await connection.list_resources())
 
 
@@ -418,9 +428,7 @@ class ListResources(McpTool):
 class ReadResource(McpTool):
     """The tool that reads a resource of a server."""
 
-    async def _ask(
-        self, library: Any, connection: Any, arguments: JsonObject, ctx: ToolContext
-    ) -> Mapping[str, Any]:
+    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
         read: Mapping[str, Any] = await connection.read_resource(str(arguments["uri"]))
         return read
 
