@@ -25,6 +25,7 @@ from agentrail.cli.store_access import (
     shown_id,
     sources_of,
     store_command,
+    write_new_file,
     writing,
 )
 from agentrail.errors import OptionError
@@ -143,7 +144,7 @@ def export(
     if file is None:
         write_all(1, data)
         return Exit.DONE
-    _write_new(file, data)
+    write_new_file(file, data)
     say(f"{file}: {len(data)} bytes")
     return Exit.DONE
 
@@ -207,13 +208,3 @@ async def _fork_with_files(
 async def _close(sandbox: Sandbox) -> None:
     with trio.move_on_after(_CLOSE_WITHIN_SECONDS, shield=True):
         await sandbox.aclose()
-
-
-def _write_new(file: Path, data: bytes) -> None:
-    try:
-        with file.open("xb") as opened:
-            opened.write(data)
-    except FileExistsError:
-        raise OptionError([f"{file} already exists: name a new file"]) from None
-    except OSError as error:
-        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error

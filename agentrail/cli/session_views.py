@@ -86,7 +86,7 @@ def conversation(messages: Iterable[Message]) -> Iterator[Piece]:
         match message:
             case UserMessage(content=content, origin=origin):
                 mark = ">" if origin == "prompt" else f"({origin})"
-                yield Piece("out", f"{mark} {_words(content)}\n")
+                yield Piece("out", f"{mark} {joined_words(content)}\n")
             case AssistantMessage() as said:
                 if said.text:
                     yield Piece("out", said.text if said.text.endswith("\n") else f"{said.text}\n")
@@ -104,7 +104,7 @@ def _arguments(call: ToolCall) -> str:
     return shorten(call.malformed or "") if call.arguments is None else show_arguments(call.arguments)
 
 
-def _words(content: Iterable[UserBlock]) -> str:
+def joined_words(content: Iterable[UserBlock]) -> str:
     return " ".join(
         block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]" for block in content
     )
@@ -137,7 +137,7 @@ class CycleTree:
                 events.PromptReceived(ref=ref, content=content)
                 | events.PromptQueued(ref=ref, content=content)
             ):
-                self._asked_for[ref] = _words(content)
+                self._asked_for[ref] = joined_words(content)
             case events.AgentStart(ref=ref):
                 self._cycles, self._turns, self._cycle_at_ms = self._cycles + 1, 0, at_ms
                 yield f"cycle {self._cycles}  {moment(at_ms)}  {shorten(self._asked_for.pop(ref, ''))}".rstrip()

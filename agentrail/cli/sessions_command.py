@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -44,8 +45,10 @@ from agentrail.cli.store_access import (
     sources_of,
     state_of,
     store_command,
+    write_new_file,
     writing,
 )
+from agentrail.cli.trace_page import trace_page
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
 from agentrail.core.journal.fold import Sources, no_blobs
 from agentrail.core.journal.jsonl import encode_line, read_journal
@@ -320,7 +323,7 @@ def show_session(
     help="Print the records of a session, one line each, with decisions below. The conversation is not shown."
 )
 @store_command
-def trace(
+def trace(  # noqa: PLR0913 - one option per way to cut or write the records
     session: SessionArgument,
     *,
     after: Annotated[int, Parameter(help="Start after this record.", validator=validators.Number(gte=0))] = 0,
@@ -336,10 +339,21 @@ def trace(
             show_default=False,
         ),
     ] = False,
+    html: Annotated[
+        Path | None,
+        Parameter(
+            help="Write one page of HTML instead: timeline, conversation with its decisions, and cost. It loads nothing and runs no script."
+        ),
+    ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
+    if html is not None and (after or limit is not None or json):
+        raise OptionError(["--html is the whole session as a page: leave out --after, --limit and --json"])
     with reading(place) as opened:
         found = find_one(opened, session, place.scope)
+        if html is not None:
+            _write_page(opened, found, html)
+            return Exit.DONE
         if after > found.tail.seq:
             fault = (
                 f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
@@ -349,6 +363,15 @@ def trace(
             for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
                 say(line)
     return Exit.DONE
+
+
+def _write_page(opened: Store, found: StoredSession, path: Path) -> None:
+    tokens = (files("agentrail") / "gateway/console/css/tokens.css").read_text(encoding="utf-8")
+    word = standing_word(found, is_owned=Owners.of(opened).owns(found))
+    walked = steps(records_of(opened, found), sources_of(found.session, opened.blob))
+    data = "".join(trace_page(found, word, walked, tokens=tokens)).encode()
+    write_new_file(path, data)
+    say(f"{path}: {len(data):,} bytes")
 
 
 def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:

@@ -253,3 +253,13 @@ def store_command(command: Callable[P, Exit]) -> Callable[P, Exit]:
 
 def say(text: str) -> None:
     write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))
+
+
+def write_new_file(file: Path, data: bytes) -> None:
+    try:
+        with file.open("xb") as opened:
+            opened.write(data)
+    except FileExistsError:
+        raise OptionError([f"{file} already exists: name a new file"]) from None
+    except OSError as error:
+        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error

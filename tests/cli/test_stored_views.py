@@ -3,7 +3,11 @@
 Called as functions over a file of SQLite, in this process; `test_sessions` and `test_branches` start the command itself.
 """
 
+import base64
+import hashlib
 import json
+import re
+from html.parser import HTMLParser
 
 import pytest
 import trio
@@ -18,31 +22,14 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.scenario import run_scenario
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from agentrail.tools.task import TaskTool
+from tests.cli.canary_store import write_canary_store
 from tests.runtime.rig import NoSandbox
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     """A store with a session that waits for a person, and its sub-agent."""
-    path = tmp_path_factory.mktemp("store") / "s.db"
-
-    async def live():
-        kept = SqliteStore(path)
-        task = calls(("task", {"description": "A canary below."}))
-        model = ScriptedModel([task, says("It sings below."), says("A canary sings."), says("Twice.")])
-        try:
-            async with open_nameless(lambda _name, _root: NoSandbox(), store=kept) as supervisor:
-                session = await supervisor.start_session(
-                    model=model, tools=[TaskTool(), RecordingTool()], session_id="s-1"
-                )
-                await session.ask("What does the canary do?")
-                await session.ask("How often, canary?")
-        finally:
-            kept.close()
-
-    trio.run(live)
-    return path
+    return write_canary_store(tmp_path_factory.mktemp("store") / "s.db")
 
 
 @pytest.fixture
@@ -173,3 +160,76 @@ def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
     replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
     assert replay is sessions_command.replay_journal
     assert replay(*bound.args, **bound.kwargs) is Exit.DONE
+
+
+# --- a page of HTML
+
+
+class TagsRead(HTMLParser):
+    """The names of the tags of a page, and of their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_a_page_holds_the_conversation_its_spans_and_its_cost_and_is_written_once(place, said, tmp_path):
+    """Its policy allows its own style sheet and nothing else. It is the whole session, so it takes no part of the records."""
+    page = tmp_path / "page.html"
+    assert sessions_command.trace("s-1", html=page, place=place) is Exit.DONE
+    assert f"{page}: {page.stat().st_size:,} bytes" in said()[0]
+    text = page.read_text(encoding="utf-8")
+    shown = (
+        "How often, canary?",
+        "call of task",
+        "It sings below.",
+        "execute_tool task",
+        "Cycle 2",
+        "tokens in",
+    )
+    assert [part for part in shown if part not in text] == []
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in text
+    assert sessions_command.trace("s-1", html=page, place=place) is Exit.USAGE
+    assert "already exists: name a new file" in said()[1]
+    assert sessions_command.trace("s-1", html=tmp_path / "other.html", after=1, place=place) is Exit.USAGE
+    assert "leave out --after, --limit and --json" in said()[1]
+    assert not (tmp_path / "other.html").exists()
+
+
+HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)><a href='javascript:alert(3)'>"
+
+
+def test_a_page_shows_hostile_words_as_text_and_the_first_64_kib_of_each_value(tmp_path, monkeypatch, said):
+    """What is left out is counted, and the page says which command prints it. No tag and no handler of a model or a tool gets in."""
+    monkeypatch.setattr(store_access, "send_logs_to_stderr", lambda **_: None)
+    huge = f"{HOSTILE}{'x' * 10_000_000}"
+
+    async def live():
+        kept = SqliteStore(tmp_path / "s.db")
+        tool = RecordingTool(answer=HOSTILE)
+        model = ScriptedModel([calls((tool.name, {"text": HOSTILE})), says(huge)])
+        try:
+            async with open_nameless(lambda _name, _root: NoSandbox(), store=kept) as supervisor:
+                session = await supervisor.start_session(model=model, tools=[tool], session_id="s-1")
+                await session.ask(HOSTILE)
+        finally:
+            kept.close()
+
+    trio.run(live)
+    page = tmp_path / "page.html"
+    place = StorePlace(store=f"sqlite:{tmp_path / 's.db'}")
+    assert sessions_command.trace("s-1", html=page, place=place) is Exit.DONE, said()
+    text = page.read_text(encoding="utf-8")
+    read = TagsRead(text)
+    assert not read.tags & {"script", "a", "img", "link", "iframe", "form", "object"}
+    assert not {name for name in read.attributes if name.startswith("on") or name in {"style", "href", "src"}}
+    assert "&lt;script&gt;alert(1)" in text
+    assert text.count("x" * 1_000) == 65
+    assert re.search(r"… 9,9\d\d,\d\d\d more bytes: agentrail sessions trace s-1 --json", text)
