@@ -25,6 +25,7 @@ from agentrail.protocols.response_changes import (
     PartText,
     ResponseChange,
     ResponseEnd,
+    ShownPartKind,
     Step,
     TakenBack,
 )
@@ -33,18 +34,12 @@ from agentrail.protocols.response_state import Bridge, PendingAnswer, Response
 AG_UI_VERSION: Final = "1.0"
 """Version of the protocol that we speak."""
 
-_TEXT: Final[dict[str, dict[str, str]]] = {
-    "TEXT_MESSAGE_START": {"role": "assistant"},
-    "TEXT_MESSAGE_CONTENT": {},
-    "TEXT_MESSAGE_END": {},
+_STARTS: Final[Mapping[ShownPartKind, dict[str, dict[str, str]]]] = {
+    "text": {"TEXT_MESSAGE_START": {"role": "assistant"}},
+    "thinking": {"REASONING_START": {}, "REASONING_MESSAGE_START": {"role": "reasoning"}},
 }
-_THINKING: Final[dict[str, dict[str, str]]] = {
-    "REASONING_START": {},
-    "REASONING_MESSAGE_START": {"role": "reasoning"},
-    "REASONING_MESSAGE_CONTENT": {},
-    "REASONING_MESSAGE_END": {},
-    "REASONING_END": {},
-}
+_DELTAS: Final = {"text": "TEXT_MESSAGE_CONTENT", "thinking": "REASONING_MESSAGE_CONTENT"}
+_ENDS: Final = {"text": ("TEXT_MESSAGE_END",), "thinking": ("REASONING_MESSAGE_END", "REASONING_END")}
 _STEP: Final = "model_request"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _APPROVAL: Final[dict[str, Any]] = {
@@ -117,10 +112,9 @@ def show_ag_ui_change(run: AgUiRun, change: ResponseChange, response: Response) 
     match change:
         case PartText(message_id=message_id, part_id=part_id):
             name = message_id if change.kind == "text" else part_id
-            return (run, ()) if name in run.known else _show_words(run, change)
+            return (run, ()) if name in run.known else _show_words(run, change, name)
         case PartEnded(kind="thinking", part_id=part_id) if part_id not in run.known:
-            ends = ("REASONING_MESSAGE_END", "REASONING_END")
-            return run, tuple(_of("", kind, messageId=part_id) for kind in ends)
+            return run, _ended("thinking", part_id)
         case PartEnded():
             return run, ()  # a message with thinking between its texts stays one message
         case Begun(is_resumed=is_resumed):
@@ -166,26 +160,31 @@ def _begin(run: AgUiRun, *, is_resumed: bool) -> Shown:
 # --- text
 
 
-def _show_words(run: AgUiRun, said: PartText) -> Shown:
-    if said.kind == "thinking":
-        delta = _of("", "REASONING_MESSAGE_CONTENT", messageId=said.part_id, delta=said.text)
-        if not said.is_first:
-            return run, (delta,)
-        start = _of("", "REASONING_START", messageId=said.part_id)
-        opened = _of("", "REASONING_MESSAGE_START", messageId=said.part_id, role="reasoning")
-        return run, (start, opened, delta)
-    delta = {"type": "TEXT_MESSAGE_CONTENT", "messageId": said.message_id, "delta": said.text}
-    if said.message_id == run.open_text:
+def _show_words(run: AgUiRun, said: PartText, name: str) -> Shown:
+    delta = {"type": _DELTAS[said.kind], "messageId": name, "delta": said.text}
+    if not said.is_first if said.kind == "thinking" else name == run.open_text:
         return run, (delta,)
+    if said.kind == "thinking":
+        return run, (*_started("thinking", name), delta)
     after, frames = _close_text(run)
-    start = _of("", "TEXT_MESSAGE_START", messageId=said.message_id, role="assistant")
-    return replace(after, open_text=said.message_id), (*frames, start, delta)
+    return replace(after, open_text=name), (*frames, *_started("text", name), delta)
+
+
+def _started(kind: ShownPartKind, name: str, child: str = "") -> tuple[Frame, ...]:
+    return tuple(_of(child, start, messageId=name, **more) for start, more in _STARTS[kind].items())
+
+
+def _ended(kind: ShownPartKind, name: str, child: str = "") -> tuple[Frame, ...]:
+    return tuple(_of(child, end, messageId=name) for end in _ENDS[kind])
+
+
+def _whole(kind: ShownPartKind, name: str, child: str, text: str) -> tuple[Frame, ...]:
+    delta = _of(child, _DELTAS[kind], messageId=name, delta=text)
+    return (*_started(kind, name, child), delta, *_ended(kind, name, child))
 
 
 def _close_text(run: AgUiRun) -> Shown:
-    if not run.open_text:
-        return run, ()
-    return replace(run, open_text=""), (_of("", "TEXT_MESSAGE_END", messageId=run.open_text),)
+    return (replace(run, open_text=""), _ended("text", run.open_text)) if run.open_text else (run, ())
 
 
 def _keep(run: AgUiRun, message_id: str, text: str, child: str = "") -> AgUiRun:
@@ -328,9 +327,9 @@ def _show_of_child(run: AgUiRun, child_id: str, event: events.Event) -> Shown:
             for place, block in enumerate(message.content):
                 thought_id = f"{child_id}/p{number}.{place}"
                 if isinstance(block, Thinking) and block.text and thought_id not in run.known:
-                    frames += _whole(_THINKING, child_id, thought_id, block.text)
+                    frames += _whole("thinking", thought_id, child_id, block.text)
             if message.text and message_id not in run.known:
-                frames += _whole(_TEXT, child_id, message_id, message.text)
+                frames += _whole("text", message_id, child_id, message.text)
             return _keep(after, message_id, message.text, child_id), frames
         case events.ToolExecutionStart(call_id=call_id, name=name, arguments=arguments):
             return _show_call(run, f"{child_id}/{call_id}", name, arguments, is_childs=True)
@@ -341,15 +340,6 @@ def _show_of_child(run: AgUiRun, child_id: str, event: events.Event) -> Shown:
             return run, (custom_frame("tool_progress", value, child_id),)
         case _:
             return run, ()
-
-
-def _whole(
-    kinds: Mapping[str, Mapping[str, str]], child: str, message_id: str, text: str
-) -> tuple[Frame, ...]:
-    return tuple(
-        _of(child, kind, messageId=message_id, **({"delta": text} if kind.endswith("CONTENT") else more))
-        for kind, more in kinds.items()
-    )
 
 
 def _ensure_child(run: AgUiRun, child_id: str, *, name: str = "agent", **told: str) -> Shown:

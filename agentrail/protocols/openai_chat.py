@@ -4,14 +4,13 @@ A client sends its whole conversation with each request. Unless it names a sessi
 is part of the ids of its calls, so that their results find it.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from attrs import field, frozen
+from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import events
@@ -29,16 +28,18 @@ from agentrail.messages import (
 )
 from agentrail.protocols.decisions import ClientDecision
 from agentrail.protocols.openai_requests import (
-    ClientSystem,
-    OpenAiParameters,
+    OpenAiAsked,
     OpenAiPlan,
+    ReadParameters,
     array,
     check_results,
+    json_text,
     read_content,
     read_parameters,
     refuse_request,
     result_in_past,
     text_of_content,
+    usage_shape,
 )
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
@@ -104,7 +105,7 @@ def _show(own: Completion, change: ResponseChange, response: Response) -> tuple[
         case TakenBack(message_id=message_id):
             return _tell(own, _BEGINS_AGAIN) if message_id == own.told_in else (own, ())
         case CallShown(call_id=call_id, call=call, is_new=is_new):
-            arguments = _json(call.arguments)
+            arguments = json_text(call.arguments)
             if call.is_clients:
                 function = {"name": call.name, "arguments": arguments}
                 named = {
@@ -150,30 +151,17 @@ def _head(own: Completion) -> dict[str, Any]:
 
 def _last_chunks(own: Completion, end: ResponseEnd, response: Response) -> Frames:
     if end.kind in ("aborted", "failed"):
-        return (_error_frame(end),)
+        message = end.reason or f"the response was {end.kind}"
+        return ({"error": {"message": message, "type": "server_error", "param": None, "code": end.code}},)
     is_called = any(isinstance(asked, events.ClientCall) for _, asked in response.asked.values())
     reason = "tool_calls" if is_called else _FINISH_REASONS.get(end.stop_reason, "stop")
     last = _chunk(own, {}, reason)
     if not own.includes_usage:
         return (last,)
-    return last, {**last, "choices": [], "usage": _usage(end.usage or TokenUsage())}
-
-
-def _error_frame(end: ResponseEnd) -> Frame:
-    message = end.reason or f"the response was {end.kind}"
-    return {"error": {"message": message, "type": "server_error", "param": None, "code": end.code}}
-
-
-def _usage(usage: TokenUsage) -> Frame:
-    return {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.total,
-        "prompt_tokens_details": {
-            "cached_tokens": usage.cache_read,
-            "cache_write_tokens": usage.cache_write,
-        },
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    return last, {
+        **last,
+        "choices": [],
+        "usage": usage_shape(end.usage or TokenUsage(), "prompt", "completion"),
     }
 
 
@@ -205,12 +193,8 @@ def _wire_call_id(call_id: str, session_id: str) -> str:
     return f"{call_id}--{session_id}" if session_id else call_id
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
 def _request_of(approval: events.Approval) -> str:
-    call = f"{approval.tool} {_json(approval.arguments)}"
+    call = f"{approval.tool} {json_text(approval.arguments)}"
     return f'[{tag_of(approval)}: {call}. Answer "yes" to run it, or "no" and a reason to reject it.]'
 
 
@@ -223,18 +207,8 @@ def tag_of(approval: events.Approval) -> str:
 
 
 @frozen(kw_only=True)
-class ChatAsked:
-    """A request, completely read.
-
-    Attributes:
-        messages: Its messages without instructions, at least one. The last one is the user's, or a result.
-        session_id: The named session, or the nameless one of the answered calls.
-    """
-
-    parameters: OpenAiParameters
-    messages: tuple[Message, ...] = field(repr=False)
-    session_id: str | None = None
-    is_named: bool = False
+class ChatAsked(OpenAiAsked):
+    """A request. The last message is the user's, or a result. Only a named session is kept."""
 
     @property
     def new(self) -> tuple[Message, ...]:
@@ -253,11 +227,7 @@ def _after_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def read_chat(
-    plain: Mapping[str, Any],
-    named: str | None = None,
-    *,
-    client_system: ClientSystem = "append",
-    allows_settings: bool = True,
+    plain: Mapping[str, Any], named: str | None = None, parameters_of: ReadParameters = read_parameters
 ) -> ChatAsked:
     """Read a request. `named` is the session in its header."""
     instructions: list[str] = []
@@ -277,13 +247,7 @@ def read_chat(
                 refuse_request(f"messages[{place}]", "is no message of a known role with its fields")
     if not messages or isinstance(messages[-1], AssistantMessage):
         refuse_request("messages", "must end with a message of the user or a result", "messages_missing")
-    parameters = read_parameters(
-        plain,
-        ("messages",),
-        "\n\n".join(instructions),
-        client_system=client_system,
-        allows_settings=allows_settings,
-    )
+    parameters = parameters_of(plain, ("messages",), instructions)
     named = named or parameters.metadata.get("session_id")
     results = [one.results[0].call_id for one in _after_answers(messages) if isinstance(one, ToolMessage)]
     owners = [session_id for call_id, _, session_id in (one.rpartition("--") for one in results) if call_id]
@@ -291,7 +255,8 @@ def read_chat(
         parameters=parameters,
         messages=tuple(messages),
         session_id=named or next(iter(owners), None),
-        is_named=named is not None,
+        new_id=named,
+        is_kept=named is not None,
     )
 
 
@@ -309,11 +274,8 @@ def _read_answer(given: Mapping[str, Any], place: str) -> AssistantMessage:
 
 def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message] = ()) -> OpenAiPlan:
     """Return the plan for a request. `status` and `past` are those of its session, None and empty for a new one."""
-    last = asked.messages[-1]
     if status is None:
-        if isinstance(last, UserMessage):
-            return OpenAiPlan(words=last.content, history=asked.messages[:-1])
-        return OpenAiPlan(history=asked.messages, goes_on=True)
+        return asked.begin()
     ours = "\n\n".join([one.text for one in past if isinstance(one, AssistantMessage) and one.text])
     differs = any(text.partition("\n\n[")[0] not in ours for text in asked.answers)
     words = _new_words(asked, past)

@@ -3,8 +3,9 @@
 A request is read completely before anything is done. An invalid one raises `OpenAiRefused`.
 """
 
+import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from attrs import field, frozen
@@ -18,9 +19,11 @@ from agentrail.messages import (
     Image,
     Message,
     Text,
+    TokenUsage,
     ToolMessage,
     ToolResult,
     UserBlock,
+    UserMessage,
 )
 from agentrail.protocols.decisions import ClientDecision, WireRefusal
 from agentrail.wire.operations import AnswerBody
@@ -114,16 +117,45 @@ class OpenAiParameters:
     metadata: Mapping[str, str]
 
 
+ReadParameters: TypeAlias = Callable[[Mapping[str, Any], Collection[str], Sequence[str]], OpenAiParameters]
+"""`read_parameters` as a profile allows it."""
+
+
+@frozen(kw_only=True)
+class OpenAiAsked:
+    """A request, completely read.
+
+    Attributes:
+        messages: Its messages without instructions.
+        session_id: The session to continue, and `new_id` the one to create if it is unknown.
+        is_kept: Whether its session is stored.
+    """
+
+    parameters: OpenAiParameters
+    messages: tuple[Message, ...] = field(repr=False)
+    session_id: str | None = None
+    new_id: str | None = None
+    is_kept: bool = True
+
+    def begin(self) -> OpenAiPlan:
+        """Return the plan for a new session."""
+        last = self.messages[-1]
+        if isinstance(last, UserMessage):
+            return OpenAiPlan(words=last.content, history=self.messages[:-1])
+        return OpenAiPlan(history=self.messages, goes_on=True)
+
+
 def read_parameters(
     plain: Mapping[str, Any],
     own: Collection[str],
-    instructions: str,
+    instructions: Sequence[str],
     *,
     client_system: ClientSystem = "append",
     allows_settings: bool = True,
 ) -> OpenAiParameters:
     """Read the parameters. Their interface reads those in `own` itself."""
     given = {name: value for name, value in plain.items() if value is not None}
+    section = "\n\n".join(instructions)
     for name, harmless in _ONLY.items():
         if name in given and given[name] not in harmless:
             refuse_request(name, "is not supported with this value", "unsupported_parameter")
@@ -133,14 +165,14 @@ def read_parameters(
     if not allows_settings:
         ignored += [name for name in given if name in _SETTINGS]
         wanted = {}
-    if instructions and client_system == "refuse":
+    if section and client_system == "refuse":
         refuse_request(
             "instructions", "are refused: this model has its own system prompt", "unsupported_parameter"
         )
-    if instructions and client_system == "ignore":
+    if section and client_system == "ignore":
         ignored.append("instructions")
-    elif instructions:
-        wanted["instructions"] = instructions
+    elif section:
+        wanted["instructions"] = section
     wanted["tools"] = () if given.get("tool_choice") == "none" else read_tools(given.get("tools", ()))
     faults = faults_of_settings(wanted)
     if faults:
@@ -288,6 +320,23 @@ def check_results(
 
 
 # --- helpers
+
+
+def usage_shape(usage: TokenUsage, taken: str, made: str) -> dict[str, Any]:
+    """Return the usage of a cycle, with an interface's names for the tokens taken and made."""
+    cached = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    return {
+        f"{taken}_tokens": usage.input,
+        f"{made}_tokens": usage.output,
+        "total_tokens": usage.total,
+        f"{taken}_tokens_details": cached,
+        f"{made}_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+def json_text(value: Any) -> str:
+    """Return arguments as both interfaces write them."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def array(given: Any, place: str) -> Sequence[Any]:

@@ -3,7 +3,6 @@
 The id of a response, and the numbers of its frames, come from the session's events, so it can be read again at any time.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -19,18 +18,20 @@ from agentrail.core.values.toolbox import read_call
 from agentrail.messages import AssistantMessage, Message, Text, Thinking, TokenUsage, UserMessage
 from agentrail.protocols.decisions import ClientDecision
 from agentrail.protocols.openai_requests import (
-    ClientSystem,
-    OpenAiParameters,
+    OpenAiAsked,
     OpenAiPlan,
+    ReadParameters,
     array,
     check_results,
     flag_in,
+    json_text,
     read_content,
     read_parameters,
     refuse_request,
     result_in_past,
     text_in,
     text_of_content,
+    usage_shape,
 )
 from agentrail.protocols.response_changes import (
     ApprovalAsked,
@@ -106,7 +107,7 @@ def _show(own: Responding, change: ResponseChange, response: Response) -> Respon
         case TakenBack(message_id=message_id):
             return _take_back(own, message_id)
         case CallShown(call_id=call_id, call=call) if call.is_clients:
-            arguments = _json(call.arguments)
+            arguments = json_text(call.arguments)
             item = {"id": f"fc_{call_id}", "type": "function_call", "call_id": call_id, "name": call.name}
             done = ("function_call_arguments.done", {"arguments": arguments, "name": call.name})
             return _whole(own, {**item, "arguments": arguments, "status": "completed"}, done)
@@ -115,14 +116,14 @@ def _show(own: Responding, change: ResponseChange, response: Response) -> Respon
             outcome = {"output": "no result" if result is None else result.words, "error": None}
             outcome["status"] = "failed" if failed else "completed"
             item = {"id": f"mcp_{call_id}", "type": "mcp_call", "server_label": _LABEL, "name": call.name}
-            return _whole(own, {**item, "arguments": _json(call.arguments), **outcome})
+            return _whole(own, {**item, "arguments": json_text(call.arguments), **outcome})
         case ApprovalAsked(approval=approval) if not own.is_nameless:
             item = {"id": approval.id, "type": "mcp_approval_request", "server_label": _LABEL}
-            return _whole(own, {**item, "name": approval.tool, "arguments": _json(approval.arguments)})
+            return _whole(own, {**item, "name": approval.tool, "arguments": json_text(approval.arguments)})
         case Happened(event=events.AskUser(ref=ref, question=question, options=options)):
             text = "\n".join([question, *[f"- {one}" for one in options]])
             facts: Mapping[str, Any] = {"content_index": 0, "text": text, "logprobs": []}
-            return _whole(own, _message(f"q_{ref}", text), ("output_text.done", facts))
+            return _whole(own, _item(f"q_{ref}", text), ("output_text.done", facts))
         case ResponseEnd():
             return _end(own, change)
         case _:
@@ -135,14 +136,18 @@ RESPONSES: Final = Bridge(_show)
 
 def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> ResponseShown:
     """Number the events, and leave out those that the client has."""
-    first = max(own.number * NUMBER_STEP + own.slot, own.last + 1)
+    after, frames = _numbered(own, own.number * NUMBER_STEP + own.slot, given)
+    return replace(after, slot=own.slot + len(given)), frames
+
+
+def _numbered(own: Responding, first: int, given: Sequence[tuple[str, Mapping[str, Any]]]) -> ResponseShown:
+    first = max(first, own.last + 1)
     frames = [
         {"type": f"response.{kind}", "sequence_number": number, **facts}
         for number, (kind, facts) in enumerate(given, first)
         if number > own.after
     ]
-    last = first + len(given) - 1
-    return replace(own, slot=own.slot + len(given), last=max(own.last, last)), tuple(frames)
+    return replace(own, last=first + len(given) - 1), tuple(frames)
 
 
 def _show_text(own: Responding, change: PartText) -> ResponseShown:
@@ -154,7 +159,7 @@ def _show_text(own: Responding, change: PartText) -> ResponseShown:
     if place is None:
         place = len(own.opened)
         own = replace(own, opened={**own.opened, item_id: place})
-        item = _message(item_id, None) if is_text else _reasoning(item_id, None)
+        item = _item(item_id, None, is_text=is_text)
         shown.append(("output_item.added", {"output_index": place, "item": item}))
         if is_text:
             shown.append(("content_part.added", {**_at(item_id, place), "part": _part("")}))
@@ -166,12 +171,8 @@ def _show_text(own: Responding, change: PartText) -> ResponseShown:
     else:
         shown.append(("reasoning_text.delta", delta))
     count = own.deltas.get(item_id, 0)
-    frames = [
-        {"type": f"response.{kind}", "sequence_number": number, **facts}
-        for number, (kind, facts) in enumerate(shown, max(begin + count, own.last) + 1)
-    ]
-    last = max(begin + count, own.last) + len(shown)
-    return replace(own, deltas={**own.deltas, item_id: count + len(shown)}, last=last), tuple(frames)
+    after, frames = _numbered(own, begin + count + 1, shown)
+    return replace(after, deltas={**own.deltas, item_id: count + len(shown)}), frames
 
 
 def _complete(own: Responding, message_id: str, message: AssistantMessage, text: str) -> ResponseShown:
@@ -183,7 +184,7 @@ def _complete(own: Responding, message_id: str, message: AssistantMessage, text:
             continue
         place = own.opened[item_id]
         is_text = item_id == message_id
-        item = _message(item_id, said) if is_text else _reasoning(item_id, said)
+        item = _item(item_id, said, is_text=is_text)
         at = _at(item_id, place)
         if is_text:
             shown.append(("output_text.done", {**at, "text": said, "logprobs": []}))
@@ -199,10 +200,8 @@ def _take_back(own: Responding, message_id: str) -> ResponseShown:
     shown = []
     for item_id, place in own.opened.items():
         if item_id in (message_id, f"{message_id}.r"):
-            item = _message(item_id, "") if item_id == message_id else _reasoning(item_id, "")
-            shown.append(
-                ("output_item.done", {"output_index": place, "item": {**item, "status": "incomplete"}})
-            )
+            item = {**_item(item_id, "", is_text=item_id == message_id), "status": "incomplete"}
+            shown.append(("output_item.done", {"output_index": place, "item": item}))
     return _events(own, *shown)
 
 
@@ -256,33 +255,17 @@ def response_object(own: Responding, status: str, end: ResponseEnd | None = None
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "usage": None if end is None else _usage(end.usage or TokenUsage()),
+        "usage": None if end is None else usage_shape(end.usage or TokenUsage(), "input", "output"),
     }
 
 
-def _usage(usage: TokenUsage) -> Frame:
-    return {
-        "input_tokens": usage.input,
-        "input_tokens_details": {
-            "cached_tokens": usage.cache_read,
-            "cache_write_tokens": usage.cache_write,
-        },
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.total,
-    }
-
-
-def _message(item_id: str, text: str | None) -> Frame:
-    status = "in_progress" if text is None else "completed"
-    content = [_part(text)] if text else []
-    return {"id": item_id, "type": "message", "role": "assistant", "status": status, "content": content}
-
-
-def _reasoning(item_id: str, text: str | None) -> Frame:
-    status = "in_progress" if text is None else "completed"
+def _item(item_id: str, text: str | None, *, is_text: bool = True) -> Frame:
+    """A message or a reasoning item; without its text while it is open."""
+    told: Frame = {"id": item_id, "status": "in_progress" if text is None else "completed"}
+    if is_text:
+        return {**told, "type": "message", "role": "assistant", "content": [_part(text)] if text else []}
     content = [{"type": "reasoning_text", "text": text}] if text else []
-    return {"id": item_id, "type": "reasoning", "summary": [], "content": content, "status": status}
+    return {**told, "type": "reasoning", "summary": [], "content": content}
 
 
 def _part(text: str) -> Frame:
@@ -291,10 +274,6 @@ def _part(text: str) -> Frame:
 
 def _at(item_id: str, place: int) -> Frame:
     return {"item_id": item_id, "output_index": place, "content_index": 0}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 # --- in
@@ -316,26 +295,22 @@ def read_response_id(name: str) -> tuple[str, int] | None:
 
 
 @frozen(kw_only=True)
-class ResponseAsked:
-    """A request, completely read.
+class ResponseAsked(OpenAiAsked):
+    """A request.
 
     Attributes:
         verdicts: Decisions on approvals by id, each with a reason.
         previous: The response that it follows: its session and its first event.
     """
 
-    parameters: OpenAiParameters
-    messages: tuple[Message, ...] = field(repr=False)
     verdicts: Mapping[str, tuple[bool, str | None]]
     results: Mapping[str, str] = field(repr=False)
-    session_id: str | None
     previous: tuple[str, int] | None
-    is_kept: bool
     is_background: bool
 
 
 def read_response_request(
-    plain: Mapping[str, Any], *, client_system: ClientSystem = "append", allows_settings: bool = True
+    plain: Mapping[str, Any], parameters_of: ReadParameters = read_parameters
 ) -> ResponseAsked:
     """Read a request."""
     instructions = [text_in(plain, "instructions")] if plain.get("instructions") is not None else []
@@ -381,13 +356,7 @@ def read_response_request(
                 refuse_request(place, "is no item of a known type with its fields")
     if not (messages or verdicts):
         refuse_request("input", "has neither a message nor a result or a decision", "messages_missing")
-    parameters = read_parameters(
-        plain,
-        _OWN,
-        "\n\n".join(instructions),
-        client_system=client_system,
-        allows_settings=allows_settings,
-    )
+    parameters = parameters_of(plain, _OWN, instructions)
     session_id, previous = _place_of(plain)
     return ResponseAsked(
         parameters=parameters,
@@ -395,6 +364,7 @@ def read_response_request(
         verdicts=verdicts,
         results=results,
         session_id=session_id,
+        new_id=session_id,
         previous=previous,
         is_kept=plain.get("store") is not False,
         is_background=flag_in(plain, "background"),
@@ -424,10 +394,7 @@ def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[
     if status is None:
         if asked.verdicts:
             refuse_request("input", "decides an approval of no session", "approval_unknown")
-        last = asked.messages[-1]
-        if isinstance(last, UserMessage):
-            return OpenAiPlan(words=last.content, history=asked.messages[:-1])
-        return OpenAiPlan(history=asked.messages, goes_on=True)
+        return asked.begin()
     decisions: list[ClientDecision] = []
     for name, (is_approved, reason) in asked.verdicts.items():
         if is_approved:

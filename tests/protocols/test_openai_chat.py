@@ -1,5 +1,6 @@
 """Chat Completions without a session: the chunks of each event, and what follows from a client's messages."""
 
+from functools import partial
 from timeit import repeat
 
 import pytest
@@ -18,7 +19,7 @@ from agentrail.messages import (
     Text,
 )
 from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, tag_of, whole_completion
-from agentrail.protocols.openai_requests import OpenAiRefused
+from agentrail.protocols.openai_requests import OpenAiRefused, read_parameters
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
@@ -221,7 +222,7 @@ def test_results_answer_all_open_calls_or_nothing():
         user("Hi"), called("c1" + ours, "c2" + ours), result("c1" + ours), result("c2" + ours, "no")
     )
     assert given.session_id == OPEN.session_id
-    assert not given.is_named
+    assert not given.is_kept
     plan = decide_chat(given, OPEN, PAST)
     assert plan.decisions == (AnswerBody(ref="k1", text="seen"), AnswerBody(ref="k2", text="no"))
     both = user("Hi"), called("c1", "c2")
@@ -363,7 +364,9 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
     assert (read.metadata, read.includes_usage, read.wants_reasoning) == ({"user": "u", "a": "b"}, True, True)
     assert read.ignored == tuple(ignored)
     body = {"model": "desk", "messages": [{"role": "developer", "content": "Be brief."}, HI], **given}
-    narrow = read_chat(body, client_system="ignore", allows_settings=False).parameters
+    narrow = read_chat(
+        body, None, partial(read_parameters, client_system="ignore", allows_settings=False)
+    ).parameters
     assert narrow.settings.temperature is narrow.settings.instructions is None
     assert [tool.name for tool in narrow.settings.tools] == ["show"]
     assert {*narrow.ignored} == {
@@ -377,7 +380,7 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
     }
     assert asked(HI, tools=[TOOL], tool_choice="none").parameters.settings.tools == ()
     with pytest.raises(OpenAiRefused):
-        read_chat(body, client_system="refuse")
+        read_chat(body, None, partial(read_parameters, client_system="refuse"))
 
 
 FORM = {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -25,11 +25,9 @@ from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
-    apply_decisions,
-    check_decisions,
+    answer_first,
     find_session,
     refuse_wire_call,
-    stream_decided,
     stream_request,
 )
 from agentrail.gateway.request_parser import check_id
@@ -79,13 +77,10 @@ async def _answer_run(call: RouteCall) -> Result:
     if differs:
         run = with_first_frame(run, custom_frame("history_differs", {}))
     if session is not None and status is not None and plan.answers:
-        check_decisions(session, plan.answers)
-        if not plan.words:
-            decided = partial(stream_decided, decisions=plan.answers, status=status, response_id=body.runId)
-            return (await decided(call, wire, session, run)).answer()
-        handled = await apply_decisions(call, session, plan.answers)
-        if handled is not None:
-            return handled
+        answer = partial(answer_first, status=status, has_words=bool(plan.words), response_id=body.runId)
+        answered = await answer(call, wire, session, run, plan.answers)
+        if answered is not None:
+            return answered if isinstance(answered, HandledResponse) else answered.answer()
     return await _say(call, wire, session, run, plan)
 
 

@@ -1,5 +1,6 @@
 """`/ai-ui`, called by `useChat` of the `ai` SDK: a chat is a session, and a response is one of its cycles."""
 
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -7,13 +8,11 @@ from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
-    apply_decisions,
-    check_decisions,
+    answer_first,
     find_session,
     known_of,
     own_session,
     refuse_wire_call,
-    stream_decided,
     stream_request,
     stream_running,
 )
@@ -57,25 +56,13 @@ async def _answer_message(call: RouteCall) -> Result:
     if isinstance(plan, WireRefusal):
         refuse_wire_call(plan)
     first = (_DIFFERS,) if plan.differs else ()
-    if session is not None:
-        check_decisions(session, plan.answers)
-    if not plan.text:
-        assert session is not None and status is not None  # noqa: S101, PT018 - there is something to answer
-        decided = await stream_decided(
-            call,
-            WIRE,
-            session,
-            NO_QUESTIONS,
-            decisions=plan.answers,
-            status=status,
-            response_id=plan.message_id,
-            first=first,
+    if session is not None and status is not None and plan.answers:
+        answer = partial(
+            answer_first, status=status, has_words=bool(plan.text), response_id=plan.message_id, first=first
         )
-        return decided.answer()
-    if session is not None and plan.answers:
-        handled = await apply_decisions(call, session, plan.answers)
-        if handled is not None:
-            return handled
+        answered = await answer(call, WIRE, session, NO_QUESTIONS, plan.answers)
+        if answered is not None:
+            return answered if isinstance(answered, HandledResponse) else answered.answer()
     return await _say(call, body.id, plan, first)
 
 

@@ -1,7 +1,6 @@
 """`/v1/responses` for OpenAI clients: a conversation is a session, and a response is read from the session's events."""
 
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,17 +10,17 @@ from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.openai_routes import (
     CHAT_REFUSALS,
     NAME,
     answer_openai,
+    answer_openai_call,
     carry_out_plan,
-    encode_openai_error,
-    profile_of,
+    openai_route,
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
-from agentrail.gateway.protocols.wire_calls import find_session, own_session, reads, refuse_wire_call
+from agentrail.gateway.protocols.wire_calls import find_session, own_session, reads
 from agentrail.gateway.request_bodies import CancelResponseBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, whole_number, yes_or_no
 from agentrail.gateway.response_bodies import OpenAiObject
@@ -31,7 +30,6 @@ from agentrail.host.agent_profiles import AgentProfile
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.identity import is_temporary, profile_of_session
 from agentrail.messages import FileRef, Image, PromptRef, Text, UserBlock
-from agentrail.protocols.openai_requests import OpenAiRefused
 from agentrail.protocols.openai_responses import (
     RESPONSES,
     Responding,
@@ -168,26 +166,11 @@ async def _whole(call: RouteCall, kept: _Kept) -> tuple[Bridged[Responding], Fra
 
 
 async def _create(call: RouteCall) -> Result:
-    body: ResponseBody = call.body
-    profile = await profile_of(call, body.plain.get("model"))
-    read = partial(
-        read_response_request,
-        body.plain,
-        client_system=profile.client_system,
-        allows_settings=profile.client_settings,
-    )
-    try:
-        return await _respond(call, profile, await call.gateway.read_aside(read, body.size))
-    except OpenAiRefused as refused:
-        refuse_wire_call(refused.refusal)
+    return await answer_openai_call(call, read_response_request, _respond)
 
 
 async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Result:
     session = await _session_of(call, profile, asked)
-    if session is None:
-        plan = decide_response(asked, None)
-    else:
-        plan = decide_response(asked, await session.status(), await session.messages())
 
     def own_of(session: Session, seq: int, _: str | None) -> Responding:
         return Responding(
@@ -203,15 +186,11 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
         _BACKGROUND if asked.is_background else _FOREGROUND,
         own_of,
         profile=profile,
-        parameters=asked.parameters,
-        plan=plan,
+        asked=asked,
+        decide=decide_response,
         session=session,
-        session_id=asked.session_id if session is None else session.session_id,
-        keep=asked.is_kept,
     )
-    if isinstance(stream, HandledResponse):
-        return stream
-    if asked.is_background and not asked.parameters.is_stream:
+    if asked.is_background and not asked.parameters.is_stream and not isinstance(stream, HandledResponse):
         if stream.apply is not None:
             await stream.apply()
         return answer_json(response_object(stream.state.own, "queued"), headers=stream.headers)
@@ -305,7 +284,7 @@ async def _delete(call: RouteCall) -> WholeAnswer:
 _PATH: Final = "/v1/responses/{response}"
 
 OPENAI_RESPONSE_ROUTES: Final = (
-    CallRoute(
+    openai_route(
         "POST",
         "/v1/responses",
         _create,
@@ -317,9 +296,8 @@ OPENAI_RESPONSE_ROUTES: Final = (
         replies={},
         refusals=f"{MESSAGE} {DECIDING} {BRANCHING} {CHAT_REFUSALS}",
         asks_plugins=True,
-        encode_error=encode_openai_error,
     ),
-    CallRoute(
+    openai_route(
         "GET",
         _PATH,
         _get,
@@ -329,18 +307,16 @@ OPENAI_RESPONSE_ROUTES: Final = (
         frames="ResponseStreamEvent",
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown",
-        encode_error=encode_openai_error,
     ),
-    CallRoute(
+    openai_route(
         "DELETE",
         _PATH,
         _delete,
         does="deletes a response that is all of its conversation",
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown request_not_alone still_needed",
-        encode_error=encode_openai_error,
     ),
-    CallRoute(
+    openai_route(
         "POST",
         f"{_PATH}/cancel",
         _cancel,
@@ -349,15 +325,13 @@ OPENAI_RESPONSE_ROUTES: Final = (
         body=CancelResponseBody,
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown",
-        encode_error=encode_openai_error,
     ),
-    CallRoute(
+    openai_route(
         "GET",
         f"{_PATH}/input_items",
         _list_input,
         does="shows the input of a response",
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown",
-        encode_error=encode_openai_error,
     ),
 )

@@ -1,13 +1,14 @@
 """`/v1` for OpenAI clients: a profile is a model, and a token of this server is the API key."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import trio
 from attrs import evolve
 
+from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, ProfileUnknown
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.path_endpoint import (
@@ -21,24 +22,37 @@ from agentrail.gateway.path_endpoint import (
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
-    apply_decisions,
-    check_decisions,
+    answer_first,
     find_session,
     refuse_end,
     refuse_wire_call,
-    stream_decided,
     stream_request,
 )
-from agentrail.gateway.request_bodies import ChatCompletionBody
+from agentrail.gateway.request_bodies import ChatCompletionBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.response_bodies import ModelEntry, ModelList
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
 from agentrail.host.agent_profiles import AgentProfile, takes_images
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
-from agentrail.messages import Image, SessionId, UserMessage
+from agentrail.messages import Image, Message, UserMessage
 from agentrail.protocols.error_shapes import openai_error
-from agentrail.protocols.openai_chat import CHAT, Completion, decide_chat, read_chat, whole_completion
-from agentrail.protocols.openai_requests import OpenAiParameters, OpenAiPlan, OpenAiRefused, refuse_request
+from agentrail.protocols.openai_chat import (
+    CHAT,
+    ChatAsked,
+    Completion,
+    decide_chat,
+    read_chat,
+    whole_completion,
+)
+from agentrail.protocols.openai_requests import (
+    OpenAiAsked,
+    OpenAiParameters,
+    OpenAiPlan,
+    OpenAiRefused,
+    ReadParameters,
+    read_parameters,
+    refuse_request,
+)
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Own
 from agentrail.runtime.arguments import words_in_blocks
@@ -52,10 +66,13 @@ NAME: Final = "openai"
 _CHAT: Final = SseWire(name=NAME, bridge=CHAT, on_disconnect="abort", last="[DONE]")
 
 
+Asked = TypeVar("Asked", bound=OpenAiAsked)
+
+
 # --- any request
 
 
-def encode_openai_error(answer: ErrorAnswer) -> bytes:
+def _encode_error(answer: ErrorAnswer) -> bytes:
     message = answer.message if answer.hint is None else f"{answer.message}: {answer.hint}"
     place = answer.more.get("field")
     shaped = openai_error(
@@ -65,12 +82,29 @@ def encode_openai_error(answer: ErrorAnswer) -> bytes:
     return encode_plain({"error": {**answer.more, "hint": answer.hint, **shaped["error"]}})
 
 
-async def profile_of(call: RouteCall, model: object) -> AgentProfile:
+openai_route: Final = partial(CallRoute, encode_error=_encode_error)
+
+
+async def answer_openai_call(
+    call: RouteCall,
+    read: Callable[[Mapping[str, Any], ReadParameters], Asked],
+    carry_out: Callable[[RouteCall, AgentProfile, Asked], Awaitable[Result]],
+) -> Result:
+    body: ChatCompletionBody | ResponseBody = call.body
+    model = body.plain.get("model")
     try:
-        return await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
+        profile = await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
     except ProfileUnknown as error:
         answer = error_answer("model_not_found", str(error), more={"field": "model"})
         raise CallRefused(evolve(answer, status=404)) from None
+    parameters_of = partial(
+        read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
+    )
+    try:
+        asked = await call.gateway.read_aside(partial(read, body.plain, parameters_of), body.size)
+        return await carry_out(call, profile, asked)
+    except OpenAiRefused as refused:
+        refuse_wire_call(refused.refusal)
 
 
 async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the call's
@@ -79,13 +113,15 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     own_of: Callable[[Session, int, str | None], Own],
     *,
     profile: AgentProfile,
-    parameters: OpenAiParameters,
-    plan: OpenAiPlan,
+    asked: Asked,
+    decide: Callable[[Asked, Status | None, Sequence[Message]], OpenAiPlan],
     session: Session | None,
-    session_id: str | None,
-    keep: bool,
 ) -> ResponseStream[Own] | HandledResponse:
-    """Carry out a plan, and return the response to it."""
+    """Carry out the plan for a request, and return the response to it."""
+    past = () if session is None else await session.messages()
+    status = None if session is None else await session.status()
+    plan = decide(asked, status, past)
+    parameters = asked.parameters
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
         refuse_request("messages", "have an image, which this model does not take", "images_unsupported")
@@ -93,26 +129,20 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         call.more_headers["x-agentrail-ignored"] = ", ".join(parameters.ignored)
     if plan.differs:
         call.more_headers["x-agentrail-history-differs"] = "true"
-    if session is not None:
-        check_decisions(session, plan.decisions)
-    if session is not None and plan.decisions and not plan.words:
-        status = await session.status()
+    if session is not None and status is not None and plan.decisions:
         own = own_of(session, status.last_seq + 1, None)
-        decisions = plan.decisions
-        return await stream_decided(
-            call, wire, session, own, decisions=decisions, status=status, response_id=""
+        answered = await answer_first(
+            call, wire, session, own, plan.decisions, status=status, has_words=bool(plan.words)
         )
-    if session is not None and plan.decisions:
-        handled = await apply_decisions(call, session, plan.decisions)
-        if handled is not None:
-            return handled
+        if answered is not None:
+            return answered
     said = plan.words or next(one.content for one in reversed(plan.history) if isinstance(one, UserMessage))
     request = ChatRequest(
         message=words_in_blocks(said),
         tenant_id=call.principal.tenant_id,
         user_id=call.principal.user_id,
         agent_id=profile.id,
-        session_id=None if session_id is None else SessionId(session_id),
+        session_id=session.session_id if session is not None else asked.new_id,
         client_id=named_by_client(None, call.head.headers.get("idempotency-key")),
         metadata=dict(parameters.metadata),
     )
@@ -129,7 +159,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         history=plan.history,
         goes_on=plan.goes_on,
         trace=None if plan.decisions else call.trace,
-        keep=keep,
+        keep=asked.is_kept,
     )
     if isinstance(submitted, HandledResponse):
         return submitted
@@ -155,12 +185,14 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
 
 async def answer_openai(
     call: RouteCall,
-    stream: ResponseStream[Own],
+    stream: ResponseStream[Own] | HandledResponse,
     parameters: OpenAiParameters,
     whole: Callable[[tuple[Frame, ...]], Frame],
     *,
     is_nameless: bool,
 ) -> Result:
+    if isinstance(stream, HandledResponse):
+        return stream
     stream = evolve(stream, is_unattended=is_nameless)
 
     def lifetime() -> AbstractAsyncContextManager[None]:
@@ -175,9 +207,8 @@ async def answer_openai(
     async with lifetime():
         frames, end = await stream.collect(call)
     if end.kind in ("aborted", "failed"):
-        call.more_headers["x-should-retry"] = (
-            "false"  # these clients repeat failed requests, and tools have run
-        )
+        # These clients repeat failed requests, and tools have run.
+        call.more_headers["x-should-retry"] = "false"
         refuse_end(end)
     return answer_json(whole(frames), headers=stream.headers)
 
@@ -191,30 +222,17 @@ async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the ha
 
 
 async def _complete(call: RouteCall) -> Result:
-    try:
-        return await _complete_chat(call, call.body)
-    except OpenAiRefused as refused:
-        refuse_wire_call(refused.refusal)
+    def read(plain: Mapping[str, Any], parameters_of: ReadParameters) -> ChatAsked:
+        return read_chat(plain, call.head.headers.get("x-session-id"), parameters_of)
+
+    return await answer_openai_call(call, read, _complete_chat)
 
 
-async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
-    profile = await profile_of(call, body.plain.get("model"))
-    read = partial(
-        read_chat,
-        body.plain,
-        call.head.headers.get("x-session-id"),
-        client_system=profile.client_system,
-        allows_settings=profile.client_settings,
-    )
-    asked = await call.gateway.read_aside(read, body.size)
+async def _complete_chat(call: RouteCall, profile: AgentProfile, asked: ChatAsked) -> Result:
     session = None
     if asked.session_id is not None:
         check_id("session_id", asked.session_id, of_session=True)
         session = await find_session(call, asked.session_id, profile.id)
-    if session is None:
-        plan = decide_chat(asked, None)
-    else:
-        plan = decide_chat(asked, await session.status(), await session.messages())
     parameters = asked.parameters
 
     def own_of(session: Session, seq: int, request_id: str | None) -> Completion:
@@ -222,27 +240,16 @@ async def _complete_chat(call: RouteCall, body: ChatCompletionBody) -> Result:
             id=f"chatcmpl-{request_id or f'{session.session_id}-{seq}'}",
             model=profile.id,
             created=now_ms() // 1_000,
-            session_id="" if asked.is_named else session.session_id,
+            session_id="" if asked.is_kept else session.session_id,
             includes_usage=parameters.includes_usage or not parameters.is_stream,
             shows_reasoning=parameters.wants_reasoning,
             shows_tools=profile.show_tools == "reasoning",
         )
 
-    session_id = asked.session_id if asked.is_named or session is not None else None
     stream = await carry_out_plan(
-        call,
-        _CHAT,
-        own_of,
-        profile=profile,
-        parameters=parameters,
-        plan=plan,
-        session=session,
-        session_id=session_id,
-        keep=session_id is not None,
+        call, _CHAT, own_of, profile=profile, asked=asked, decide=decide_chat, session=session
     )
-    if isinstance(stream, HandledResponse):
-        return stream
-    return await answer_openai(call, stream, parameters, whole_completion, is_nameless=not asked.is_named)
+    return await answer_openai(call, stream, parameters, whole_completion, is_nameless=not asked.is_kept)
 
 
 CHAT_REFUSALS: Final = (
@@ -251,16 +258,15 @@ CHAT_REFUSALS: Final = (
 )
 
 OPENAI_ROUTES: Final = (
-    CallRoute(
+    openai_route(
         "GET",
         "/v1/models",
         _list_models,
         does="lists the profiles as models",
         replies={200: ModelList},
         needs_user=False,
-        encode_error=encode_openai_error,
     ),
-    CallRoute(
+    openai_route(
         "POST",
         "/v1/chat/completions",
         _complete,
@@ -272,6 +278,5 @@ OPENAI_ROUTES: Final = (
         replies={},
         refusals=f"{MESSAGE} {DECIDING} {CHAT_REFUSALS}",
         asks_plugins=True,
-        encode_error=encode_openai_error,
     ),
 )

@@ -166,6 +166,27 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     )
 
 
+async def answer_first(  # noqa: PLR0913 - same
+    call: RouteCall,
+    wire: SseWire[Own],
+    session: Session,
+    own: Own,
+    decisions: tuple[ClientDecision, ...],
+    *,
+    status: Status,
+    has_words: bool,
+    response_id: str = "",
+    first: tuple[Frame, ...] = (),
+) -> ResponseStream[Own] | HandledResponse | None:
+    """Check and apply decisions, and stream the response that waited for them. Return None if words follow."""
+    check_decisions(session, decisions)
+    if has_words:
+        return await apply_decisions(call, session, decisions)
+    return await stream_decided(
+        call, wire, session, own, decisions=decisions, status=status, response_id=response_id, first=first
+    )
+
+
 async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> ResponseStream[Own] | None:
     """Stream the running or waiting response from its beginning. None without one."""
     status = await session.status()
