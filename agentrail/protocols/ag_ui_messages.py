@@ -5,7 +5,6 @@ The session owns the history. Only an entry of `resume` can approve anything.
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
@@ -13,20 +12,20 @@ from attrs import field, frozen
 
 from agentrail.core.session.views import Status
 from agentrail.core.values.question_forms import read_form
+from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval, Question
 from agentrail.messages import (
     AssistantMessage,
     CallId,
     Message,
     Text,
-    ToolCall,
     ToolMessage,
     ToolResult,
     UserMessage,
 )
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, order_decisions
-from agentrail.structs import Value, decoder_of
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
+from agentrail.structs import Value
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 MAX_AG_UI_MESSAGES: Final = 5_000
@@ -34,7 +33,6 @@ MAX_AG_UI_MESSAGES: Final = 5_000
 
 _IMPORTED_MODEL: Final = "ag-ui:imported"
 _OURS: Final = re.compile(r"[mp]([0-9]{1,16})(\.[0-9]+)?")
-_JSON: Final = decoder_of(Any)
 _CONTENT: Final[dict[str, tuple[type, ...]]] = {
     "user": (str, tuple),
     "tool": (str, tuple),
@@ -197,12 +195,10 @@ def fault_of_ag_ui_messages(messages: Sequence[AgUiMessage]) -> WireRefusal | No
         parts = one.content if isinstance(one.content, tuple) else ()
         is_whole = all((one.text if one.type == "text" else one.source) is not None for one in parts)
         if not is_whole or not isinstance(one.content, _CONTENT.get(one.role, (str,))):
-            return _misfit(
-                f"messages[{place}].content", f"is not the content of a message of role {one.role}"
-            )
+            return misfit(f"messages[{place}].content", f"is not the content of a message of role {one.role}")
         named = {"tool": one.tool_call_id, "activity": one.activity_type}.get(one.role, "")
         if named is None:
-            return _misfit(f"messages[{place}]", "lacks its toolCallId or activityType")
+            return misfit(f"messages[{place}]", "lacks its toolCallId or activityType")
     return None
 
 
@@ -267,7 +263,7 @@ def decide_ag_ui_request(
     if sent is not None:
         return WireRefusal(code="client_id_reused", place="runId", message="names a run of another request")
     if not words and not answers:
-        return _misfit("messages", "say nothing new, and nothing is resumed")
+        return misfit("messages", "say nothing new, and nothing is resumed")
     return AgUiPlan(answers=order_decisions(answers, status, stand_alone=not words), words=words)
 
 
@@ -279,7 +275,7 @@ def _decide_new(body: AgUiBody) -> AgUiPlan | WireRefusal:
     if fault is not None:
         return fault
     if last is None or last.role != "user" or not last.text.strip():
-        return _misfit("messages", "does not end with a new message of the user that has text")
+        return misfit("messages", "does not end with a new message of the user that has text")
     return AgUiPlan(words=last.text, history=tuple(_imported(body.messages[:-1])))
 
 
@@ -299,9 +295,12 @@ def _imported(messages: Iterable[AgUiMessage]) -> Iterable[Message]:
         if one.role == "user":
             yield UserMessage(content=said)
         elif one.role == "assistant":
-            calls = one.tool_calls or ()
-            names |= {call.id: call.function.name for call in calls}
-            yield AssistantMessage(content=(*said, *map(_call_of, calls)), model=_IMPORTED_MODEL)
+            called = [
+                read_call(call.id, call.function.name, call.function.arguments)
+                for call in one.tool_calls or ()
+            ]
+            names |= {call.call_id: call.name for call in called}
+            yield AssistantMessage(content=(*said, *called), model=_IMPORTED_MODEL)
         elif one.role == "tool":
             call_id = CallId(one.tool_call_id or "")
             is_error = one.error is not None
@@ -311,20 +310,10 @@ def _imported(messages: Iterable[AgUiMessage]) -> Iterable[Message]:
             yield ToolMessage(results=(result,))
 
 
-def _call_of(call: AgUiCall) -> ToolCall:
-    raw = call.function.arguments
-    arguments: Any = None
-    with suppress(msgspec.DecodeError, UnicodeEncodeError):
-        arguments = _JSON.decode(raw)
-    if isinstance(arguments, dict):
-        return ToolCall(call_id=CallId(call.id), name=call.function.name, arguments=arguments)
-    return ToolCall(call_id=CallId(call.id), name=call.function.name, arguments=None, malformed=raw)
-
-
 def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision] | WireRefusal:
     entries = body.resume or ()
     if len({entry.interrupt_id for entry in entries}) < len(entries):
-        return _misfit("resume", "answers an interrupt twice")
+        return misfit("resume", "answers an interrupt twice")
     waiting: dict[str, Approval | Question] = {one.id: one for one in status.all_approvals}
     waiting |= {one.ref: one for one in status.all_questions}
     answers: list[ClientDecision] = []
@@ -334,7 +323,7 @@ def _answers_of(body: AgUiBody, status: Status) -> list[ClientDecision] | WireRe
         late = DeclineBody(ref=entry.interrupt_id)
         answer = late if asked is None else _answer_of(entry, asked)
         if isinstance(answer, str):
-            return _misfit(f"resume[{place}].payload", answer)
+            return misfit(f"resume[{place}].payload", answer)
         answers.append(answer)
     results = {one.tool_call_id: one for one in body.messages if one.role == "tool"}
     for call in status.all_client_calls:
@@ -367,7 +356,3 @@ def _answer_of(entry: AgUiResume, asked: Approval | Question) -> ClientDecision 
     if wanted == "reject":
         return RejectBody(approval_id=asked.id, reason=reason, auto_resume=True)
     return ApproveArguments(approval_id=asked.id, arguments=edits)
-
-
-def _misfit(place: str, what: str) -> WireRefusal:
-    return WireRefusal(code="field_invalid", place=place, message=what)

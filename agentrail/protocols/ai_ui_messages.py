@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from agentrail.core.session.views import Status
-from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, order_decisions
+from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody, RespondBody
 
 MAX_UI_ID_CHARACTERS: Final = 128
@@ -109,7 +109,7 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | W
     if trigger not in (None, "submit-message"):
         return WireRefusal(code="field_invalid", place="trigger", message="is not submit-message")
     if not messages:
-        return _misfit("messages", "is empty: expected all messages of the client, or the last one")
+        return misfit("messages", "is empty: expected all messages of the client, or the last one")
     assistants = [
         place
         for place, one in enumerate(messages)
@@ -117,7 +117,7 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | W
     ]
     counts_from = assistants[-1] if assistants else 0
     if len(messages) - counts_from > MAX_PAST:
-        return _misfit("messages", f"has more than {MAX_PAST} messages after the last one of the assistant")
+        return misfit("messages", f"has more than {MAX_PAST} messages after the last one of the assistant")
     read: list[UiMessage] = []
     for place, one in enumerate(messages):
         message = _read_message(one, f"messages[{place}]", is_past=place < counts_from)
@@ -126,22 +126,22 @@ def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | W
         if message is not None:
             read.append(message)
     if not read:
-        return _misfit("messages", "has no message of a user or an assistant")
+        return misfit("messages", "has no message of a user or an assistant")
     return UiCallBody(messages=tuple(read))
 
 
 def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | WireRefusal | None:
     if not isinstance(one, Mapping):
-        return _misfit(place, "is not an object")
+        return misfit(place, "is not an object")
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
     if not isinstance(name, str) or not 0 < len(name) <= MAX_UI_ID_CHARACTERS:
-        return _misfit(f"{place}.id", f"is not text of 1 to {MAX_UI_ID_CHARACTERS} characters")
+        return misfit(f"{place}.id", f"is not text of 1 to {MAX_UI_ID_CHARACTERS} characters")
     if role == "system":  # instructions for a session are part of its profile
         return None
     if role not in ("user", "assistant"):
-        return _misfit(f"{place}.role", "is neither user nor assistant")
+        return misfit(f"{place}.role", "is neither user nor assistant")
     if not isinstance(parts, Sequence) or isinstance(parts, str):
-        return _misfit(f"{place}.parts", "is not an array")
+        return misfit(f"{place}.parts", "is not an array")
     if is_past:
         return UiMessage(id=name, role=role)
     if role == "user":
@@ -165,7 +165,7 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | Wire
             case "text" if isinstance(part.get("text"), str):
                 texts.append(part["text"])
             case "text":
-                return _misfit(f"{where}.text", "is not text")
+                return misfit(f"{where}.text", "is not text")
             case "file":
                 return WireRefusal(
                     code="attachments_unsupported",
@@ -176,23 +176,23 @@ def _read_words(name: str, parts: Sequence[Any], place: str) -> UiMessage | Wire
             case str() if kind.startswith("data-"):
                 pass
             case _:
-                return _misfit(f"{where}.type", "is not one of text, file and data-…")
+                return misfit(f"{where}.type", "is not one of text, file and data-…")
     return UiMessage(id=name, role="user", text="\n".join(texts))
 
 
 def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
     """Parse a part of an assistant message. Return None for a part without an answer."""
     if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        return _misfit(place, "is not an object with a type")
+        return misfit(place, "is not an object with a type")
     kind = part["type"]
     if kind != "dynamic-tool" and not kind.startswith("tool-"):
         return None
     call_id, state = part.get("toolCallId"), part.get("state")
     if not isinstance(call_id, str) or not isinstance(state, str):
-        return _misfit(place, "is a tool call without the texts toolCallId and state")
+        return misfit(place, "is a tool call without the texts toolCallId and state")
     error = part.get("errorText")
     if state == "output-error" and not isinstance(error, str):
-        return _misfit(f"{place}.errorText", "is not text")
+        return misfit(f"{place}.errorText", "is not text")
     read = UiToolPart(
         call_id=call_id,
         state=state,
@@ -203,12 +203,12 @@ def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
         return read
     approval = part.get("approval")
     if not isinstance(approval, Mapping) or not isinstance(approval.get("id"), str):
-        return _misfit(f"{place}.approval", "is not an object with the text id")
+        return misfit(f"{place}.approval", "is not an object with the text id")
     is_approved, reason = approval.get("approved"), approval.get("reason")
     if not isinstance(is_approved, bool):
-        return _misfit(f"{place}.approval.approved", "must be true or false")
+        return misfit(f"{place}.approval.approved", "must be true or false")
     if reason is not None and not isinstance(reason, str):
-        return _misfit(f"{place}.approval.reason", "is not text")
+        return misfit(f"{place}.approval.reason", "is not text")
     return UiToolPart(
         call_id=call_id,
         state=state,
@@ -216,10 +216,6 @@ def _read_tool(part: Any, place: str) -> UiToolPart | WireRefusal | None:
         is_approved=is_approved,
         reason=reason or None,
     )
-
-
-def _misfit(place: str, what: str) -> WireRefusal:
-    return WireRefusal(code="field_invalid", place=place, message=what)
 
 
 # --- the decision
@@ -236,14 +232,14 @@ def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str
     if last.role == "assistant":
         if answers:
             return UiPlan(answers=answers, message_id=last.id, differs=differs)
-        return _misfit(
+        return misfit(
             "messages",
             "contains nothing new: it ends with an assistant message without answers to its questions",
         )
     new = [one for one in body.past[:-1] if one.id not in known]
     text = "\n\n".join(one.text for one in (*new, last) if one.text)
     if not text.strip():
-        return _misfit("messages", "ends with an empty message of the user")
+        return misfit("messages", "ends with an empty message of the user")
     return UiPlan(answers=answers, text=text, message_id=last.id, differs=differs)
 
 

@@ -31,6 +31,11 @@ class WireRefusal:
     hint: str | None = None
 
 
+def misfit(place: str, what: str) -> WireRefusal:
+    """Return the refusal of a field that is not as it must be."""
+    return WireRefusal(code="field_invalid", place=place, message=what)
+
+
 def order_decisions(
     decisions: Iterable[ClientDecision], status: Status, *, stand_alone: bool
 ) -> tuple[ClientDecision, ...]:

@@ -42,7 +42,7 @@ from agentrail.protocols.openai_responses import (
 )
 from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Response, pause_response, resume_response
-from agentrail.runtime.event_history import PageAsked
+from agentrail.runtime.event_history import PageAsked, number_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 
@@ -122,7 +122,7 @@ async def _keep(call: RouteCall, session_id: str, seq: int) -> _Kept:
             starts = (await host.read_events(session_id, principal, asked)).events
             begin = Bridged(Response(read_text=reads(session)), own)
             for start in starts:
-                begin = await _fold(call, session_id, begin, _number(start), seq)
+                begin = await _fold(call, session_id, begin, number_of(start), seq)
             return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin, is_resumed=True)
     return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin)
 
@@ -135,7 +135,7 @@ async def _fold(
     while True:
         page = await call.host.read_events(session_id, call.principal, PageAsked(after=after, limit=_PAGE))
         for event in page.events:
-            if until is not None and _number(event) >= until:
+            if until is not None and number_of(event) >= until:
                 return state
             state, _ = RESPONSES.fold(state, event)
             if state.response.end is not None and until is None:
@@ -143,10 +143,6 @@ async def _fold(
         if not page.more:
             return state
         after = page.last
-
-
-def _number(event: Event) -> int:
-    return 0 if event.meta is None else event.meta.seq
 
 
 async def _whole(call: RouteCall, kept: _Kept) -> tuple[Bridged[Responding], Frame]:
@@ -274,7 +270,7 @@ async def _delete(call: RouteCall) -> WholeAnswer:
     kept = await _find(call)
     others = PageAsked(limit=_PAGE, kinds=_PROMPTS)
     page = await call.host.read_events(kept.session_id, call.principal, others)
-    if [_number(event) for event in page.events] not in ([kept.seq], []):
+    if [number_of(event) for event in page.events] not in ([kept.seq], []):
         message = "other responses belong to this conversation: delete the session with DELETE /sessions/{session_id}"
         refuse_call("request_not_alone", message)
     await call.host.delete_session(kept.session_id, call.principal, purge=True)
