@@ -1,7 +1,7 @@
 """The port of a tool source: a server or process whose tools come and go while sessions run."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import trio
 
@@ -42,7 +42,7 @@ class ToolSource(Protocol):
         settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
-        is_personal: Whether each principal has a source of its own, because of its login.
+        sharing: Whether all sessions share it, those of one principal, or none: each session has a source of its own.
     """
 
     state: ToolSourceState
@@ -50,7 +50,7 @@ class ToolSource(Protocol):
     settled: trio.Event
     is_required: bool
     is_eager: bool
-    is_personal: bool
+    sharing: Literal["supervisor", "principal", "session"]
 
     @property
     def name(self) -> str:

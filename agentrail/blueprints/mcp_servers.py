@@ -29,7 +29,7 @@ def look_at_servers(settings: Settings, fault: Callable[[Sourced, str], None]) -
 
 def _faults_of_login(form: McpForm) -> Iterator[str]:
     has_login = form.auth is not None and form.auth.oauth
-    yield from faults_of_login(form.url, form.oauth, has_login=has_login)
+    yield from faults_of_login(form.url, form.oauth, form.scope, has_login=has_login)
     if form.oauth is not None:
         yield from faults_of_oauth(_given(form.oauth))
 

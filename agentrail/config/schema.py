@@ -289,6 +289,7 @@ class McpForm:
         hints: Whether the server's word about its tools counts.
         effects: Effect classes by the server's tool names.
         pin: Reaction to a tool that differs from what was first seen. The digests are in `.agentrail/mcp_pins.json`.
+        scope: The sessions that share one server.
         start: Whether it is started when a session first uses it (`lazy`), or with the program.
         required: Whether sessions wait for its tools, and do not start without them.
         connect_timeout: Seconds for the start and the first list of tools.
@@ -308,6 +309,7 @@ class McpForm:
     hints: Literal["ignore", "trust"] | None = None
     effects: Mapping[str, Literal["pure", "idempotent", "once"]] | None = None
     pin: Literal["warn", "refuse", "off"] | None = None
+    scope: Literal["supervisor", "principal", "session"] | None = None
     start: Literal["lazy", "eager"] | None = None
     required: bool | None = None
     connect_timeout: float | None = None

@@ -62,13 +62,13 @@ class RunningSource:
     """A source with its place in the tree.
 
     Attributes:
-        handle: Its subtree. None before the first session uses it.
+        is_running: Whether it was started, and has not given up.
         owner: The principal whose source it is. Empty if it is everybody's.
     """
 
     source: ToolSource
     start: StartSource
-    handle: ActorHandle | None = None
+    is_running: bool = False
     owner: str = ""
 
     async def run(self) -> None:
@@ -90,11 +90,11 @@ class RunningSource:
         except AlreadyStarted as there:  # the session was restarted, and its branch started it again
             handle = there.handle
         except ActorDown:
+            self.is_running = False
             return
         assert isinstance(handle, ActorHandle)  # noqa: S101 - a subtree has a handle
-        self.handle = handle
         down = await monitor(handle).wait()
-        self.handle = None
+        self.is_running = False
         if down.reason == GAVE_UP:
             self.source.park()
 
@@ -130,16 +130,26 @@ class ToolSources:
         return self._make(server, owner)
 
     def of_principal(self, servers: Servers, owner: str) -> tuple[RunningSource, ...]:
-        """Return the sources that a session of a principal uses, with its own one in place of a personal one.
+        """Return the sources that a session shares with others, some only with those of its principal.
 
         Raises:
             OptionError: Your move: an unknown name.
         """
+        shared = (one for one in self.chosen(servers) if one.source.sharing != "session")
         return tuple(
-            self._own(one, owner) if owner and one.source.is_personal else one for one in self.chosen(servers)
+            self._of_owner(one, owner) if owner and one.source.sharing == "principal" else one
+            for one in shared
         )
 
-    def _own(self, running: RunningSource, owner: str) -> RunningSource:
+    def of_session(self, servers: Servers, owner: str, start: StartSource) -> tuple[RunningSource, ...]:
+        """Create the sources that a session has alone: those of its own options, and of its supervisor's with this scope."""
+        own = [one for one in servers or () if not isinstance(one, str)]
+        lent = [
+            self._servers[one.source.name] for one in self.chosen(servers) if one.source.sharing == "session"
+        ]
+        return tuple([RunningSource(self.make(one, owner), start) for one in (*lent, *own)])
+
+    def _of_owner(self, running: RunningSource, owner: str) -> RunningSource:
         key = (running.source.name, owner)
         if key not in self._personal:
             made = self.make(self._servers[running.source.name], owner)
@@ -163,7 +173,8 @@ class ToolSources:
 
     def start(self, running: RunningSource) -> None:
         """Start a source, unless it runs. A parked one begins anew."""
-        if running.handle is None:
+        if not running.is_running:
+            running.is_running = True  # at once: the next session may want it before its actor is there
             self._nursery.start_soon(running.run, name=f"mcp {running.source.name}")
 
     def restart(self, name: str) -> None:
@@ -174,7 +185,8 @@ class ToolSources:
         """
         personal = [one for (source, _), one in self._personal.items() if source == name]
         for one in (*self.chosen((name,)), *personal):
-            self.start(one)
+            if one.source.sharing == "supervisor" or one.source.state == "parked":
+                self.start(one)
 
 
 class SessionTools(ChangingHandle, RulingHandle):
@@ -198,11 +210,7 @@ class SessionTools(ChangingHandle, RulingHandle):
         self._sources = sources
         owner = session_owner_key(cell.ports.user_data)
         self._shared = sources.of_principal(servers, owner)
-        self._own = tuple(
-            RunningSource(sources.make(one, owner), start)
-            for one in servers or ()
-            if not isinstance(one, str)
-        )
+        self._own = sources.of_session(servers, owner, start)
         self._wanted: dict[str, Tool] = {}
         self._attached: dict[str, Tool] = {}
         self._states: list[tuple[str, ToolSourceState, str | None]] = []

@@ -96,6 +96,31 @@ async def test_a_server_of_a_session_ends_with_it(plain):
             await supervisor.stop_session(session.session_id)
 
 
+@pytest.mark.parametrize(
+    ("scope", "above", "below"),
+    [("supervisor", 1, 0), ("principal", 2, 0), ("session", 0, 3)],
+)
+async def test_a_scope_decides_which_sessions_share_a_server(plain, scope, above, below):
+    """11.3: three sessions of two principals have one server, one per principal, or one each, which ends with the session."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with (
+            no_orphans(),
+            agentrail.open_supervisor(mcp=[server(plain, scope=scope, start="eager")]) as supervisor,
+        ):
+            for user in ("ann", "ann", "bob"):
+                session = await supervisor.start_session(
+                    model=called("echo"), user_data={"tenant_id": "t", "user_id": user}
+                )
+                (result,) = await results_of(session)
+                assert not result.is_error
+            nodes = (await supervisor.tree()).children
+            assert len([node for node in nodes if node.id.startswith("mcp p")]) == above
+            assert sum(child.id == "mcp p" for node in nodes for child in node.children) == below
+            supervisor.sources.restart("p")
+            await supervisor.stop_session(session.session_id)
+            assert len((await supervisor.tree()).children) == len(nodes) - 1
+
+
 async def test_a_session_names_the_servers_that_it_uses(plain):
     """The others are not started for it, and an unknown name is refused with the known ones."""
     servers = [server(plain, name="p"), server(plain, name="q")]

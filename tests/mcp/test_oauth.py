@@ -317,6 +317,11 @@ async def test_a_connection_that_is_cancelled_does_not_lose_the_refreshed_login(
     ("options", "fault"),
     [
         ({"command": ["a"], "auth": "oauth"}, "only a server with a url has a login"),
+        (
+            {"url": "https://a.example", "auth": "oauth", "scope": "supervisor"},
+            'use "principal" or "session"',
+        ),
+        ({"url": "https://a.example", "scope": "user"}, "expected one of supervisor, principal, session"),
         ({"url": "https://a.example", "auth": "basic"}, 'auth: expected a secret or "oauth"'),
         ({"url": "https://a.example", "oauth": OAuthClient()}, "and auth is something else"),
     ],

@@ -18,6 +18,7 @@ HintsPolicy = Literal["ignore", "trust"]
 PinReaction = Literal["warn", "refuse", "off"]
 Grant = Literal["authorization_code", "client_credentials"]
 StartMode = Literal["lazy", "eager"]
+ServerScope = Literal["supervisor", "principal", "session"]
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
@@ -84,7 +85,9 @@ class McpServer:
         pins: File that keeps digests of its tools as they were first seen. None: none are kept.
         pin: Reaction to a tool whose name, description, schema or hints differ from its digest: `warn` reports it once, `refuse`
             hides the tool until `agentrail mcp accept`, `off` keeps no digests.
-        start: `lazy` starts it when a session first uses it, `eager` with its supervisor.
+        scope: The sessions that share one server: all of a `supervisor`, those of one `principal`, or each `session` has its own.
+            None: `principal` where users log in, and otherwise `supervisor`.
+        start: `lazy` starts it when a session first uses it, `eager` with its supervisor, if all sessions share it.
         required: Whether sessions wait for its tools, and do not start without them.
         connect_timeout: Seconds for the start and the first list of tools.
         timeout_seconds: Seconds for a call.
@@ -108,6 +111,7 @@ class McpServer:
     effects: Mapping[str, EffectClass] = field(factory=dict, converter=_mapping)
     pins: str | os.PathLike[str] | None = None
     pin: PinReaction = "warn"
+    scope: ServerScope | None = None
     start: StartMode = "lazy"
     required: bool = False
     connect_timeout: float = 20.0
@@ -140,6 +144,11 @@ class McpServer:
         return self.auth == "oauth" and (self.oauth is None or self.oauth.grant == "authorization_code")
 
     @property
+    def sharing(self) -> ServerScope:
+        """The scope, or its default."""
+        return self.scope or ("principal" if self.has_login_per_principal else "supervisor")
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """All values that no log, event or result may contain."""
         client = None if self.oauth is None else self.oauth.client_secret
@@ -161,7 +170,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
     auth = given.get("auth")
     if auth is not None and auth != "oauth" and not isinstance(auth, Secret):
         yield 'auth: expected a secret or "oauth"'
-    yield from faults_of_login(url, given.get("oauth"), has_login=auth == "oauth")
+    yield from faults_of_login(url, given.get("oauth"), given.get("scope"), has_login=auth == "oauth")
     for key in ("env", "headers"):
         values = given.get(key, {})
         if not isinstance(values, Mapping) or not all(
@@ -177,9 +186,10 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         ("hints", get_args(HintsPolicy)),
         ("pin", get_args(PinReaction)),
         ("start", get_args(StartMode)),
+        ("scope", (None, *get_args(ServerScope))),
     ):
         if given.get(key, known[0]) not in known:
-            yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(known)}"
+            yield f"{key} is {given[key]!r:.80}: expected one of {', '.join(filter(None, known))}"
     for key in ("connect_timeout", "timeout_seconds", "max_message_bytes"):
         value = given.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
@@ -189,12 +199,14 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is {given[key]!r:.80}: expected true or false"
 
 
-def faults_of_login(url: object, client: object, *, has_login: bool) -> Iterator[str]:
-    """Yield what is wrong with `auth` and `oauth` together."""
+def faults_of_login(url: object, client: object, scope: object, *, has_login: bool) -> Iterator[str]:
+    """Yield what is wrong with `auth`, `oauth` and `scope` together."""
     if has_login and not url:
         yield 'auth is "oauth": only a server with a url has a login'
     if client is not None and not has_login:
         yield 'oauth describes the client of auth = "oauth", and auth is something else'
+    if has_login and scope == "supervisor" and getattr(client, "grant", None) != "client_credentials":
+        yield 'scope is "supervisor": users who log in do not share a server, use "principal" or "session"'
 
 
 def faults_of_oauth(given: Mapping[str, Any]) -> Iterator[str]:

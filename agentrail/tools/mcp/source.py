@@ -42,7 +42,7 @@ from agentrail.tools.mcp.call_result import (
 from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
-from agentrail.tools.mcp.server_options import McpServer
+from agentrail.tools.mcp.server_options import McpServer, ServerScope
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
     ServerTools,
@@ -104,8 +104,8 @@ class McpSource:
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
-        self.is_eager: bool = server.start == "eager" and not server.has_login_per_principal
-        self.is_personal: bool = server.has_login_per_principal
+        self.is_eager: bool = server.start == "eager" and server.sharing == "supervisor"
+        self.sharing: ServerScope = server.sharing
         self._is_ready = trio.Event()
         self._open_process = open_process
         self._login_file = login_file
