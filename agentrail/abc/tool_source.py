@@ -6,6 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 import trio
 
 from agentrail.abc.tool import Tool
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.events import ToolSourceState
 
 
@@ -39,6 +40,7 @@ class ToolSource(Protocol):
 
     Attributes:
         state: As last reported, with its `reason`.
+        prompts: Prompts that it offers to users, as last listed.
         settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
@@ -47,6 +49,7 @@ class ToolSource(Protocol):
 
     state: ToolSourceState
     reason: str | None
+    prompts: tuple[SourcePrompt, ...]
     settled: trio.Event
     is_required: bool
     is_eager: bool

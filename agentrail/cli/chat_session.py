@@ -47,6 +47,8 @@ from agentrail.commands import (
     CommandRegistry,
     TypedCommand,
     read_typed,
+    source_in,
+    with_prompts,
 )
 from agentrail.errors import (
     AgentrailError,
@@ -475,7 +477,8 @@ class Chat:
                 file, messages = self.directory / typed.text, await self.session.messages()
                 await self._say(await outside.offload(export_to, file, messages))
                 return True
-            answer = await self.commands.run(typed.name, typed.text, await self._desk_of_commands())
+            commands = await self._commands_for(typed.name)
+            answer = await commands.run(typed.name, typed.text, await self._desk_of_commands())
         except AgentrailError as error:
             await self._say(
                 str(error) if isinstance(error, CommandError) else f"error: {describe_error(error)}"
@@ -519,6 +522,17 @@ class Chat:
                 await self._say(f"error: /{name} names the model {answer.model}: {describe_error(error)}")
                 return
         await self._prompt(answer.prompt or "")
+
+    async def _commands_for(self, name: str) -> CommandRegistry:
+        """Return the commands, with the prompts of the session's servers if the name may be one, or lists all."""
+        source = source_in(name, self.commands)
+        if source is None:
+            return self.commands
+        if self.supervisor is not None:
+            return with_prompts(self.commands, await self.supervisor.sources.prompts_of(self.session, source))
+        from agentrail.cli.remote_commands import far_registry
+
+        return self.commands if self.far is None else await far_registry(self.far)
 
     async def _desk_of_commands(self) -> CommandDesk:
         supervisor = self.supervisor

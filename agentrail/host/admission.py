@@ -15,10 +15,13 @@ from agentrail.commands import (
     CommandRegistry,
     CommandRow,
     read_typed,
+    source_in,
+    with_prompts,
 )
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
     AgentrailError,
+    CommandError,
     HostDraining,
     IdInvalid,
     PrincipalMismatch,
@@ -110,10 +113,11 @@ class CommandsOfHost:
         typed = read_typed(request.message) if self.are_read else None
         if typed is None:
             return request
-        command = self.registry.find(typed.name)  # before a session is woken for it
+        registry = await self.registry_for(typed.name, owner, facts)
+        command = registry.find(typed.name)  # before a session is woken for it
         # A first message has no session yet, but its agent is known.
         desk = CommandDesk(agent=request.agent_id or None) if facts is None else await self.desk(owner, facts)
-        answer = await self.registry.run(command.name, typed.text, desk)
+        answer = await registry.run(command.name, typed.text, desk)
         if answer.prompt is None:
             return HandledResponse({"command": command.name, "lines": list(answer.lines)})
         if answer.model is not None and desk.session is not None:
@@ -123,11 +127,26 @@ class CommandsOfHost:
     async def run(
         self, name: str, text: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandAnswer:
-        command = self.registry.find(name)
-        return await self.registry.run(command.name, text, await self.desk(owner, facts))
+        registry = await self.registry_for(name, owner, facts)
+        return await registry.run(name, text, await self.desk(owner, facts))
 
     async def rows(self, owner: SessionOwner, facts: SessionFacts | None) -> tuple[CommandRow, ...]:
-        return self.registry.rows(await self.desk(owner, facts))
+        registry = await self.registry_for("help", owner, facts)
+        return registry.rows(await self.desk(owner, facts))
+
+    async def registry_for(
+        self, name: str, owner: SessionOwner, facts: SessionFacts | None
+    ) -> CommandRegistry:
+        """Return the commands, with the prompts of a session's servers if the name may be one, or lists all."""
+        source = source_in(name, self.registry)
+        sources = self._parts.sessions.supervisor.sources
+        if source is not None and facts is not None:
+            session = await self._parts.sessions.open(facts, owner)
+            return with_prompts(self.registry, await sources.prompts_of(session, source))
+        if source in sources.running:
+            message = f"/{name} cannot be run here: needs a session, which starts with a first message"
+            raise CommandError(message)
+        return self.registry
 
     async def desk(self, owner: SessionOwner, facts: SessionFacts | None) -> CommandDesk:
         if facts is None:

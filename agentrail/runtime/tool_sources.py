@@ -14,6 +14,7 @@ from agentrail.actors.actor_types import worker
 from agentrail.actors.monitor import monitor
 from agentrail.actors.supervisor_scope import subtree
 from agentrail.core.journal.session_owner import session_owner_key
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.errors import (
     ActorDown,
     AlreadyStarted,
@@ -115,6 +116,7 @@ class ToolSources:
         self.running: Mapping[str, RunningSource] = {
             one.name: RunningSource(self.make(one), start) for one in servers
         }
+        self.joined: dict[str, SessionTools] = {}
         self._personal: dict[tuple[str, str], RunningSource] = {}
         self._servers: Mapping[str, ToolServer] = {one.name: one for one in servers}
         for one in self.running.values():
@@ -171,6 +173,12 @@ class ToolSources:
             raise OptionError([f"mcp names {unknown[0]!r}: {there}"])
         return tuple(self.running[name] for name in names)
 
+    async def prompts_of(self, session: ChangingHandle, source: str = "") -> tuple[SourcePrompt, ...]:
+        """Return the prompts of a session's sources. Waits until the named one, if any, was ready or lost once."""
+        await session._cell.awake()  # noqa: SLF001 - internal access to the cell of a handle
+        tools = self.joined.get(session._cell.ports.key)  # noqa: SLF001 - same access
+        return () if tools is None else await tools.prompts(source)
+
     def start(self, running: RunningSource) -> None:
         """Start a source, unless it runs. A parked one begins anew."""
         if not running.is_running:
@@ -224,6 +232,13 @@ class SessionTools(ChangingHandle, RulingHandle):
             await one.source.settled.wait()
         await self._wait_attached()
 
+    async def prompts(self, source: str) -> tuple[SourcePrompt, ...]:
+        sources = [one.source for one in (*self._shared, *self._own)]
+        for one in sources:
+            if one.name == source:
+                await one.settled.wait()
+        return tuple([prompt for one in sources for prompt in one.prompts])
+
     async def wait_required(self) -> None:
         """Wait for the sources without which the session must not begin, and for the tools that are there.
 
@@ -250,11 +265,13 @@ class SessionTools(ChangingHandle, RulingHandle):
         """Use the sources from now on. Idempotent."""
         if self._leave:
             return
+        self._sources.joined[self._cell.ports.key] = self
         for one in (*self._shared, *self._own):
             self._leave.append(one.source.join(_Listener(self, one.source.name)))
 
     def leave(self) -> None:
         """Use them no more. Idempotent."""
+        self._sources.joined.pop(self._cell.ports.key, None)
         for leave in self._leave:
             leave()
         self._leave.clear()

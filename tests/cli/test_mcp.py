@@ -141,3 +141,20 @@ async def test_a_changed_tool_is_hidden_until_it_is_accepted(place):
     ]
     assert "ready, 6 tools" in (await run_in(place, "mcp", "check", "--trust-project")).out
     assert (place / "project" / ".agentrail" / "mcp_pins.json").exists()
+
+
+@pytest.mark.protocol(69)
+async def test_a_chat_lists_and_runs_prompts(place):
+    """P-069, 12.10: as other commands. A command of a file wins over a prompt of its name."""
+    write(place, table("p", "offering"))
+    folder = place / "project" / ".agentrail" / "commands" / "p"
+    folder.mkdir(parents=True)
+    (folder / "claims.md").write_text("Mine.")
+    typed = b"/p:weather Paris\n/p:weather\n/help\n/p:claims\n/quit\n"
+    words = ("chat", "--model", "demo:fast", "--tools", "none", "--trust-project")
+    ran = await run_in(place, *words, stdin=typed)
+    assert ran.code == 0
+    assert "usage: /p:weather <city> [state]" in ran.err
+    assert '[prompt "Weather" of the server "p"]' in ran.out
+    assert "/p:weather <city> [state]" in ran.err
+    assert "Mine." in ran.out

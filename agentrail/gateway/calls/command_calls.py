@@ -21,7 +21,8 @@ async def list_commands(host: Host, principal: Principal, session_id: str | None
 async def run_slash_command(
     host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
 ) -> CallAnswer:
-    command = host.commands.registry.find(name)
+    owner, facts = await _whose(host, principal, body.session_id)
+    command = (await host.commands.registry_for(name, owner, facts)).find(name)
     if command.in_history:
         if body.session_id is None:
             refuse_call("command_error", f"/{command.name} sends a prompt to a session: give session_id")
@@ -38,7 +39,6 @@ async def run_slash_command(
             return answer_handled(request)
         done = CommandDone(command=command.name, session_id=request.session_id, request_id=request.request_id)
         return answer_with(done, status=202, x_session_id=request.session_id)
-    owner, facts = await _whose(host, principal, body.session_id)
     answer = await host.commands.run(command.name, body.text, owner, facts)
     return answer_with(CommandDone(command=command.name, lines=answer.lines))
 

@@ -56,23 +56,18 @@ class _Parts:
 
     def add(self, block: Mapping[str, Any]) -> None:
         match block:
-            case {"type": "text", "text": str() as text}:
-                self.texts.append(text)
             case {"type": "image", "data": str() as data}:
                 self._add_image(_type_of(block), data)
             case {"type": "audio", "data": str() as data}:
                 self._add_file(_type_of(block), data)
-            case {"type": "resource", "resource": {"text": str() as text}}:
-                self.texts.append(text)
             case {"type": "resource", "resource": {"blob": str() as data} as resource}:
                 self._add_file(_type_of(resource), data)
-            case {"type": "resource_link", "uri": str() as uri}:
-                name = cleaned(str(block.get("name", "")), _NAME_BYTES)
-                said = cleaned(uri, MAX_PROTOCOL_ERROR_CHARACTERS)
-                self.texts.append(f"[resource {name}: {said}; read it with {self.read_with}]")
             case _:
                 kind = cleaned(str(block.get("type")), _NAME_BYTES)
-                self.texts.append(f"[a block of type {kind}, which cannot be shown]")
+                said = text_of_block(block, self.read_with)
+                self.texts.append(
+                    f"[a block of type {kind}, which cannot be shown]" if said is None else said
+                )
 
     def _add_image(self, media_type: str, data: str) -> None:
         image = Image(media_type=media_type, data=data)
@@ -95,6 +90,21 @@ class _Parts:
         name = f"{self.call_id}-{len(self.files) + 1}{mimetypes.guess_extension(media_type) or '.bin'}"
         self.files.append(ResultFile(name, raw))
         self.texts.append(f"[{media_type}, {len(raw):,} bytes, in {MEDIA_FOLDER}/{name}]")
+
+
+def text_of_block(block: Mapping[str, Any], read_with: str) -> str | None:
+    """Return the text of a block, or None for other kinds, such as a picture."""
+    match block:
+        case {"type": "text", "text": str() as text}:
+            return text
+        case {"type": "resource", "resource": {"text": str() as text}}:
+            return text
+        case {"type": "resource_link", "uri": str() as uri}:
+            name = cleaned(str(block.get("name", "")), _NAME_BYTES)
+            said = cleaned(uri, MAX_PROTOCOL_ERROR_CHARACTERS)
+            return f"[resource {name}: {said}; read it with {read_with}]"
+        case _:
+            return None
 
 
 def fold_result(result: Mapping[str, Any], tool: ListedTool, *, call_id: str, read_with: str) -> FoldedResult:

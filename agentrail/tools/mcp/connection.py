@@ -351,7 +351,7 @@ class ServerConnection:
     """A connected server.
 
     Attributes:
-        changed: Set when the tools of the server may have changed. Replaced before they are listed.
+        changed: Set when the tools or prompts of the server may have changed. Replaced before they are listed.
     """
 
     def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event) -> None:
@@ -415,6 +415,35 @@ class ServerConnection:
             *await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates"),
         ]
 
+    async def list_prompts(self) -> list[Mapping[str, Any]]:
+        """Return all prompts, of at most a hundred pages. None if the server's list is invalid."""
+        try:
+            return await self._listed(types.ListPromptsRequest, "prompts") if self.offers("prompts") else []
+        except (ServerRefused, ValidationError):
+            return []
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return the messages of a prompt.
+
+        Raises:
+            CallLost, CallNotSent, ServerRefused: There is no result.
+        """
+        params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
+        got = await self._send(types.GetPromptRequest(params=params))
+        if "messages" not in got:
+            raise ServerRefused(types.INVALID_REQUEST, "it asks back, which prompts cannot answer")
+        return got
+
+    async def _send(self, request: Any) -> Mapping[str, Any]:
+        try:
+            result: Mapping[str, Any] = await self._session.send_request(request, _RAW)
+        except MCPError as error:
+            raise self._failure(error.code, error.message) from None
+        except ValidationError as error:
+            message = f"its answer is invalid: {error.errors()[0]['msg']}"
+            raise ServerRefused(types.INTERNAL_ERROR, message) from None
+        return result
+
     async def _listed(self, request: Any, key: str) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
         cursor: str | None = None
@@ -438,11 +467,7 @@ class ServerConnection:
         Raises:
             CallLost, CallNotSent, ServerRefused: There is no result.
         """
-        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
-        try:
-            read: Any = await self._session.send_request(request, _RAW)
-        except MCPError as error:
-            raise self._failure(error.code, error.message) from None
+        read = await self._send(types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri)))
         return {"content": [{"type": "resource", "resource": one} for one in read.get("contents") or []]}
 
     async def follow_changes(self) -> bool:
@@ -450,7 +475,7 @@ class ServerConnection:
         if not self.is_current:
             return False
         try:
-            async with listen(self._session, tools_list_changed=True) as changes:
+            async with listen(self._session, tools_list_changed=True, prompts_list_changed=True) as changes:
                 async for _ in changes:
                     self.changed.set()
         except SubscriptionLost:
@@ -535,7 +560,7 @@ class ServerConnection:
         return await _ask(params, self._asking[0])
 
     async def _hear(self, message: object) -> None:  # noqa: RUF029 - a callback of the library
-        if isinstance(message, types.ToolListChangedNotification):
+        if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             self.changed.set()
 
     @asynccontextmanager

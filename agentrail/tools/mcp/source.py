@@ -23,9 +23,10 @@ from agentrail.abc import (
 )
 from agentrail.config.key_filter import HIDDEN, hide_keys
 from agentrail.core.values.port_members import offers
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.distribution import install_command
-from agentrail.errors import OptionError, QuestionDeclined, ToolContractError
+from agentrail.errors import CommandError, OptionError, QuestionDeclined, ToolContractError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import too_large
 from agentrail.logs import Logger
@@ -43,6 +44,7 @@ from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer, ServerScope
+from agentrail.tools.mcp.server_prompts import ListedPrompt, read_prompts, text_of_prompt
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
     ServerTools,
@@ -92,6 +94,7 @@ class McpSource:
         state: As last reported.
         reason: Cause of the state, or None.
         listing: The tools as last listed. They stay through a restart.
+        prompts: The prompts as last listed. They stay too.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class McpSource:
         self.state: ToolSourceState = "connecting"
         self.reason: str | None = None
         self.listing: ServerTools = ServerTools()
+        self.prompts: tuple[SourcePrompt, ...] = ()
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
@@ -159,7 +163,7 @@ class McpSource:
     def park(self) -> None:
         """Detach all tools: it was lost too often."""
         names = tuple(self._tools)
-        self._tools, self.listing = {}, ServerTools()
+        self._tools, self.listing, self.prompts = {}, ServerTools(), ()
         for listener in self._listeners:
             listener.tools_changed((), names)
         self._change_state("parked", self.reason)
@@ -273,6 +277,7 @@ class McpSource:
         raw = await connection.list_tools() if connection.offers("tools") else []
         has_resources = connection.offers("resources")
         listing = await outside.offload(self._read_listing, raw, has_resources)
+        self.prompts = tuple(map(self._prompt_of, read_prompts(self.name, await connection.list_prompts())))
         change = decide_change(self.listing, listing)
         self.listing = listing
         attach = tuple([self._tool_of(one) for one in change.attach])
@@ -293,6 +298,34 @@ class McpSource:
         kind = kinds.get(listed.remote_name, McpTool) if listed.is_ours else McpTool
         is_changed = listed.is_changed or (listed.name in self._tools and self.server.pin != "off")
         return kind(source=self, listed=listed, voids_rules=is_changed)
+
+    def _prompt_of(self, listed: ListedPrompt) -> SourcePrompt:
+        return SourcePrompt(
+            source=self.name,
+            name=listed.name,
+            description=listed.description,
+            arguments=listed.hint,
+            expand=partial(self._expand, listed),
+        )
+
+    async def _expand(self, listed: ListedPrompt, text: str) -> str:
+        """Ask the server for a prompt. Every failure is a `CommandError`."""
+        arguments = listed.read_arguments(text)
+        said = f'The server "{self.name}" did not answer within {self.server.timeout_seconds:g} s.'
+        with trio.move_on_after(self.server.timeout_seconds):
+            try:
+                found = await self.request(
+                    lambda connection: connection.get_prompt(listed.remote_name, arguments),
+                    self.name,
+                    outside.ids(8),
+                )
+            except ServerLost as lost:
+                raise CommandError(str(lost)) from None
+            if not isinstance(found, Error):
+                read_with = resource_tool(self.name, "read")
+                return await outside.offload(text_of_prompt, self.name, listed.remote_name, found, read_with)
+            said = found.text
+        raise CommandError(said)
 
     def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
         if state == self.state and state != "restarting":

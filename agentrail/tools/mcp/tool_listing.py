@@ -79,9 +79,13 @@ class ListingChange:
 
 def session_name(server: str, tool: str) -> str:
     """Return the name of a server's tool in sessions. It depends on no other tool and on no order."""
-    full = f"mcp__{server}__{tool}"
-    safe = _OTHER.sub("_", full)
-    if safe == full and len(full) <= MAX_NAME:
+    return safe_name(f"mcp__{server}__{tool}", _OTHER)
+
+
+def safe_name(full: str, other: re.Pattern[str]) -> str:
+    """Replace characters by `_` and cut a long name. Such a name ends with digits of a hash."""
+    safe = other.sub("_", full)
+    if safe == full and 0 < len(full) <= MAX_NAME:
         return full
     digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{safe[: MAX_NAME - 9]}_{digest}"
