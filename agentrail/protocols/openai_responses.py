@@ -69,6 +69,7 @@ class Responding(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         created: Time in seconds since 1970.
+        is_queued: Whether it was shown as queued, and has not begun.
         after: Number of the last frame that the client has.
         number: Event of the last frames, and `slot` the number of frames for it.
         opened: Items by id, with their places.
@@ -80,6 +81,7 @@ class Responding(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     session_id: str
     is_nameless: bool = False
+    is_queued: bool = False
     after: int = -1
     number: int = 0
     slot: int = 0
@@ -98,10 +100,14 @@ def _show(own: Responding, change: ResponseChange, response: Response) -> Respon
     if own.number != response.number:
         own = replace(own, number=response.number, slot=0)
     match change:
+        case Happened(event=events.PromptQueued()):
+            own = replace(own, created=response.at_ms // 1_000, is_queued=True)
+            return _events(own, *_statuses(own, "queued", "created", "queued"))
         case Begun():
-            own = replace(own, created=response.at_ms // 1_000, opened=_NONE, deltas=_NONE, items=())
-            shown = response_object(own, "in_progress")
-            return _events(own, ("created", {"response": shown}), ("in_progress", {"response": shown}))
+            created = own.created if own.is_queued else response.at_ms // 1_000
+            begun = replace(own, created=created, is_queued=False, opened=_NONE, deltas=_NONE, items=())
+            kinds = ("in_progress",) if own.is_queued else ("created", "in_progress")
+            return _events(begun, *_statuses(begun, "in_progress", *kinds))
         case MessageCompleted(message_id=message_id, message=message, text=text):
             return _complete(own, message_id, message, text)
         case TakenBack(message_id=message_id):
@@ -125,7 +131,10 @@ def _show(own: Responding, change: ResponseChange, response: Response) -> Respon
             facts: Mapping[str, Any] = {"content_index": 0, "text": text, "logprobs": []}
             return _whole(own, _item(f"q_{ref}", text), ("output_text.done", facts))
         case ResponseEnd():
-            return _end(own, change)
+            is_shown = max(own.last, own.after) >= 0
+            own, first = (own, ()) if is_shown else _events(own, *_statuses(own, "in_progress", "created"))
+            own, last = _end(own, change)
+            return own, (*first, *last)
         case _:
             return own, ()
 
@@ -138,6 +147,11 @@ def _events(own: Responding, *given: tuple[str, Mapping[str, Any]]) -> ResponseS
     """Number the events, and leave out those that the client has."""
     after, frames = _numbered(own, own.number * NUMBER_STEP + own.slot, given)
     return replace(after, slot=own.slot + len(given)), frames
+
+
+def _statuses(own: Responding, status: str, *kinds: str) -> list[tuple[str, Mapping[str, Any]]]:
+    response = response_object(own, status)
+    return [(kind, {"response": response}) for kind in kinds]
 
 
 def _numbered(own: Responding, first: int, given: Sequence[tuple[str, Mapping[str, Any]]]) -> ResponseShown:

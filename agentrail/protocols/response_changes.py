@@ -110,7 +110,7 @@ class CallEnded(msgspec.Struct, frozen=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """Another event of the cycle. A child's question is passed on as `AskUser`, in addition to its `SubagentEvent`."""
+    """Another event of the cycle, or `PromptQueued`. A child's question also comes unwrapped, as `AskUser`."""
 
     event: events.Event
 

@@ -120,7 +120,7 @@ def follow_event(response: Response, event: events.Event) -> FollowedResponse:
     if begun is not None:
         return begun
     if not response.is_live:
-        return _follow_unbegun(response, event), ()
+        return _follow_unbegun(response, event)
     if response.end is not None and not response.is_paused:
         return response, ()
     return _follow_live(response, event)
@@ -197,18 +197,20 @@ def _begin(response: Response, event: events.Event) -> FollowedResponse | None:
     return begun, (Begun(begun.response_id),)
 
 
-def _follow_unbegun(response: Response, event: events.Event) -> Response:
-    """Handle the end of a prompt that no cycle works on."""
+def _follow_unbegun(response: Response, event: events.Event) -> FollowedResponse:
+    """Follow a prompt that no cycle works on."""
     if response.ref is None or response.end is not None:
-        return response
+        return response, ()
     match event:
+        case events.PromptQueued(ref=ref) if ref == response.ref:
+            return response, (Happened(event),)
         case events.PromptDropped(ref=ref) if ref == response.ref:
             reason = "the prompt was taken out of the queue"
-            return replace(response, end=ResponseEnd(kind="aborted", code="aborted", reason=reason))
+            return replace(response, end=ResponseEnd(kind="aborted", code="aborted", reason=reason)), ()
         case events.PromptRejected(ref=ref, reason=reason) if ref == response.ref:
-            return fail_response(response, "prompt_rejected", reason)
+            return fail_response(response, "prompt_rejected", reason), ()
         case _:
-            return response
+            return response, ()
 
 
 # --- events of a cycle

@@ -2,6 +2,7 @@
 
 import pytest
 from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail import events
 from agentrail.messages import AssistantMessage, QuestionRef, Text, Thinking, ToolResult
@@ -16,7 +17,19 @@ from agentrail.protocols.openai_responses import (
 )
 from agentrail.protocols.response_state import Bridged, Response, fail_response
 from agentrail.wire.operations import AnswerBody, ApproveArguments, RejectBody
-from tests.protocols.test_ai_ui import ASK, BEGIN, BROKE, CALL, MINE, START, USAGE, delta, numbered, thinks
+from tests.protocols.test_ai_ui import (
+    ASK,
+    BEGIN,
+    BROKE,
+    CALL,
+    MINE,
+    OTHER,
+    START,
+    USAGE,
+    delta,
+    numbered,
+    thinks,
+)
 from tests.protocols.test_openai_chat import APPROVAL, CALL_WAITS, CALLED, END, HELLO, OPEN, SHOWN, WAITS
 from tests.providers.vendors import judge
 from tests.wire.test_forms import BARE
@@ -101,6 +114,28 @@ def test_each_reading_after_a_number_ends_in_the_same_object_and_repeats_nothing
         assert rest[-1]["response"] == seen[-1]["response"]
         said = "".join([frame["delta"] for frame in both if frame["type"] == "response.output_text.delta"])
         assert "Hello.".startswith(said)
+
+
+QUEUED = events.PromptQueued(ref=MINE, content=(Text(text="Hi"),), position=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds", "status"),
+    [
+        ((QUEUED, *BEGIN, END), ["created", "queued", "in_progress", "completed"], "completed"),
+        ((QUEUED, events.PromptDropped(ref=MINE, content=())), ["created", "queued", "failed"], "cancelled"),
+        ((QUEUED,), ["created", "queued", "failed"], "failed"),
+        ((), ["created", "failed"], "failed"),
+        ((replace(QUEUED, ref=OTHER), *BEGIN, END), ["created", "in_progress", "completed"], "completed"),
+    ],
+)  # fmt: skip
+def test_a_queued_prompt_is_shown_as_such_before_it_begins(given, kinds, status):
+    """`created` comes first and once, as the official clients demand, whatever becomes of the prompt."""
+    frames = shown(*given)
+    assert types(frames) == kinds
+    assert frames[-1]["response"]["status"] == status
+    told = [frame["response"]["status"] for frame in frames if "queued" in kinds]
+    assert told[:2] == ["queued", "queued"][: len(told)]
 
 
 def evolve_own(**changes):

@@ -129,8 +129,9 @@ class ResponseReader(WatchedStream, Generic[Own]):
                     event = self._events.next_nowait()
                     if isinstance(event, EventsLost):
                         self._lose()
+                    has_begun = self.state.response.response_id != ""
                     followed = follow_event(self.state.response, event)
-                    if followed[1] and isinstance(followed[1][0], Begun):
+                    if has_begun and followed[1] and isinstance(followed[1][0], Begun):
                         frames = ()  # another response of the same cycle: the previous one is complete
                     self.state, shown = bridge.write(self.state.own, followed)
                     frames += shown

@@ -12,7 +12,7 @@ from agentrail.errors import RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS, no_sessions, official
 from tests.gateway.web import Web, error_of, serving
@@ -142,6 +142,32 @@ async def test_a_background_response_is_polled_read_from_every_number_and_after_
         assert (await get(web, stopped["id"])).json() == cancelled
         (only,) = events_of((await get(web, begun["id"], stream="true", starting_after=numbers[0])).text)
         assert only["response"] == done
+
+
+async def test_a_prompt_behind_a_running_cycle_is_queued_until_it_begins():
+    """Its object says so, and so does its stream, also to the official client; then it goes on as any other."""
+    gate = trio.Event()
+
+    async def answer(request):
+        if len(request.messages) == 1:
+            await gate.wait()
+        return says("Done.")
+
+    async with serving(FunctionModel(answer), store=MemoryStore()) as web, official(web) as client:
+        first = await respond(web, background=True)
+        conversation = first["conversation"]["id"]
+        second = await respond(web, "And?", background=True, conversation=conversation)
+        assert (await get(web, second["id"])).json()["status"] == "queued"
+        kinds = []
+        asked = {"model": "desk", "input": "Or?", "conversation": conversation}
+        async with client.responses.stream(**asked) as stream:
+            async for event in stream:
+                kinds.append(event.type)
+                gate.set()
+        assert kinds[:3] == ["response.created", "response.queued", "response.in_progress"]
+        assert (kinds.count("response.created"), kinds[-1]) == (1, "response.completed")
+        late = events_of((await get(web, second["id"], stream="true")).text)
+        assert late[-1]["response"]["status"] == "completed"
 
 
 @pytest.mark.protocol(53)
