@@ -271,6 +271,7 @@ class McpOAuthForm:
     scopes: tuple[str, ...] | None = None
     grant: Literal["authorization_code", "client_credentials"] | None = None
     issuer: str | None = None
+    client_metadata_url: str | None = None
 
 
 @frozen(kw_only=True)

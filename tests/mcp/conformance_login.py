@@ -15,6 +15,7 @@ from pathlib import Path
 
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 IS_MACHINE = "client-credentials" in os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
 BROWSER = """\
 import sys, urllib.error, urllib.request
 try:
@@ -25,7 +26,9 @@ except urllib.error.HTTPError:
 
 
 def client():
-    """Return the client that the suite has registered, as a line of the table."""
+    """Return the client that the suite has registered, or whose document it knows, as a line of the table."""
+    if os.environ.get("MCP_CONFORMANCE_SCENARIO") == "auth/basic-cimd":
+        return f'oauth = {{ client_metadata_url = "{DOCUMENT}" }}\n'
     if "client_id" not in CONTEXT:
         return ""
     grant = ', grant = "client_credentials"' if IS_MACHINE else ""

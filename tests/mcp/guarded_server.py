@@ -32,6 +32,7 @@ class Guarded:
         unavailable: Whether the token endpoint answers 503.
         malformed: Whether the token endpoint answers without a token type that is known.
         wanted: Scope that calls of tools demand.
+        documents: Whether an address of a client metadata document is an id.
         elsewhere: The resource in the metadata, if it is that of another server.
     """
 
@@ -44,11 +45,13 @@ class Guarded:
     registered: list[Any] = Factory(list)
     challenges: dict[Any, Any] = Factory(dict)
     scopes: list[Any] = Factory(list)
+    clients: list[Any] = Factory(list)
     called: list[Any] = Factory(list)
     hosts: set[Any] = Factory(set)
     unavailable: bool = False
     malformed: bool = False
     refuses_login: bool = False
+    documents: bool = False
     wanted: str | None = None
     elsewhere: str | None = None
 
@@ -99,11 +102,13 @@ class Guarded:
             "registration_endpoint": f"{self.origin}/register",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": self.documents,
         }
 
     def authorize(self, asked):
         """Log the user in without a question, and send the browser back."""
         self.scopes.append(asked.get("scope"))
+        self.clients.append(asked["client_id"])
         answer = (
             {"error": "access_denied"} if self.refuses_login else {"code": f"code-{len(self.challenges)}"}
         )

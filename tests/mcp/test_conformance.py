@@ -24,8 +24,14 @@ SCENARIOS = (
     "json-schema-ref-no-deref",
     "json-schema-2020-12-preservation",
 )
-LOGINS = ("scope-step-up", "pre-registration", "authorization-server-migration", "client-credentials-basic")
-"""Of the 28 scenarios of the suite, of which 27 pass, those that differ most: each starts up to seven processes."""
+LOGINS = (
+    "scope-step-up",
+    "pre-registration",
+    "authorization-server-migration",
+    "client-credentials-basic",
+    "basic-cimd",
+)
+"""Of the 28 scenarios of the suite, which all pass, those that differ most: each starts up to seven processes."""
 
 
 @pytest.mark.check
@@ -44,10 +50,11 @@ async def test_a_scenario_of_the_conformance_suite_passes(scenario, tmp_path):
 
 
 @pytest.mark.check
+@pytest.mark.protocol(14)
 @pytest.mark.services("mcp-conformance")
 @pytest.mark.parametrize("scenario", LOGINS)
 async def test_a_login_of_the_conformance_suite_passes(scenario, tmp_path):
-    """11.14: through `agentrail mcp login`. Client metadata documents, keys and other extensions are not there."""
+    """11.14: through `agentrail mcp login`. Keys and other extensions are not there."""
     command = [NODE, SERVICES["mcp-conformance"], "client", "--scenario", f"auth/{scenario}"]
     client = ["--command", f"{sys.executable} {LOGIN}"]
     with trio.fail_after(120):

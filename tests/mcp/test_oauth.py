@@ -136,6 +136,22 @@ async def test_a_registered_client_registers_no_other(tmp_path):
             assert guarded.asked == ["authorization_code"]
 
 
+@pytest.mark.parametrize("documents", [True, False])
+async def test_the_address_of_a_document_is_the_id_where_it_is_understood(tmp_path, documents):
+    """11.5: also for a refresh. At another authorization server the client registers itself."""
+    address = "https://a.example/client.json"
+    with trio.fail_after(WITHIN_SECONDS):
+        async with guarded_server(documents=documents) as guarded:
+            server = of(guarded, oauth=OAuthClient(client_metadata_url=address))
+            await login(server, tmp_path)
+            assert guarded.clients == [address if documents else "client-1"]
+            assert len(guarded.registered) == (not documents)
+            expire(server, tmp_path)
+            async with opened(server, tmp_path) as supervisor:
+                assert await call(supervisor, await ready(supervisor)) == Ok(text="echoed")
+            assert guarded.asked == ["authorization_code", "refresh_token"]
+
+
 async def test_fifty_calls_with_an_expired_token_make_one_refresh(tmp_path):
     """11.13: both supervisors, as two processes would, and all calls of each."""
     with trio.fail_after(WITHIN_SECONDS):
@@ -341,6 +357,9 @@ def test_options_without_a_meaning_are_refused(options, fault):
         ({"client_secret": agentrail.Secret("s")}, "client_id is missing"),
         ({"client_id": ""}, "client_id is ''"),
         ({"scopes": ["a b"]}, "scopes is"),
+        ({"client_metadata_url": "http://a.example/client.json"}, "client_metadata_url is .*expected https"),
+        ({"client_metadata_url": "https://a.example/"}, "client_metadata_url is .*expected https"),
+        ({"client_metadata_url": "https://a.example/c", "client_id": "a"}, "both client_id and"),
         ({"issuer": "http://a.example"}, "issuer: url is http"),
     ],
 )

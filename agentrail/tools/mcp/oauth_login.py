@@ -271,6 +271,7 @@ class ServerLogin(httpx2.Auth):
                 storage,
                 None if browser is None else browser.show,
                 None if browser is None else self._wait_code,
+                client_metadata_url=self._client.client_metadata_url,
             )
         context = storage.context = provider.context
         if used is not None:

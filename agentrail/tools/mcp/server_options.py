@@ -39,6 +39,8 @@ class OAuthClient:
     Attributes:
         client_id: Id of a client that was registered by hand. None: the client registers itself.
         client_secret: Its secret, if it has one.
+        client_metadata_url: Address of a document that describes the client, published by you. Servers that support these take
+            the address as its id, and at others the client registers itself.
         scopes: Scopes to ask for, in addition to those that the server demands.
         grant: `authorization_code` for users, who log in with a browser. `client_credentials` for machines, which need an id and a secret.
         issuer: Address of the authorization server that the id and the secret are meant for. They are sent to no other.
@@ -52,6 +54,7 @@ class OAuthClient:
     scopes: tuple[str, ...] = field(default=(), converter=_texts)
     grant: Grant = "authorization_code"
     issuer: str | None = None
+    client_metadata_url: str | None = None
 
     def __attrs_post_init__(self) -> None:
         faults = tuple(faults_of_oauth({one.name: getattr(self, one.name) for one in fields(OAuthClient)}))
@@ -217,6 +220,13 @@ def faults_of_oauth(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"oauth.{key} is {value!r:.80}: expected a text"
     if given.get("issuer") is not None:
         yield from (f"oauth.issuer: {fault}" for fault in _faults_of_url(given["issuer"]))
+    document = given.get("client_metadata_url")
+    if document is not None and not (
+        isinstance(document, str) and re.fullmatch(r"https://[^/\s]+/[^\s#]+", document)
+    ):
+        yield f"oauth.client_metadata_url is {document!r:.80}: expected https://host/path"
+    elif document is not None and given.get("client_id") is not None:
+        yield "oauth has both client_id and client_metadata_url: give one of the two"
     scopes = given.get("scopes", ())
     if scopes and not (_are_texts(scopes) and all(re.fullmatch(r"[!#-\[\]-~]+", one) for one in scopes)):
         yield f'oauth.scopes is {scopes!r:.200}: expected scopes, such as ["read", "write"]'
