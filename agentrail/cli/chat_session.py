@@ -749,7 +749,9 @@ async def _session_for(
     chosen = await choose_for(order.choices, os.environ, order.setup)
     await tell(f"model {chosen.model} ({chosen.why})")
     options = decide_session(order.choices, chosen, order.setup, os.environ)
-    options = evolve(options, plugins=with_approvals(options.plugins, order.approve, options.tools))
+    has_mcp = order.setup is not None and bool(order.setup.configuration.settings.mcp)
+    plugins = with_approvals(options.plugins, order.approve, options.tools, has_mcp=has_mcp)
+    options = evolve(options, plugins=plugins)
     return await supervisor.start_session(with_origin(options, order.choices, order.setup)), None
 
 

@@ -74,12 +74,13 @@ _ASKING: Final = (HumanApproval, Permissions)
 
 
 def with_approvals(
-    plugins: Sequence[PluginEntry], text: str | None, tools: Iterable[Tool] = ()
+    plugins: Sequence[PluginEntry], text: str | None, tools: Iterable[Tool] = (), *, has_mcp: bool = False
 ) -> tuple[PluginEntry, ...]:
+    """Return the plugins with the one that asks. Tools of MCP servers come later, so they are asked about by their prefix."""
     kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
     if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
         changing = {name_of(one) for one in tools if effect_class_of(one) != "pure"}
-        text = ",".join(sorted(changing - _UNASKED)) or None
+        text = ",".join([*sorted(changing - _UNASKED), *(["mcp__*"] if has_mcp else [])]) or None
     approvals = decide_approvals(text)
     others = [
         one

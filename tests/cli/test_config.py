@@ -272,6 +272,9 @@ def test_what_changes_something_in_a_chat_waits_for_the_user_unless_something_as
     )
     assert with_approvals((), "none", tools) == ()
     assert with_approvals((), None, builtin("read_file")) == ()
+    ((_, given),) = with_approvals((), None, builtin("read_file"), has_mcp=True)
+    assert given["require_approval_for"] == ["mcp__*"]
+    assert with_approvals((), "none", tools, has_mcp=True) == ()
     assert with_approvals((SecurityGuard,), None, tools)[0] is SecurityGuard
     for guard in (Permissions, Permissions(), (Permissions, {"mode": "plan"}), HumanApproval):
         assert with_approvals((guard,), None, tools) == (guard,)

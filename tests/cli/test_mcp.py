@@ -158,3 +158,15 @@ async def test_a_chat_lists_and_runs_prompts(place):
     assert '[prompt "Weather" of the server "p"]' in ran.out
     assert "/p:weather <city> [state]" in ran.err
     assert "Mine." in ran.out
+
+
+async def test_a_chat_asks_before_a_tool_of_a_server_runs(place):
+    """By default, as before every tool that does more than read: nothing had asked, since the tool comes after the plugins are chosen."""
+    write(place, table(more="required = true\n"))
+    words = ("chat", "--model", "demo:fast", "--tools", "none", "--trust-project", "--store", "memory:")
+    typed = b"please echo\n/approve\n/quit\n"
+    asked = await run_in(place, *words, stdin=typed)
+    assert "each call of mcp__* needs an approval" in asked.err
+    unasked = await run_in(place, *words, "--approve", "none", stdin=typed)
+    assert "needs an approval" not in unasked.err
+    assert "→ mcp__plain__" in unasked.err
