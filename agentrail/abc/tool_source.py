@@ -26,7 +26,7 @@ class ToolListener(Protocol):
     def tools_changed(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
         """Replace tools of the source. A running call keeps the tool it started with.
 
-        What a user has always allowed is void for a tool with a true attribute `voids_rules`: it was given to another text.
+        A rule of the user covers a tool only while its attribute `comes_from` stays the same.
         """
         ...
 

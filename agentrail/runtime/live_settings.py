@@ -35,7 +35,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import fault_of_origin
 from agentrail.runtime.session_queries import AskingHandle
-from agentrail.runtime.tool_origins import fault_of_bare, tool_origin
+from agentrail.runtime.tool_origins import fault_of_bare, source_origin, tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -220,7 +220,8 @@ class ChangingHandle(AskingHandle):
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
         await self._cell.awake()
-        origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
+        is_kept = self._cell.journal is not None
+        origins = [source_origin(tool) or (tool_origin(tool) if is_kept else None) for tool in tools]
         if _is_stored(self._cell):
             refuse(
                 *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)

@@ -12,14 +12,11 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Error, Tool, ToolContext, ToolOutcome, Unknown
-from agentrail.core.values.toolbox import EffectClass, ToolSpec
+from agentrail.core.values.toolbox import FROM_SOURCE, EffectClass, ToolSpec
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.session_loader import found_at
 from agentrail.runtime.session_options import fault_of_tool
-
-FROM_SOURCE: Final = "@"
-"""Beginning of the origin of a source's tools. No module has such a name."""
 
 _NOTHING: Final[Any] = object()
 
@@ -27,14 +24,14 @@ _UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran, and the
 _NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
-def tool_origin(tool: Tool) -> str | None:
-    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same.
-
-    A tool of a source is found nowhere: the source attaches it again.
-    """
+def source_origin(tool: Tool) -> str | None:
+    """Return the origin of a source's tool, which is found nowhere: the source attaches it again."""
     source = call_guarded(lambda _: None, getattr, tool, "comes_from", None)
-    if isinstance(source, str):
-        return f"{FROM_SOURCE}{source}"
+    return f"{FROM_SOURCE}{source}" if isinstance(source, str) else None
+
+
+def tool_origin(tool: Tool) -> str | None:
+    """Return where another process finds a tool, `package.module:NAME`. None if it would not surely find the same."""
     place = _place_of(tool)
     if found_at(place) is tool:
         return place

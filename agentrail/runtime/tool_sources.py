@@ -1,7 +1,6 @@
 """The tool sources of a supervisor and of its sessions: started in the tree, and their tools attached to each session that uses them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -23,7 +22,6 @@ from agentrail.errors import (
     SessionDown,
     SessionRefused,
     ToolDefinitionError,
-    UnknownRule,
 )
 from agentrail.events import ToolSourceState
 from agentrail.logs import Logger
@@ -31,7 +29,6 @@ from agentrail.otp.child_specs import Backoff, ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.supervision_sweeps import GAVE_UP
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.live_settings import ChangingHandle
-from agentrail.runtime.rule_queries import RulingHandle
 from agentrail.runtime.session_actor import SessionCell
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -197,7 +194,7 @@ class ToolSources:
                 self.start(one)
 
 
-class SessionTools(ChangingHandle, RulingHandle):
+class SessionTools(ChangingHandle):
     """The tools of sources in one session. Its task runs in each instance of the session and brings the tools up to date."""
 
     __slots__ = (
@@ -295,8 +292,6 @@ class SessionTools(ChangingHandle, RulingHandle):
         states, self._states = self._states, []
         try:
             if attach or detach:
-                # In this order: a changed tool must not run by a rule that was given to its earlier text.
-                await self._void_rules({one.name for one in attach if getattr(one, "voids_rules", False)})
                 await self._change_tools(attach, detach, replace=False)
                 self._attached = {name: one for name, one in self._attached.items() if name not in detach} | {
                     one.name: one for one in attach
@@ -316,14 +311,6 @@ class SessionTools(ChangingHandle, RulingHandle):
             if not self._wake.is_set():
                 self.settled.set()
         return True
-
-    async def _void_rules(self, names: set[str]) -> None:
-        if not names:
-            return
-        for rule in await self.rules():
-            if rule.tool in names:
-                with suppress(UnknownRule):  # revoked meanwhile
-                    await self.revoke_rule(rule.rule_id)
 
     def change(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
         for name in detach:

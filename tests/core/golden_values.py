@@ -374,6 +374,7 @@ _FIELDS: Final[Mapping[str, e.Event]] = {
     "tool_approved_always_exact": e.ToolApprovedAlways(
         tool="shell", command_family="git clean -n", exact=True
     ),
+    "tool_approved_always_shown": e.ToolApprovedAlways(tool="mcp__s__t", shown="@mcp.s 5e1f"),
     "approval_permission_options": e.ApprovalRequired(
         approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
     ),

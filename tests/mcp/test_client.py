@@ -328,13 +328,32 @@ async def test_a_changed_tool_makes_an_always_ask_again(plain, tmp_path, quick_r
                 assert await asked_for(1) == ["mcp__p__die"]
                 while not isinstance(await anext(tools), ToolsUpdated):
                     pass
-                # The rule is void before the changed tool is there.
                 allowed = {rule.tool for rule in await session.rules()}
                 assert allowed == {"mcp__p__environ", "mcp__p__die"}
                 changed = await state_of(events, "changed")
             assert changed.reason == "'echo' has changed since it was first used"
             await supervisor.wait_for_tools(session.session_id)
             assert await asked_for(2) == ["mcp__p__echo"]
+
+
+@pytest.mark.protocol(16)
+async def test_an_always_for_the_changed_text_holds_when_the_session_wakes_up(plain, tmp_path):
+    """P-016: a change is asked about once, although each instance of the session attaches the tool again."""
+    word = tmp_path / "word"
+    renaming = server(plain, "renaming", word, pins=tmp_path / "pins.json")
+    asking = [(HumanApproval, {"require_approval_for": ["mcp__*"]})]
+    with trio.fail_after(WITHIN_SECONDS):
+        for text in ("Says it back.", "Says it back, and to others."):
+            word.write_text(text)
+            sleepy = agentrail.open_supervisor(mcp=[renaming], store="memory:", hibernate_after=0.05)
+            async with sleepy as supervisor:
+                model = ScriptedModel([calls(("mcp__p__echo", {})), says("done")] * 2)
+                session = await supervisor.start_session(model=model, plugins=asking)
+                async with session.subscribe(kinds=[ApprovalRequired]) as events:
+                    await session.prompt("go")
+                    await session.approve((await anext(events)).approval.id, kind="always")
+                await wait_until(lambda: supervisor.statistics().asleep == 1)  # noqa: B023 - awaited here
+                assert await session.ask("again") == "done"
 
 
 @pytest.mark.protocol(11)

@@ -136,7 +136,7 @@ def arguments_text(arguments: JsonObject) -> str:
 
 
 def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
-    """Return the user's rules in a session, the oldest first."""
+    """Return the user's rules in a session, the oldest first. Rules for an earlier text of a tool are left out."""
     session_id = data.config.session_id
     found = [
         ApprovalRule(
@@ -150,6 +150,7 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
             at_ms=rule.at_ms,
         )
         for rule in sorted_rules(data.rules)
+        if (spec := data.tools.get(rule.tool)) is None or spec.shown_text == rule.shown
         for exact in (_is_exact(rule),)
     ]
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.protocol.signals import RevokeRule
+from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Rule
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import UnknownRule
@@ -98,8 +99,9 @@ def _unquoted(word: str) -> str:
     return "".join(map("".join, _PART.findall(word)))
 
 
-def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
-    own = sorted((rule for rule in rules if rule.tool == tool), key=attrgetter("exact"))
+def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject, shown: str = "") -> bool:
+    own = [rule for rule in rules if rule.tool == tool and rule.shown == shown]
+    own.sort(key=attrgetter("exact"))
     # Read once for all rules: arguments may be a megabyte long.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
@@ -114,16 +116,22 @@ def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
     return rule.family == (family_of(arguments) if rule.exact else program_family_of(arguments))
 
 
+def shown_text(state: CallState) -> str:
+    return "" if state.spec is None else state.spec.shown_text
+
+
 def rule_of(tool: str, arguments: JsonObject) -> Rule:
     family = family_of(arguments)
     return Rule(tool=tool, family=family, exact=family is not None)
 
 
-def allow(step: StepContext, tool: str, arguments: JsonObject) -> Rule:
+def allow(step: StepContext, state: CallState) -> Rule:
     """Create the rule for a call that is always allowed, and return it. An existing rule stays unchanged."""
+    tool, arguments = state.call.name, state.arguments
     if step.data.semantics == 0:
         return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
-    return _keep(step, rule_of(tool, arguments))
+    made = rule_of(tool, arguments)
+    return _keep(step, msgspec.structs.replace(made, shown=shown_text(state)))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:
@@ -131,15 +139,18 @@ def hear_of_child(step: StepContext, event: Event) -> None:
     while type(event) is SubagentEvent:
         event = event.event
     if type(event) is ToolApprovedAlways:
-        _keep(step, Rule(tool=event.tool, family=event.command_family, exact=event.exact))
+        made = Rule(tool=event.tool, family=event.command_family, exact=event.exact, shown=event.shown)
+        _keep(step, made)
 
 
 def _keep(step: StepContext, made: Rule) -> Rule:
+    """Add a rule, in place of one for an earlier text of its tool. An equal one stays unchanged."""
     rule = _find(step.data.rules, made)
-    if rule is None:
-        rule = msgspec.structs.replace(made, at_ms=step.at_ms)
-        step.data.rules = step.data.rules | {rule}
-    return rule
+    if rule is not None and rule.shown == made.shown:
+        return rule
+    new = msgspec.structs.replace(made, at_ms=step.at_ms)
+    step.data.rules = frozenset(one for one in step.data.rules if one is not rule) | {new}
+    return new
 
 
 def revoke(step: StepContext, signal: RevokeRule) -> None:

@@ -226,8 +226,10 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()
     decided: list[Interaction] = []
-    rule = approval_rules.allow(step, approved.call.name, approved.arguments)
-    step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact))
+    rule = approval_rules.allow(step, approved)
+    step.publish(
+        ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact, shown=rule.shown)
+    )
     for interaction in step.data.interactions:
         asked = interaction.asked
         if not isinstance(asked, Approval) or "always" not in asked.permission_options:
@@ -236,7 +238,8 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
         # The arguments shown are not those that the user wrote, and no rule covers them.
         if state.stage == "asking" and state.bound_to is not None:
             continue
-        if approval_rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
+        shown = approval_rules.shown_text(state)
+        if approval_rules.is_allowed(step.data.rules, asked.tool, asked.arguments, shown):
             close_interaction(step, interaction, "approved", "rule")
             call_results.put(step, released(state, interaction))
             decided.append(interaction)

@@ -543,6 +543,7 @@ LATER_FIELDS: Final = frozenset(
         ("Resolved", "user"),
         ("Rule", "at_ms"),
         ("Rule", "exact"),
+        ("Rule", "shown"),
         ("Search", "tags"),
         ("SessionConfig", "host_hooks"),
         ("SessionConfig", "replaced_sections"),

@@ -29,6 +29,9 @@ EffectClass: TypeAlias = Literal["pure", "idempotent", "reconcilable", "once"]
 
 MAX_ARGUMENTS_BYTES: Final = 1 << 20
 
+FROM_SOURCE: Final = "@"
+"""Beginning of the origin of a source's tools. No module has such a name."""
+
 _set: Final = object.__setattr__  # for `Toolbox`, whose attributes no other code sets
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -72,7 +75,8 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
         answered_by: The source of its result: its code, the user (the call is a question), a child session, the
             client, which has the code, or the session itself.
         origin: For a tool that was added to a running session and is kept: where its code is found again,
-            `package.module:NAME`. Empty for all others, which are supplied again when the session is restored.
+            `package.module:NAME`. For a tool of a source: the source and a digest of the tool's text. Empty for all others, which are
+            supplied again when the session is restored.
     """
 
     name: str
@@ -90,6 +94,11 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "parameters", frozen_json(self.parameters))
+
+    @property
+    def shown_text(self) -> str:
+        """The origin of a source's tool, which differs if the source changes the tool. Empty for all other tools."""
+        return self.origin if self.origin.startswith(FROM_SOURCE) else ""
 
     def faults(self, arguments: JsonObject) -> tuple[str, ...]:
         """Return the faults of arguments, at most ten sentences, each with its path. Empty for valid ones."""

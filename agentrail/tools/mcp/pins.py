@@ -54,7 +54,7 @@ def decide_pins(server: McpServer, listing: ServerTools, known: Pins) -> tuple[S
             continue
         if is_changed and server.pin == "warn":
             faults.append(f"{tool.remote_name!r} has changed since it was first used")
-        tools[name] = attrs.evolve(tool, is_changed=True) if is_changed else tool
+        tools[name] = tool
         if not tool.is_ours:
             pins[tool.remote_name] = Pin(digest=tool.digest, description=tool.description)
     return attrs.evolve(listing, tools=tools, faults=(*listing.faults, *faults)), pins

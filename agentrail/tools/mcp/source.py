@@ -296,8 +296,7 @@ class McpSource:
     def _tool_of(self, listed: ListedTool) -> "McpTool":
         kinds = {"list_resources": ListResources, "read_resource": ReadResource}
         kind = kinds.get(listed.remote_name, McpTool) if listed.is_ours else McpTool
-        is_changed = listed.is_changed or (listed.name in self._tools and self.server.pin != "off")
-        return kind(source=self, listed=listed, voids_rules=is_changed)
+        return kind(source=self, listed=listed)
 
     def _prompt_of(self, listed: ListedPrompt) -> SourcePrompt:
         return SourcePrompt(
@@ -371,7 +370,6 @@ class McpTool:
 
     source: McpSource = field(repr=False)
     listed: ListedTool
-    voids_rules: bool = False
 
     @property
     def name(self) -> str:
@@ -395,8 +393,9 @@ class McpTool:
 
     @property
     def comes_from(self) -> str:
-        """The source, which gives the tool to a restored session again."""
-        return f"mcp.{self.source.name}"
+        """The source, which gives the tool to a restored session again, and the digest of its text. A rule covers no other text."""
+        digest = "" if self.source.server.pin == "off" else self.listed.digest
+        return f"mcp.{self.source.name} {digest}"
 
     def label(self, arguments: JsonObject) -> str:
         return self.listed.label

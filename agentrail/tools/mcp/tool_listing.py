@@ -36,7 +36,6 @@ class ListedTool:
         label: Short text for users.
         digest: SHA-256 of its name, description, schema and hints.
         output: Schema of its structured results, or None.
-        is_changed: Whether it differs from what was first seen. What was allowed for the earlier text is void.
         is_ours: Whether it is one of the two tools for resources, which no server lists.
         judge: Validator of that schema. None without one that can be judged: results are then taken as they are.
     """
@@ -50,7 +49,6 @@ class ListedTool:
     digest: str
     output: JsonObject | None = None
     is_ours: bool = False
-    is_changed: bool = field(default=False, eq=False)
     judge: CompiledSchema | None = field(default=None, eq=False)
 
 

@@ -1,0 +1,81 @@
+"""What a user always allows covers the text of a source's tool that was shown, and no other (11.5)."""
+
+import pytest
+from attrs import define
+
+from agentrail.errors import CycleWaiting
+from agentrail.events import AgentEnd, ApprovalRequired
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import on_virtual_time, open_bare
+
+FIRST, SECOND = "mcp.p 1", "mcp.p 2"
+ASKING = [(HumanApproval, {"require_approval_for": ["record"]})]
+
+
+@define(kw_only=True, eq=False)
+class Sourced(RecordingTool):
+    """A tool of a source."""
+
+    comes_from: str = FIRST
+
+
+async def asked_for(session):
+    """Prompt, and return the approval that the call waits for, or None."""
+    try:
+        await session.ask("go")
+    except CycleWaiting as waiting:
+        return waiting.pending[0]
+    return None
+
+
+@on_virtual_time
+async def test_an_always_covers_the_text_that_was_shown():
+    """Also if the tool changed while its call waited. The text of before is asked about no more when it is back."""
+    async with open_bare() as supervisor:
+        model = ScriptedModel([calls(("record", {})), says("done")] * 5)
+        session = await supervisor.start_session(model=model, plugins=ASKING)
+        await session.attach_tools(Sourced())
+        waiting = await asked_for(session)
+        await session.attach_tools(Sourced(comes_from=SECOND))
+        await session.approve(waiting.id, kind="always")
+        assert await session.collect_reply() == "done"
+        assert await session.rules() == ()  # it covers no tool that is there
+        await session.attach_tools(Sourced())
+        assert await asked_for(session) is None
+        await session.attach_tools(Sourced(comes_from=SECOND))
+        waiting = await asked_for(session)
+        await session.approve(waiting.id, kind="always")
+        assert await session.collect_reply() == "done"
+        assert [rule.tool for rule in await session.rules()] == ["record"]
+        await session.attach_tools(Sourced(comes_from=SECOND))
+        assert await asked_for(session) is None
+        await session.attach_tools(Sourced())
+        assert await asked_for(session) is not None
+
+
+@pytest.mark.parametrize(("text", "is_asked"), [(FIRST, False), (SECOND, True)])
+@on_virtual_time
+async def test_an_always_that_a_child_passed_on_covers_its_own_text(text, is_asked):
+    """The child began with the tool as it was."""
+
+    def answer(request):
+        is_child = request.messages[0].content[0].text == "below"
+        names = [call.name for message in request.messages for call in getattr(message, "calls", ())]
+        wanted = ["record"] if is_child else ["task", "record"]
+        left = wanted[len(names) :]
+        return (
+            calls((left[0], {"description": "below"} if left[0] == "task" else {})) if left else says("done")
+        )
+
+    async with open_bare() as supervisor:
+        options = {"model": FunctionModel(answer), "plugins": ASKING, "tools": [TaskTool()]}
+        session = await supervisor.start_session(**options)
+        await session.attach_tools(Sourced())
+        waiting = await asked_for(session)
+        await session.attach_tools(Sourced(comes_from=text))
+        async with session.subscribe(kinds=[ApprovalRequired, AgentEnd]) as events:
+            await session.approve(waiting.id, kind="always")
+            assert isinstance(await anext(events), ApprovalRequired) == is_asked
