@@ -6,8 +6,9 @@ import json
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import httpx
 import trio
 from attrs import Factory, define
 
@@ -31,6 +32,8 @@ class Guarded:
         registered: Registrations.
         unavailable: Whether the token endpoint answers 503.
         malformed: Whether the token endpoint answers without a token type that is known.
+        headers: Names of all headers, of requests to both servers.
+        metas: Method and `_meta` of each message to the MCP server.
         wanted: Scope that calls of tools demand.
         documents: Whether an address of a client metadata document is an id.
         elsewhere: The resource in the metadata, if it is that of another server.
@@ -48,6 +51,8 @@ class Guarded:
     clients: list[Any] = Factory(list)
     called: list[Any] = Factory(list)
     hosts: set[Any] = Factory(set)
+    headers: set[Any] = Factory(set)
+    metas: list[Any] = Factory(list)
     unavailable: bool = False
     malformed: bool = False
     refuses_login: bool = False
@@ -65,6 +70,7 @@ class Guarded:
             if not message.get("more_body"):
                 break
         headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+        self.headers |= set(headers)
         status, more, answer = self.answer(
             scope["method"], scope["path"], scope["query_string"], headers, body
         )
@@ -154,6 +160,7 @@ class Guarded:
         if method != "POST":
             return 405, {}, {}
         asked = json.loads(body)
+        self.metas.append([asked["method"], (asked.get("params") or {}).get("_meta")])
         if "id" not in asked:
             return 202, {}, None
         match asked["method"]:
@@ -175,6 +182,26 @@ class Guarded:
                 error = {"code": -32601, "message": "unknown method"}
                 return 200, {}, {"jsonrpc": "2.0", "id": asked["id"], "error": error}
         return 200, {}, {"jsonrpc": "2.0", "id": asked["id"], "result": told}
+
+
+class ScriptedBrowser:
+    """Follows the link at once, and says where it was sent back to, with changes of the test's choice."""
+
+    redirect_uri = "http://127.0.0.1:9/callback"
+
+    def __init__(self, **changed):
+        self.changed = changed
+        self.answer = {}
+
+    async def show(self, url):
+        """Log in."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            back = (await client.get(url)).headers["location"]
+        self.answer = dict(parse_qsl(urlsplit(back).query)) | self.changed
+
+    async def wait_answer(self):
+        """Return the parameters of the address it was sent back to."""
+        return self.answer
 
 
 @asynccontextmanager

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+from pathlib import Path
 from typing import get_args
 
 import attrs
@@ -26,6 +28,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools.mcp import McpServer
 
+ROOT = Path(__file__).parents[2]
 WITHIN_SECONDS = 60
 ANY_STATE = get_args(ToolSourceState)
 
@@ -414,21 +417,38 @@ async def test_a_lying_server_costs_no_time_and_fetches_nothing(plain):
 
 
 @pytest.mark.protocol(71)
-async def test_a_call_carries_a_trace_of_ours_and_nothing_of_the_caller(plain):
-    """P-071: no baggage reaches a server."""
-    from opentelemetry import baggage, context  # noqa: PLC0415 - comes with the extra
-
-    with trio.fail_after(WITHIN_SECONDS):
-        token = context.attach(baggage.set_baggage("tenant", "secret"))
-        try:
-            async with agentrail.open_supervisor(mcp=[server(plain)]) as supervisor:
-                session = await supervisor.start_session(model=called("echo"))
-                meta = json.loads((await results_of(session))[0].text)["meta"]
-        finally:
-            context.detach(token)
-        assert set(meta) == {"progressToken", "traceparent"}
-        assert meta["traceparent"].startswith("00-")
-        assert meta["traceparent"].endswith("-00")
+async def test_servers_see_our_trace_and_nothing_of_a_program_with_opentelemetry(tmp_path):
+    """P-071: over stdio, HTTP and in a login, with a tracer and without one."""
+    found = {}
+    for mode in ("traced", "plain"):
+        place = tmp_path / mode
+        place.mkdir()
+        command = [sys.executable, "-m", "tests.mcp.traced_program", place, mode]
+        with trio.fail_after(WITHIN_SECONDS):
+            done = await trio.run_process(command, capture_stdout=True, cwd=ROOT)
+        found[mode] = json.loads(done.stdout)
+    traced, untraced = found["traced"], found["plain"]
+    assert {one["name"] for one in traced["spans"] if one["begins"]} == {"program"}
+    assert {"MCP send initialize", "MCP send tools/call echo"} < {one["name"] for one in traced["spans"]}
+    assert untraced["spans"] == []
+    for seen in (traced, untraced):
+        metas = [
+            ("near", seen["near"]),
+            *[one for one in seen["far"] if not one[0].startswith("notifications")],
+        ]
+        names = {
+            name for _, meta in metas for name in meta if not name.startswith("io.modelcontextprotocol/")
+        }
+        assert names == {"traceparent", "progressToken"}
+        assert all(meta["traceparent"][:3] == "00-" for _, meta in metas)
+        assert not {"baggage", "traceparent", "tracestate"} & set(seen["headers"])
+        assert [method for method, _ in seen["far"]].count("tools/call") == 1
+    # A tracer adds a span of the library between ours and the server's. The trace is the same, and all else is byte for byte.
+    assert [one for one, _ in traced["far"]] == [one for one, _ in untraced["far"]]
+    assert {**traced["near"], "traceparent": traced["near"]["traceparent"][:35]} == {
+        **untraced["near"],
+        "traceparent": untraced["near"]["traceparent"][:35],
+    }
 
 
 async def test_a_server_gets_the_variables_of_commands_and_its_own(plain, monkeypatch):

@@ -3,9 +3,7 @@
 import json
 import logging
 import stat
-from urllib.parse import parse_qsl, urlsplit
 
-import httpx
 import pytest
 import trio
 
@@ -19,32 +17,12 @@ from agentrail.sandboxes.server_process import open_server_process
 from agentrail.tools.mcp import McpServer, OAuthClient
 from agentrail.tools.mcp.login_files import Login
 from agentrail.tools.mcp.source import ServerLost, load_library, log_in, login_file_of
-from tests.mcp.guarded_server import SECRET, guarded_server
+from tests.mcp.guarded_server import SECRET, ScriptedBrowser, guarded_server
 
 WITHIN_SECONDS = 60
 MACHINE = OAuthClient(client_id="machine", client_secret=agentrail.Secret(SECRET), grant="client_credentials")
 ALICE = {"tenant_id": "t", "user_id": "alice"}
 BOB = {"tenant_id": "t", "user_id": "bob"}
-
-
-class ScriptedBrowser:
-    """Follows the link at once, and says where it was sent back to, with changes of the test's choice."""
-
-    redirect_uri = "http://127.0.0.1:9/callback"
-
-    def __init__(self, **changed):
-        self.changed = changed
-        self.answer = {}
-
-    async def show(self, url):
-        """Log in."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            back = (await client.get(url)).headers["location"]
-        self.answer = dict(parse_qsl(urlsplit(back).query)) | self.changed
-
-    async def wait_answer(self):
-        """Return the parameters of the address it was sent back to."""
-        return self.answer
 
 
 def of(guarded, **options):
