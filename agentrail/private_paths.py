@@ -6,6 +6,8 @@ Sandboxes hide them from commands and file tools. They stay registered for the p
 import contextlib
 import functools
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _USUAL = ("/etc/agentrail",)
@@ -34,3 +36,23 @@ def _below(
 ) -> tuple[tuple[str, ...], ...]:  # called for each file, and `known` shows when there are more
     del known
     return tuple(path.relative_to(root).parts for path in (*_places,) if root in path.parents)
+
+
+def write_private(path: Path, data: bytes, *, before_replacing: Callable[[], None] | None = None) -> None:
+    """Replace a file in one step. Only its owner can read it, and its directory if that is new. Blocks.
+
+    Raises:
+        OSError: It cannot be written. The earlier file is unchanged.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        if before_replacing is not None:
+            before_replacing()
+        Path(beside).replace(path)
+    finally:
+        Path(beside).unlink(missing_ok=True)

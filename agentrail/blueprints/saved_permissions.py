@@ -7,7 +7,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-from agentrail import outside
 from agentrail.blueprints.config_discovery import PERMISSIONS_FILE, FoundFiles, read_bytes, show_path
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.trust_store import (
@@ -21,6 +20,7 @@ from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
 from agentrail.config.permission_toml import with_allowed
 from agentrail.config.trust import file_digest
 from agentrail.errors import OptionError
+from agentrail.private_paths import write_private
 
 
 @frozen(kw_only=True)
@@ -89,22 +89,10 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
 def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
     """Write a file atomically, after `agree`."""
     folder = place.path.parent
-    beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
     try:
         if folder.is_symlink():
             raise OptionError([f"{folder} is a symbolic link, and agentrail does not write through links"])
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            if agree is not None:
-                agree()
-            beside.replace(place.path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_private(place.path, text.encode(), before_replacing=agree)
     except OSError as error:
         raise OptionError([f"{place.shown} cannot be written: {error.strerror}"]) from error
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from agentrail import outside
 from agentrail.blueprints.config_discovery import USER_FOLDER, FoundFiles, read_bytes
 from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
 from agentrail.errors import OptionError
+from agentrail.private_paths import write_private
 
 TRUST_NAME: Final = "trust.json"
 _MAX_BYTES: Final = 8 * 1024 * 1024
@@ -94,18 +94,8 @@ def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
     path = _path_of(environ)
     if path is None:
         raise OptionError(["HOME is not set, and trust is stored in the home directory: set HOME"])
-    beside = path.with_name(f".{TRUST_NAME}.{outside.ids(4)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
-                file.write(encode_trust(trusted))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_private(path, encode_trust(trusted).encode())
     except OSError as error:
         raise OptionError([f"{path} cannot be written: {error.strerror}"]) from error
     return path

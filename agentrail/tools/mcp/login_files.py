@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from agentrail import outside
-from agentrail.private_paths import keep_private
+from agentrail.private_paths import keep_private, write_private
 
 LOGIN_DIRECTORY: Final = "mcp-logins"
 """Directory of the files, in the data directory."""
@@ -77,17 +77,7 @@ class LoginFile:
         Raises:
             OSError: It cannot be written.
         """
-        self._make_directory()
-        beside = self.path.with_suffix(f".{outside.ids(4)}")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
-                json.dump(asdict(login), file)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_private(self.path, json.dumps(asdict(login)).encode())
 
     def delete(self) -> bool:
         """Delete the login. Return whether there was one."""
@@ -103,7 +93,7 @@ class LoginFile:
         Raises:
             OSError: The directory cannot be written.
         """
-        self._make_directory()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Never deleted: with a second lock file, two processes could refresh at once.
         lock = os.open(
             self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -117,6 +107,3 @@ class LoginFile:
             os.close(lock)
             raise
         return lock
-
-    def _make_directory(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

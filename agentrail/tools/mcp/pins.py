@@ -4,7 +4,6 @@ A server may change what its tools say of themselves after a user has looked at 
 """
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from agentrail import outside
 from agentrail.errors import OptionError
+from agentrail.private_paths import write_private
 from agentrail.tools.mcp.server_options import McpServer
 from agentrail.tools.mcp.tool_listing import ListedTool, ServerTools
 
@@ -107,12 +106,7 @@ def _write(path: Path, kept: Mapping[str, Pins]) -> None:
         name: {tool: attrs.asdict(pin) for tool, pin in sorted(pins.items())} for name, pins in kept.items()
     }
     text = json.dumps({"version": _VERSION, "servers": servers}, indent=2) + "\n"
-    new = path.with_name(f".{path.name}.{outside.ids(8)}.tmp")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        new.replace(path)
+        write_private(path, text.encode())
     except OSError as error:
         raise OptionError([f"{path} cannot be written: {error.strerror}"]) from None
