@@ -355,7 +355,7 @@ async def test_an_always_for_the_changed_text_holds_when_the_session_wakes_up(pl
                 async with session.subscribe(kinds=[ApprovalRequired]) as events:
                     await session.prompt("go")
                     await session.approve((await anext(events)).approval.id, kind="always")
-                await wait_until(lambda: supervisor.statistics().asleep == 1)  # noqa: B023 - awaited here
+                await wait_until(lambda: supervisor.statistics().asleep == 1)
                 assert await session.ask("again") == "done"
 
 
