@@ -125,13 +125,11 @@ def rule_of(tool: str, arguments: JsonObject) -> Rule:
     return Rule(tool=tool, family=family, exact=family is not None)
 
 
-def allow(step: StepContext, state: CallState) -> Rule:
+def allow(step: StepContext, tool: str, arguments: JsonObject, shown: str = "") -> Rule:
     """Create the rule for a call that is always allowed, and return it. An existing rule stays unchanged."""
-    tool, arguments = state.call.name, state.arguments
     if step.data.semantics == 0:
         return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
-    made = rule_of(tool, arguments)
-    return _keep(step, msgspec.structs.replace(made, shown=shown_text(state)))
+    return _keep(step, msgspec.structs.replace(rule_of(tool, arguments), shown=shown))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:

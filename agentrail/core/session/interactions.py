@@ -226,7 +226,8 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()
     decided: list[Interaction] = []
-    rule = approval_rules.allow(step, approved)
+    shown = approval_rules.shown_text(approved)
+    rule = approval_rules.allow(step, approved.call.name, approved.arguments, shown)
     step.publish(
         ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact, shown=rule.shown)
     )
