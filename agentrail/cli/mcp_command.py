@@ -31,9 +31,10 @@ from agentrail.errors import AgentrailError, OptionError
 from agentrail.sandboxes.server_process import open_server_process
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.call_result import ServerLost
 from agentrail.tools.mcp.login_files import LoginFile
 from agentrail.tools.mcp.pins import Pins, pins_of
-from agentrail.tools.mcp.source import ServerLost, log_in, login_file_of
+from agentrail.tools.mcp.source import log_in, login_file_of
 
 app: Final = App(name="mcp", result_action="return_value")
 

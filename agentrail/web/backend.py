@@ -20,10 +20,26 @@ _MAX_PLACES: Final = 4
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    def __init__(self, judge: JudgePlaces, resolve: LookUp) -> None:
+    """A network for HTTP clients.
+
+    Args:
+        judge: Decides which addresses are used.
+        resolve: Looks up a host.
+        carrier: Connects. httpcore's own by default.
+        failures: Errors of the carrier after which the next address is tried.
+    """
+
+    def __init__(
+        self,
+        judge: JudgePlaces,
+        resolve: LookUp,
+        carrier: Any = None,
+        failures: tuple[type[Exception], ...] = (httpcore.ConnectError, httpcore.ConnectTimeout),
+    ) -> None:
         self._judge = judge
         self._resolve = resolve
-        self._carrier = httpcore.TrioBackend()
+        self._carrier: httpcore.AsyncNetworkBackend = carrier or httpcore.TrioBackend()
+        self._failures = failures
 
     async def connect_tcp(
         self,
@@ -39,7 +55,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         for place in places[:-1]:
             try:
                 return await self._carrier.connect_tcp(place, port, timeout=seconds)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            except self._failures:
                 continue  # nothing was sent: otherwise the next address might receive it a second time
         return await self._carrier.connect_tcp(places[-1], port, timeout=seconds)
 

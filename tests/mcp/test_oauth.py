@@ -15,8 +15,9 @@ from agentrail.errors import OptionError
 from agentrail.events import ToolSourceChanged
 from agentrail.sandboxes.server_process import open_server_process
 from agentrail.tools.mcp import McpServer, OAuthClient
+from agentrail.tools.mcp.call_result import ServerLost
 from agentrail.tools.mcp.login_files import Login
-from agentrail.tools.mcp.source import ServerLost, load_library, log_in, login_file_of
+from agentrail.tools.mcp.source import load_library, log_in, login_file_of
 from tests.mcp.guarded_server import SECRET, ScriptedBrowser, guarded_server
 
 WITHIN_SECONDS = 60

@@ -166,17 +166,28 @@ def listed_resources(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
 # --- calls without a result
 
 
-def refused_call(code: int, message: str) -> Error:
-    return Error(
-        text=f"The server refused the call ({code}): {cleaned(message)}"[:MAX_PROTOCOL_ERROR_CHARACTERS]
-    )
+class ServerLost(Exception):
+    """The server was lost, or never there. The message has the reason, without secrets."""
 
 
-def lost_call(server: str) -> str:
-    return f'The server "{server}" went away during this call. {_MAY_HAVE_RUN}'
+class CallFailed(Exception):
+    """There is no result, for a reason that the model reads. `code` is that of the protocol."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
-def absent_server(server: str, state: str) -> Error:
+def refused_call(code: int, message: str) -> CallFailed:
+    text = f"The server refused the call ({code}): {cleaned(message)}"
+    return CallFailed(text[:MAX_PROTOCOL_ERROR_CHARACTERS], code)
+
+
+def lost_call(server: str) -> ServerLost:
+    return ServerLost(f'The server "{server}" went away during this call. {_MAY_HAVE_RUN}')
+
+
+def absent_server(server: str, state: str) -> CallFailed:
     """Return the answer of a call while the server is not connected."""
     match state:
         case "parked":
@@ -187,4 +198,4 @@ def absent_server(server: str, state: str) -> Error:
             said = "was closed."
         case _:
             said = "is restarting; try again later."
-    return Error(text=f'The server "{server}" {said}')
+    return CallFailed(f'The server "{server}" {said}')

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib import metadata
 from typing import Any, Final, TypeAlias, cast
@@ -33,6 +33,13 @@ from pydantic import TypeAdapter, ValidationError
 from agentrail import outside
 from agentrail.abc import OpenServerProcess, Secret, ServerProcess
 from agentrail.distribution import NAME
+from agentrail.tools.mcp.call_result import (
+    CallFailed,
+    absent_server,
+    listed_resources,
+    lost_call,
+    refused_call,
+)
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
 from agentrail.tools.mcp.oauth_login import (
     LOGIN_CODE,
@@ -42,7 +49,7 @@ from agentrail.tools.mcp.oauth_login import (
 )
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
-from agentrail.web.backend import context_of_system
+from agentrail.web.backend import GuardedBackend, context_of_system
 from agentrail.web.dns import SystemNames
 from agentrail.web.url_policy import is_public
 
@@ -148,53 +155,28 @@ _shared_tls: Final = functools.cache(context_of_system)
 _READ_SECONDS: Final = 300.0
 
 
-class _Backend(httpcore2.AsyncNetworkBackend):
-    """Resolves a host once, and connects only to an address that was judged."""
+def _network_of(server: McpServer) -> GuardedBackend:
+    """Connect only to addresses that were judged."""
+    takes_all = server.allow_private or is_loopback_url(server.url or "")
 
-    def __init__(self, server: McpServer) -> None:
-        self._takes_all = server.allow_private or is_loopback_url(server.url or "")
-        self._carrier = httpcore2.AnyIOBackend()
-        self._resolve = SystemNames()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - as httpcore has it
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        try:
-            found = [str(ipaddress.ip_address(host))]
-        except ValueError:
-            try:
-                found = list(dict.fromkeys(await self._resolve(host, port)))
-            except OSError as error:
-                raise httpcore2.ConnectError(str(error)) from None
-        places = [
-            one for one in found if self._takes_all or is_public(ipaddress.ip_address(one.partition("%")[0]))
-        ]
-        if not places:
+    def judge(host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
+        public = [one for one in found if is_public(ipaddress.ip_address(one.partition("%")[0]))]
+        if not (takes_all or public):
             message = f"{host} leads to a private address: allow_private = true accepts that"
             raise httpcore2.ConnectError(message)
-        for place in places[:-1]:
-            try:
-                return await self._carrier.connect_tcp(place, port, timeout=_CONNECT_SECONDS)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._carrier.connect_tcp(places[-1], port, timeout=_CONNECT_SECONDS)
+        return found if takes_all else public
 
-    async def sleep(self, seconds: float) -> None:
-        await self._carrier.sleep(seconds)
+    failures = (httpcore2.ConnectError, httpcore2.ConnectTimeout)
+    return GuardedBackend(judge, SystemNames(), httpcore2.TrioBackend(), failures)
 
 
 class _Body(httpx2.AsyncByteStream):
     """A body that ends where its connection breaks, and has a size limit."""
 
-    def __init__(self, body: Any, max_bytes: int, on_broken: Callable[[], None]) -> None:
+    def __init__(self, body: Any, max_bytes: int, broken: trio.Event) -> None:
         self._body = body
         self._left = max_bytes
-        self._on_broken = on_broken
+        self._broken = broken
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -206,7 +188,7 @@ class _Body(httpx2.AsyncByteStream):
         except httpx2.TimeoutException:
             return
         except httpx2.TransportError:
-            self._on_broken()
+            self._broken.set()
 
     async def aclose(self) -> None:
         await self._body.aclose()
@@ -219,16 +201,16 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         self,
         server: McpServer,
         tls: ssl.SSLContext,
-        on_broken: Callable[[], None],
+        broken: trio.Event,
         *,
         takes_all_origins: bool = False,
     ) -> None:
-        self._on_broken = on_broken
+        self._broken = broken
         self._max_bytes = server.max_message_bytes
         self._origin = None if takes_all_origins else _origin_of(httpx2.URL(server.url or ""))
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
         # The library offers no public way to give a pool its network.
-        self._inner._pool._network_backend = _Backend(server)  # noqa: SLF001 - see above
+        self._inner._pool._network_backend = _network_of(server)  # noqa: SLF001 - see above
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if REFUSAL in request.extensions:
@@ -237,13 +219,13 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             return _failed(request, NOT_SENT_CODE, "the address is of another origin")
         try:
             response = await self._inner.handle_async_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            self._on_broken()
+        except (OSError, httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            self._broken.set()
             return _failed(request, NOT_SENT_CODE, str(error) or type(error).__name__)
         except httpx2.TransportError as error:
-            self._on_broken()
+            self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
-        body = _Body(response.stream, self._max_bytes, self._on_broken)
+        body = _Body(response.stream, self._max_bytes, self._broken)
         return httpx2.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
         )
@@ -253,7 +235,7 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
 
 
 def http_client(
-    server: McpServer, tls: ssl.SSLContext, on_broken: Callable[[], None], login: ServerLogin | None = None
+    server: McpServer, tls: ssl.SSLContext, broken: trio.Event, login: ServerLogin | None = None
 ) -> httpx2.AsyncClient:
     """Create the HTTP client of a server. It follows no redirect by itself and reads no environment variable."""
     given = {
@@ -262,7 +244,7 @@ def http_client(
     if isinstance(server.auth, Secret):
         given["Authorization"] = f"Bearer {server.auth.reveal()}"
     return httpx2.AsyncClient(
-        transport=GuardedHttp(server, tls, on_broken),
+        transport=GuardedHttp(server, tls, broken),
         headers=given,
         auth=login,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
@@ -272,12 +254,8 @@ def http_client(
 
 def _login_client(server: McpServer, tls: ssl.SSLContext) -> httpx2.AsyncClient:
     """Create the HTTP client of the authorization server, without headers and tokens of the MCP server."""
-    transport = GuardedHttp(server, tls, _ignore, takes_all_origins=True)
+    transport = GuardedHttp(server, tls, trio.Event(), takes_all_origins=True)
     return httpx2.AsyncClient(transport=transport, timeout=_CONNECT_SECONDS, trust_env=False)
-
-
-def _ignore() -> None:
-    """A broken connection to an authorization server breaks no session."""
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
@@ -303,39 +281,19 @@ _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 _SESSION_GONE: Final = "Session terminated"
 
 
-class CallLost(Exception):
-    """The connection broke while the call was under way."""
-
-
-class CallNotSent(Exception):
-    """The call never reached the server."""
-
-
-class LoginMissing(CallNotSent):
-    """The call was not sent, because the user must log in first."""
-
-
-class ServerRefused(Exception):
-    """The server, or the protocol, refused the call."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 class _Dispatcher(JSONRPCDispatcher[Any]):
     """Keeps the tools as the server lists them: the library refuses a whole page for one bad schema."""
 
-    page: Mapping[str, Any] = {}
+    page: Sequence[Any] = ()
 
     async def send_raw_request(
         self, method: str, params: Any, opts: Any = None, **more: Any
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **more)
         if method == "tools/list":
-            self.page = raw
-            return {**raw, "tools": [one for one in raw.get("tools") or () if _is_plain(one)]}
+            tools = raw.get("tools")
+            self.page = tools if isinstance(tools, list) else []
+            return {**raw, "tools": [one for one in self.page if _is_plain(one)]}
         return raw
 
 
@@ -354,10 +312,13 @@ class ServerConnection:
         changed: Set when the tools or prompts of the server may have changed. Replaced before they are listed.
     """
 
-    def __init__(self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event) -> None:
+    def __init__(
+        self, server: str, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event
+    ) -> None:
+        self._server = server
         self._dispatcher = dispatcher
         self._asking: list[AskForm] = []
-        self._session = ClientSession(
+        self.session: Final = ClientSession(
             dispatcher=dispatcher,
             client_info=types.Implementation(name="agentrail", version=metadata.version(NAME)),
             elicitation_callback=self._elicit,
@@ -370,18 +331,18 @@ class ServerConnection:
     async def connect(self) -> None:
         """Try the current revision, then the older handshake. The caller has the deadline."""
         try:
-            await self._session.discover()
+            await self.session.discover()
         except (MCPError, RuntimeError, ValidationError):
-            await self._session.initialize()
+            await self.session.initialize()
 
     @property
     def is_current(self) -> bool:
         """Whether it speaks the current revision, in which a question is the answer of a call."""
-        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def offers(self, name: str) -> bool:
         """Return whether the server declared a capability: `tools`, `resources` or `prompts`."""
-        return getattr(self._session.server_capabilities, name, None) is not None
+        return getattr(self.session.server_capabilities, name, None) is not None
 
     async def list_tools(self) -> list[Any]:
         """Return all tools as the server lists them, of at most a hundred pages."""
@@ -389,13 +350,12 @@ class ServerConnection:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            listed = await self._session.list_tools(params=params)
-            tools = self._dispatcher.page.get("tools")
+            listed = await self.session.list_tools(params=params)
             kept = {one.name for one in listed.tools}
             # The library refuses tools whose headers the revision forbids. Others that it refuses are named by our own reading.
             found += [
                 {**one, "inputSchema": None} if _is_plain(one) and one["name"] not in kept else one
-                for one in (tools if isinstance(tools, list) else ())
+                for one in self._dispatcher.page
             ]
             cursor = listed.next_cursor
             if cursor is None:
@@ -408,41 +368,34 @@ class ServerConnection:
             await trio.sleep_forever()
         await self._gone.wait()
 
-    async def list_resources(self) -> list[Mapping[str, Any]]:
-        """Return all resources, then all templates, of at most a hundred pages each."""
-        return [
-            *await self._listed(types.ListResourcesRequest, "resources"),
-            *await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates"),
-        ]
+    async def list_resources(self) -> Mapping[str, Any]:
+        """Return all resources, then all templates, of at most a hundred pages each, as the result of a call."""
+        return listed_resources(
+            [
+                *await self._listed(types.ListResourcesRequest, "resources"),
+                *await self._listed(types.ListResourceTemplatesRequest, "resourceTemplates"),
+            ]
+        )
 
     async def list_prompts(self) -> list[Mapping[str, Any]]:
         """Return all prompts, of at most a hundred pages. None if the server's list is invalid."""
         try:
             return await self._listed(types.ListPromptsRequest, "prompts") if self.offers("prompts") else []
-        except (ServerRefused, ValidationError):
+        except CallFailed:
             return []
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the messages of a prompt.
-
-        Raises:
-            CallLost, CallNotSent, ServerRefused: There is no result.
-        """
+        """Return the messages of a prompt. Raises as `call` does."""
         params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
         got = await self._send(types.GetPromptRequest(params=params))
         if "messages" not in got:
-            raise ServerRefused(types.INVALID_REQUEST, "it asks back, which prompts cannot answer")
+            raise refused_call(types.INVALID_REQUEST, "it asks back, which prompts cannot answer")
         return got
 
     async def _send(self, request: Any) -> Mapping[str, Any]:
-        try:
-            result: Mapping[str, Any] = await self._session.send_request(request, _RAW)
-        except MCPError as error:
-            raise self._failure(error.code, error.message) from None
-        except ValidationError as error:
-            message = f"its answer is invalid: {error.errors()[0]['msg']}"
-            raise ServerRefused(types.INTERNAL_ERROR, message) from None
-        return result
+        with self._translated():
+            result: Mapping[str, Any] = await self.session.send_request(request, _RAW)
+            return result
 
     async def _listed(self, request: Any, key: str) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
@@ -450,11 +403,11 @@ class ServerConnection:
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
             try:
-                page: Any = await self._session.send_request(request(params=params), _RAW)
-            except MCPError as error:
-                if error.code == types.METHOD_NOT_FOUND:  # a server may have resources and no templates
+                page = await self._send(request(params=params))
+            except CallFailed as failed:
+                if failed.code == types.METHOD_NOT_FOUND:  # a server may have resources and no templates
                     break
-                raise self._failure(error.code, error.message) from None
+                raise
             found += page.get(key) or []
             cursor = page.get("nextCursor")
             if cursor is None:
@@ -462,11 +415,7 @@ class ServerConnection:
         return found
 
     async def read_resource(self, uri: str) -> Mapping[str, Any]:
-        """Read a resource, and return its contents as blocks of a call's result.
-
-        Raises:
-            CallLost, CallNotSent, ServerRefused: There is no result.
-        """
+        """Read a resource, and return its contents as blocks of a call's result. Raises as `call` does."""
         read = await self._send(types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri)))
         return {"content": [{"type": "resource", "resource": one} for one in read.get("contents") or []]}
 
@@ -475,7 +424,7 @@ class ServerConnection:
         if not self.is_current:
             return False
         try:
-            async with listen(self._session, tools_list_changed=True, prompts_list_changed=True) as changes:
+            async with listen(self.session, tools_list_changed=True, prompts_list_changed=True) as changes:
                 async for _ in changes:
                     self.changed.set()
         except SubscriptionLost:
@@ -495,18 +444,15 @@ class ServerConnection:
         """Call a tool, and answer its questions.
 
         Raises:
-            CallLost, CallNotSent, ServerRefused: There is no result.
+            ServerLost: The connection broke, and the call may have taken effect.
+            CallFailed: There is no result for another reason.
 
         Cancellation: The server is told before the cancellation propagates.
         """
         self._asking.append(ask)
         try:
-            return await self._call(name, arguments, report, ask)
-        except MCPError as error:
-            raise self._failure(error.code, error.message) from None
-        except ValidationError as error:
-            message = f"its answer is no result of a call: {error.errors()[0]['msg']}"
-            raise ServerRefused(types.INTERNAL_ERROR, message) from None
+            with self._translated():
+                return await self._call(name, arguments, report, ask)
         finally:
             self._asking.remove(ask)
 
@@ -524,7 +470,7 @@ class ServerConnection:
                 name=name, arguments=dict(arguments), input_responses=answers, request_state=state
             )
             request = types.CallToolRequest(params=params)
-            raw: Mapping[str, Any] = await self._session.send_request(
+            raw: Mapping[str, Any] = await self.session.send_request(
                 request, _RAW, progress_callback=progressed
             )
             if raw.get("resultType") != "input_required":
@@ -535,21 +481,25 @@ class ServerConnection:
                 answers = {key: await _answer(one, ask) for key, one in wanted.input_requests.items()}
             else:
                 await trio.sleep(0.25)
-        raise ServerRefused(types.INTERNAL_ERROR, f"it asked more than {MAX_QUESTION_ROUNDS} times")
+        raise refused_call(types.INTERNAL_ERROR, f"it asked more than {MAX_QUESTION_ROUNDS} times")
 
-    def _failure(self, code: int, message: str) -> Exception:
-        if code == LOGIN_CODE:
-            return LoginMissing(message)
-        if code == NOT_SENT_CODE:
-            return CallNotSent(message)
-        is_gone = code == types.INVALID_REQUEST and message == _SESSION_GONE
-        if is_gone:
-            self._gone.set()
-        return (
-            CallLost(message)
-            if is_gone or code in {LOST_CODE, types.PARSE_ERROR}
-            else ServerRefused(code, message)
-        )
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except ValidationError as error:
+            message = f"its answer is invalid: {error.errors()[0]['msg']}"
+            raise refused_call(types.INTERNAL_ERROR, message) from None
+        except MCPError as error:
+            is_gone = error.code == types.INVALID_REQUEST and error.message == _SESSION_GONE
+            if is_gone:
+                self._gone.set()
+            if error.code in {LOGIN_CODE, NOT_SENT_CODE}:
+                state = "needs_login" if error.code == LOGIN_CODE else "restarting"
+                raise absent_server(self._server, state) from None
+            if is_gone or error.code in {LOST_CODE, types.PARSE_ERROR}:
+                raise lost_call(self._server) from None
+            raise refused_call(error.code, error.message) from None
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -563,15 +513,10 @@ class ServerConnection:
         if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             self.changed.set()
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["ServerConnection"]:
-        async with self._session:
-            yield self
-
 
 async def _answer(request: object, ask: AskForm) -> types.ElicitResult:
     if not isinstance(request, types.ElicitRequest):
-        raise ServerRefused(types.INVALID_REQUEST, "it asked for something that was not offered to it")
+        raise refused_call(types.INVALID_REQUEST, "it asked for something that was not offered to it")
     return await _ask(request.params, ask)
 
 
@@ -629,14 +574,14 @@ async def open_connection(
             tls = await outside.offload(_shared_tls)
             if login is not None:
                 login.send = (await stack.enter_async_context(_login_client(server, tls))).send
-            client = await stack.enter_async_context(http_client(server, tls, gone.set, login))
+            client = await stack.enter_async_context(http_client(server, tls, gone, login))
             carrying = streamable_http_client(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
             streams = await stack.enter_async_context(carrying)
-        connection = ServerConnection(_Dispatcher(*streams), errors, gone)
+        connection = ServerConnection(server.name, _Dispatcher(*streams), errors, gone)
         try:
-            async with connection.opened():
+            async with connection.session:
                 yield connection
         finally:
             if nursery is not None:

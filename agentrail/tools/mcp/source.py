@@ -33,12 +33,11 @@ from agentrail.logs import Logger
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import leaves
 from agentrail.tools.mcp.call_result import (
+    CallFailed,
     FoldedResult,
+    ServerLost,
     absent_server,
     fold_result,
-    listed_resources,
-    lost_call,
-    refused_call,
 )
 from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
@@ -68,10 +67,6 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _LAST_PAUSE_SECONDS: Final = 30.0
 _LARGE_CHARACTERS: Final = 200_000
 _MAX_REASON: Final = 1_000
-
-
-class ServerLost(Exception):
-    """The server was lost, or never there. The message has the reason, without secrets."""
 
 
 def load_library() -> Any:
@@ -182,26 +177,18 @@ class McpSource:
 
     async def request(
         self, ask: Callable[[Any], Awaitable[Mapping[str, Any]]], session_id: str, operation_id: str
-    ) -> Mapping[str, Any] | Error:
-        """Send a request over the connection. Return its result, or why there is none.
+    ) -> Mapping[str, Any]:
+        """Send a request over the connection, and return its result.
 
         Raises:
             ServerLost: The connection broke.
+            CallFailed: There is no result for another reason.
         """
         if self.connection is None:
-            return absent_server(self.name, self.state)
+            raise absent_server(self.name, self.state)
         library = load_library()
-        try:
-            with library.in_trace(*library.trace_of(session_id, operation_id)):
-                return await ask(self.connection)
-        except library.LoginMissing:
-            return absent_server(self.name, "needs_login")
-        except library.CallNotSent:
-            return absent_server(self.name, "restarting")
-        except library.ServerRefused as refused:
-            return refused_call(refused.code, refused.message)
-        except library.CallLost:
-            raise ServerLost(lost_call(self.name)) from None
+        with library.in_trace(*library.trace_of(session_id, operation_id)):
+            return await ask(self.connection)
 
     # --- one life
 
@@ -280,7 +267,7 @@ class McpSource:
         self.prompts = tuple(map(self._prompt_of, read_prompts(self.name, await connection.list_prompts())))
         change = decide_change(self.listing, listing)
         self.listing = listing
-        attach = tuple([self._tool_of(one) for one in change.attach])
+        attach = tuple([McpTool(source=self, listed=one) for one in change.attach])
         self._tools |= {one.name: one for one in attach}
         for name in change.detach:
             del self._tools[name]
@@ -292,11 +279,6 @@ class McpSource:
 
     def _read_listing(self, raw: list[Any], has_resources: bool) -> ServerTools:  # noqa: FBT001 - the argument of a thread
         return check_pins(self.server, read_listing(self.server, raw, has_resources=has_resources))
-
-    def _tool_of(self, listed: ListedTool) -> "McpTool":
-        kinds = {"list_resources": ListResources, "read_resource": ReadResource}
-        kind = kinds.get(listed.remote_name, McpTool) if listed.is_ours else McpTool
-        return kind(source=self, listed=listed)
 
     def _prompt_of(self, listed: ListedPrompt) -> SourcePrompt:
         return SourcePrompt(
@@ -318,12 +300,10 @@ class McpSource:
                     self.name,
                     outside.ids(8),
                 )
-            except ServerLost as lost:
-                raise CommandError(str(lost)) from None
-            if not isinstance(found, Error):
-                read_with = resource_tool(self.name, "read")
-                return await outside.offload(text_of_prompt, self.name, listed.remote_name, found, read_with)
-            said = found.text
+            except (ServerLost, CallFailed) as failed:
+                raise CommandError(str(failed)) from None
+            read_with = resource_tool(self.name, "read")
+            return await outside.offload(text_of_prompt, self.name, listed.remote_name, found, read_with)
         raise CommandError(said)
 
     def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
@@ -417,8 +397,8 @@ class McpTool:
             if listed.effect_class in {"pure", "idempotent"}:
                 raise
             return Error(text=str(lost))
-        if isinstance(raw, Error):
-            return raw
+        except CallFailed as failed:
+            return Error(text=str(failed))
         fold = partial(
             fold_result, raw, listed, call_id=ctx.call_id, read_with=resource_tool(source.name, "read")
         )
@@ -426,13 +406,16 @@ class McpTool:
         return await self._kept(await outside.offload(fold) if is_large else fold(), ctx)
 
     async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
-        called: Mapping[str, Any] = await connection.call(
-            self.listed.remote_name,
-            arguments,
-            report=ctx.report_progress,
-            ask=partial(ask_in_call, ctx, self.source.name),
-        )
-        return called
+        name = self.listed.remote_name
+        if not self.listed.is_ours:
+            ask = partial(ask_in_call, ctx, self.source.name)
+            called = connection.call(name, arguments, report=ctx.report_progress, ask=ask)
+        elif name == "list_resources":
+            called = connection.list_resources()
+        else:
+            called = connection.read_resource(str(arguments["uri"]))
+        result: Mapping[str, Any] = await called
+        return result
 
     async def _kept(self, folded: FoldedResult, ctx: ToolContext) -> ToolOutcome:
         if not folded.files:
@@ -446,23 +429,6 @@ class McpTool:
         if not fault:
             return folded.outcome
         return evolve(folded.outcome, text=f"{folded.outcome.text}\n\n[the files could not be kept: {fault}]")
-
-
-@frozen(kw_only=True, eq=False)
-class ListResources(McpTool):
-    """The tool that lists a server's resources."""
-
-    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
-        return listed_resources(await connection.list_resources())
-
-
-@frozen(kw_only=True, eq=False)
-class ReadResource(McpTool):
-    """The tool that reads a resource of a server."""
-
-    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
-        read: Mapping[str, Any] = await connection.read_resource(str(arguments["uri"]))
-        return read
 
 
 async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -136,14 +136,14 @@ def test_an_error_is_an_error():
 
 def test_answers_without_a_result_say_what_to_do():
     """11.4, word by word."""
-    assert refused_call(-32602, "x" * 2_000).text.startswith("The server refused the call (-32602): xxx")
-    assert len(refused_call(1, "x" * 2_000).text) == 1_000
-    assert lost_call("s") == (
+    assert str(refused_call(-32602, "x" * 2_000)).startswith("The server refused the call (-32602): xxx")
+    assert len(str(refused_call(1, "x" * 2_000))) == 1_000
+    assert str(lost_call("s")) == (
         'The server "s" went away during this call. It may have taken effect; check before repeating.'
     )
-    assert absent_server("s", "restarting").text == 'The server "s" is restarting; try again later.'
-    assert absent_server("s", "parked").text == 'The server "s" was switched off after 6 crashes.'
-    assert absent_server("s", "needs_login").text == 'The server "s" needs a login: agentrail mcp login s'
+    assert str(absent_server("s", "restarting")) == 'The server "s" is restarting; try again later.'
+    assert str(absent_server("s", "parked")) == 'The server "s" was switched off after 6 crashes.'
+    assert str(absent_server("s", "needs_login")) == 'The server "s" needs a login: agentrail mcp login s'
 
 
 @pytest.mark.parametrize(
