@@ -1,0 +1,207 @@
+"""What holds on every wire alike: one history, one gate, one end of each stream, and nothing taken back that stays said."""
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+import trio
+from attrs import evolve
+
+from agentrail.errors import Overloaded, RequestRefused
+from agentrail.host import Principal
+from agentrail.runtime.event_history import PageAsked
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.tools import RecordingTool
+from tests.gateway.attacks.wire import FREE
+from tests.gateway.protocols.wires import WIRES
+from tests.gateway.web import HURRY, serving
+from tests.host.hosting import answering
+from tests.host.rig import plugin
+from tests.runtime.rig import on_bounded_time
+from tests.thinned import IS_NIGHTLY
+
+pytestmark = on_bounded_time
+
+each_wire = pytest.mark.parametrize("wire", WIRES, ids=[one.name for one in WIRES])
+
+LOCAL = Principal(tenant_id="local", user_id="local")
+BUSY = Overloaded("busy", retry_after_seconds=0.01)
+ENDLESS = says("So", *[" on"] * 400, pause_seconds=0.02)
+OWN = re.compile(r"(ref|request_id|via|\w+_at_ms|at_ms|duration_ms)=('[^']*'|\d+|None)")
+"""Fields that no two sessions share."""
+
+
+# --- one history
+
+
+async def record_of(web, session_id):
+    """Everything that a session has of its past, without what is its own alone."""
+    session = web.host.supervisor.session(session_id, scope="local")
+    page = await web.host.read_events(session_id, LOCAL, PageAsked(limit=500))
+    entries = [(one.number, one.kind, one.does, one.events) for one in await session.journal()]
+    said = OWN.sub(r"\1", repr([await session.messages(), page.events]))
+    vias = [event.via for event in page.events if getattr(event, "via", None)]
+    return said, entries, vias
+
+
+@pytest.mark.protocol(56)
+async def test_one_prompt_over_all_wires_is_one_history():
+    """P-056: the same messages, events and journal as over our own `/chat`, but for ids and `via`."""
+    records = {}
+    for wire in (None, *WIRES):
+        turns = [calls(("shell", {"command": "ls"}), text="I look."), says("Two ", "files.")]
+        shell = RecordingTool(name="shell")
+        async with serving(ScriptedModel(turns), store=MemoryStore(), session_tools=[shell]) as web:
+            if wire is None:
+                await web.chat("What is here?", session_id="s1")
+            else:
+                assert (await wire.ask(web, "s1", "What is here?")).text.endswith("Two files.")
+            records[wire] = await record_of(web, "s1")
+            assert len(shell.calls) == 1
+    said, entries, _ = records.pop(None)
+    for wire, record in records.items():
+        assert record == (said, entries, [wire.via]), wire.name
+
+
+# --- one gate
+
+
+@pytest.mark.protocol(57)
+@each_wire
+async def test_one_host_plugin_refuses_over_every_wire(wire):
+    """P-057: in the shape of each, with the plugin's own code; no session exists."""
+
+    async def judge(ctx):
+        raise RequestRefused(402, "unpaid", "pay first")
+
+    async with serving(answering("a"), plugin("guard", critical=True, intercept_chat_request=judge)) as web:
+        assert wire.code_of(await wire.refused(web, "s1")) == "unpaid"
+        assert web.host.supervisor.sessions(scope="local") == ()
+
+
+# --- what is taken back
+
+
+@pytest.mark.protocol(58)
+@each_wire
+async def test_what_a_provider_took_back_is_not_passed_off_as_said(wire):
+    """P-058: it breaks off after some text and recovers; a client has the whole answer, and not the half one as well."""
+    async with serving(ScriptedModel([fails(BUSY, after="Half"), says("Whole", " answer.")])) as web:
+        told = await wire.ask(web, "s1")
+    assert (told.text, told.ends, told.is_last, told.code) == ("Whole answer.", 1, True, None)
+
+
+# --- a server that goes down
+
+
+@pytest.mark.protocol(59)
+async def test_each_stream_ends_with_its_server_and_goes_on_with_the_next_one():
+    """P-059: one terminal frame, which says why; after the restart the response is read where the wire has a call for it."""
+    store, told, started = MemoryStore(lease_ms=0), {}, []
+
+    async def listen(web, wire):
+        async with wire.opened(web, f"s-{wire.name}", "Hi") as pieces:
+            stream = await anext(pieces)
+            while " on" not in stream:
+                stream += await anext(pieces)
+            started.append(wire)
+            if len(started) == len(WIRES):
+                web.stop.set()
+            told[wire] = wire.read(stream + "".join([piece async for piece in pieces]))
+
+    async with (
+        serving(FunctionModel(lambda _: ENDLESS), store=store, drain_timeout=0.05) as web,
+        trio.open_nursery() as nursery,
+    ):
+        for wire in WIRES:
+            nursery.start_soon(listen, web, wire)
+
+    async def go_on(web, wire):
+        if wire.again is not None:
+            again = await wire.again(web, f"s-{wire.name}", told[wire].response_id)
+            assert (again.text, again.ends, again.code) == ("Fine.........", 1, None), wire.name
+        assert (await wire.ask(web, f"s-{wire.name}", "And?")).text == "Fine.........", wire.name
+
+    resumed = says("Fine", *["."] * 9, pause_seconds=0.02)  # while it streams, every wire can read it
+    async with serving(FunctionModel(lambda _: resumed), store=store) as web, trio.open_nursery() as nursery:
+        for wire in WIRES:
+            assert (told[wire].ends, told[wire].is_last) == (1, True), wire.name
+            assert wire.tells_end(told[wire], "draining"), wire.name
+            nursery.start_soon(go_on, web, wire)
+
+
+# --- all at once
+
+SESSIONS = 50
+SECONDS = float(os.environ.get("WIRES_SECONDS", "60" if IS_NIGHTLY else "1.5"))
+
+
+def talking(draw):
+    """A model that speaks, thinks, calls, breaks off and fails."""
+    turns = (
+        says("Hel", "lo."),
+        says(*"abcdef", pause_seconds=0.01),
+        Turn(thinking="Hm.", text=("So.",)),
+        calls(("shell", {"command": "ls"}), text="I look."),
+    )
+    broken = fails(BUSY, after="Half")  # not often: a session waits before it tries again
+    return FunctionModel(lambda _: broken if draw.random() < 0.03 else draw.choice(turns))
+
+
+@pytest.mark.protocol(64)
+@pytest.mark.filterwarnings(r"ignore:Async generator '(httpx|httpcore)\.:ResourceWarning")
+async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
+    """P-064: each whole stream has one terminal frame, journals fold, descriptors and tasks are as before."""
+    draw, seen = Random(int(os.environ.get("WIRES_SEED", "1"))), Counter()  # noqa: S311 - no secrets
+
+    async def talk(web, number, until):
+        for count in range(1_000_000):
+            if trio.current_time() > until:
+                return
+            wire, cut_after = draw.choice(WIRES), draw.choice((999, 999, draw.randrange(1, 6)))
+            stream, is_cut = "", False
+            async with wire.opened(web, f"s{number}", f"w{count}") as pieces:
+                async for piece in pieces:
+                    stream += piece
+                    is_cut = stream.count("\n\n") >= cut_after
+                    if is_cut:  # not by a cancellation, in which httpx leaves sockets open
+                        break
+            seen[wire.name, is_cut] += 1
+            if not is_cut:
+                told = wire.read(stream)
+                assert (told.ends, told.is_last) == (1, True), (wire.name, stream)
+
+    store = MemoryStore()
+    options = {"store": store, "limits": FREE, "session_tools": [RecordingTool(name="shell")]}
+    # A connection that is cut as its response ends is closed when it has been idle for so long.
+    async with serving(talking(draw), connections=evolve(HURRY, idle_seconds=0.5), **options) as web:
+        await web.chat()
+        (warm,) = web.host.supervisor.sessions(scope="local")
+        await web.client.delete(f"/sessions/{warm.session_id}")
+        own, before = web.client, left_open()
+        async with httpx.AsyncClient(base_url=own.base_url, timeout=10, limits=httpx.Limits()) as web.client:
+            with trio.fail_after(SECONDS + 60):
+                async with trio.open_nursery() as nursery:
+                    for number in range(SESSIONS):
+                        nursery.start_soon(talk, web, number, trio.current_time() + SECONDS)
+        web.client = own
+        await web.served.quiet()
+        for session in web.host.supervisor.sessions(scope="local"):
+            await session.abort("the end")
+            stored = await web.host.supervisor.stored_state(session.session_id, scope="local")
+            assert stored.messages == await session.messages()
+            await web.client.delete(f"/sessions/{session.session_id}")
+        with trio.fail_after(10):
+            while any(now > then for now, then in zip(left_open(), before, strict=True)):  # noqa: ASYNC110 - of a closed connection no one is told
+                await trio.sleep(0.01)
+    assert min(seen[wire.name, is_cut] for wire in WIRES for is_cut in (False, True)) > 3, seen
+
+
+def left_open():
+    """Open descriptors and living tasks of this process."""
+    return len([*Path("/proc/self/fd").iterdir()]), trio.lowlevel.current_statistics().tasks_living

@@ -1,0 +1,206 @@
+"""The wires as one table: how a client of each sends words, reads a response, and goes on after a restart.
+
+A new wire is one entry of `WIRES`; the cases that hold for all of them are in `test_all_wires`.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias
+
+import httpx
+from attrs import frozen
+
+from tests.gateway.protocols import (
+    ag_ui_scenarios,
+    test_openai_chat_calls,
+    test_openai_response_calls,
+    ui_scenarios,
+)
+from tests.gateway.web import Web
+from tests.protocols.ag_ui_client import LAST as AG_UI_LAST, AgUiClient
+from tests.protocols.test_openai_responses import LASTS as RESPONSES_LAST
+from tests.protocols.ui_client import LAST as UI_LAST, UiClient
+
+Frames: TypeAlias = list[dict[str, Any]]
+
+
+@frozen(kw_only=True)
+class Told:
+    """A response as a client has it in the end.
+
+    Attributes:
+        text: Text of the assistant that the client shows as said.
+        ends: Number of terminal frames, and `is_last` whether the last frame is one.
+        code: Error code of the terminal frame, or None.
+        response_id: Name of the response on its wire.
+    """
+
+    text: str
+    ends: int
+    is_last: bool
+    code: str | None = None
+    response_id: str = ""
+
+
+@frozen(kw_only=True)
+class Wire:
+    """A wire as its clients use it.
+
+    Attributes:
+        path: Path of requests, and `body` returns the body of one with words for a session.
+        read: Returns what the client has of a whole stream.
+        via: Channel of its messages.
+        has_codes: Whether its terminal frame has our code. The one of `ai-ui` has a text alone.
+        again: Reads the response after a restart, given its name. None if the wire has no call for that: its client
+            asks again in the same session.
+    """
+
+    name: str
+    path: str
+    body: Callable[[str, str], dict[str, Any]]
+    read: Callable[[str], Told]
+    via: str
+    has_codes: bool = True
+    again: Callable[[Web, str, str], Awaitable[Told]] | None = None
+
+    @asynccontextmanager
+    async def opened(self, web: Web, session: str, words: str) -> AsyncIterator[AsyncIterator[str]]:
+        """Send words and open the response; leaving the block closes its connection."""
+        async with web.client.stream("POST", self.path, **self._request(session, words)) as response:
+            assert response.status_code == 200, await response.aread()
+            yield response.aiter_text()
+
+    async def ask(self, web: Web, session: str, words: str = "Hi") -> Told:
+        """Send words, and read the response to its end."""
+        async with self.opened(web, session, words) as pieces:
+            return self.read("".join([piece async for piece in pieces]))
+
+    async def refused(self, web: Web, session: str, words: str = "Hi") -> httpx.Response:
+        """Send words that are refused."""
+        return await web.client.post(self.path, **self._request(session, words))
+
+    def code_of(self, response: httpx.Response) -> str:
+        """Return the code of a refusal, which has the shape of the wire's errors."""
+        error = response.json()["error"]
+        if self.via == "openai":
+            assert {"message", "type", "param", "code"} <= {*error}
+        code: str = error["code"]
+        return code
+
+    def tells_end(self, told: Told, code: str) -> bool:
+        """Whether a terminal frame says that this ended the stream."""
+        return told.code == code if self.has_codes else bool(told.code)
+
+    def _request(self, session: str, words: str) -> dict[str, Any]:
+        return {"json": self.body(session, words), "headers": {"x-session-id": session}}
+
+
+def _read_ui(stream: str) -> Told:
+    frames, client = ui_scenarios.parts_of(stream), UiClient()
+    last = client.read(frames)
+    text = "".join([one[1] for one in client.told() if one[0] == "text"]) if client.messages else ""
+    return _told(text, frames, UI_LAST, code=last.get("errorText"))
+
+
+def _read_ag_ui(stream: str) -> Told:
+    frames, client = ag_ui_scenarios.frames_of(stream), AgUiClient()
+    last = client.read(frames)
+    text = "".join([one["content"] for one in client.messages if one["role"] == "assistant"])
+    return _told(text, frames, AG_UI_LAST, code=last.get("code"), response_id=frames[0].get("runId", ""))
+
+
+def _read_chat(stream: str) -> Told:
+    frames = test_openai_chat_calls.frames_of(stream)
+    ends = [
+        frame for frame in frames if "error" in frame or any(one["finish_reason"] for one in frame["choices"])
+    ]
+    said = "".join([one["delta"].get("content", "") for frame in frames for one in frame.get("choices", ())])
+    text = said.rpartition(f"{AGAIN}\n\n")[2]
+    code = ends[-1]["error"]["code"] if "error" in ends[-1] else None
+    return Told(text=text, ends=len(ends), is_last=ends[-1] is frames[-1], code=code)
+
+
+def _read_responses(stream: str) -> Told:
+    frames = test_openai_response_calls.events_of(stream)
+    last = frames[-1]["response"]
+    text = test_openai_response_calls.text_of(last)
+    code = None if last["error"] is None else last["error"]["type"]
+    return _told(text, frames, RESPONSES_LAST, code=code, response_id=frames[0]["response"]["id"])
+
+
+def _told(text: str, frames: Frames, lasts: tuple[str, ...], **more: Any) -> Told:
+    ends = [frame["type"] in lasts for frame in frames]
+    return Told(text=text, ends=ends.count(True), is_last=ends[-1], **more)
+
+
+# --- after a restart
+
+
+async def _ui_again(web: Web, session: str, _: str) -> Told:
+    return _read_ui((await web.client.get(f"/ai-ui/desk/{session}/stream")).text)
+
+
+async def _run_again(web: Web, session: str, run: str) -> Told:
+    body = _ag_ui_body(session, "Hi") | {"runId": run}
+    return _read_ag_ui((await web.post("/ag-ui/desk", body)).text)
+
+
+async def _response_again(web: Web, _: str, response: str) -> Told:
+    return _read_responses(
+        (await web.client.get(f"/v1/responses/{response}", params={"stream": "true"})).text
+    )
+
+
+def _name(words: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
+
+
+def _ag_ui_body(session: str, words: str) -> dict[str, Any]:
+    said = {"id": f"u-{_name(words)}", "role": "user", "content": words}
+    more = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    return {"threadId": session, "runId": f"run-{_name(words)}", "messages": [said], **more}
+
+
+AGAIN: Final = "[The answer broke off here and begins again.]"
+
+WIRES: Final = (
+    Wire(
+        name="ai-ui",
+        via="ai-ui",
+        has_codes=False,
+        path="/ai-ui/desk",
+        body=lambda session, words: {
+            "id": session,
+            "messages": [ui_scenarios.user(words, f"u-{_name(words)}")],
+            "trigger": "submit-message",
+        },
+        read=_read_ui,
+        again=_ui_again,
+    ),
+    Wire(name="ag-ui", via="ag-ui", path="/ag-ui/desk", body=_ag_ui_body, read=_read_ag_ui, again=_run_again),
+    Wire(
+        name="chat",
+        via="openai",
+        path="/v1/chat/completions",
+        body=lambda _, words: {
+            "model": "desk",
+            "stream": True,
+            "messages": [{"role": "user", "content": words}],
+        },
+        read=_read_chat,
+    ),
+    Wire(
+        name="responses",
+        via="openai",
+        path="/v1/responses",
+        body=lambda session, words: {
+            "model": "desk",
+            "stream": True,
+            "input": words,
+            "conversation": session,
+        },
+        read=_read_responses,
+        again=_response_again,
+    ),
+)
