@@ -179,12 +179,14 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
     store = MemoryStore()
     options = {"store": store, "limits": FREE, "session_tools": [RecordingTool(name="shell")]}
     # A connection that is cut as its response ends is closed when it has been idle for so long.
-    async with serving(talking(draw), connections=evolve(HURRY, idle_seconds=0.5), **options) as web:
+    async with serving(talking(draw), connections=evolve(HURRY, idle_seconds=2), **options) as web:
         await web.chat()
         (warm,) = web.host.supervisor.sessions(scope="local")
         await web.client.delete(f"/sessions/{warm.session_id}")
         own, before = web.client, left_open()
-        async with httpx.AsyncClient(base_url=own.base_url, timeout=10, limits=httpx.Limits()) as web.client:
+        async with httpx.AsyncClient(
+            base_url=own.base_url, timeout=10, limits=httpx.Limits(max_keepalive_connections=0)
+        ) as web.client:
             with trio.fail_after(SECONDS + 60):
                 async with trio.open_nursery() as nursery:
                     for number in range(SESSIONS):
