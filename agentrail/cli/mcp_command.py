@@ -6,6 +6,7 @@ import sys
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -82,7 +83,7 @@ def _listed(read: Configuration) -> Iterator[str]:
     Servers are started, and stopped again. Exit codes: 0 all are ready, 1 one is not, 2 wrong usage or configuration.""",
 )
 def check_servers(*names: Names, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
-    return _run(files, names, _check, debug=debug)
+    return _run(files, names, partial(_print_of, lines_of=_checked), debug=debug)
 
 
 @app.command(
@@ -99,10 +100,7 @@ def call_tool(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    async def call(servers: tuple[McpServer, ...]) -> Exit:
-        return await _call(servers[0], tool, arguments)
-
-    return _run(files, (server,), call, debug=debug)
+    return _run(files, (server,), partial(_call, tool=tool, arguments=arguments), debug=debug)
 
 
 @app.command(
@@ -131,12 +129,7 @@ def log_in_to_server(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    async def login(servers: tuple[McpServer, ...]) -> Exit:
-        found = _with_login(servers[0])
-        done = await _log_in_to(found, _login_file(found, data_dir), port=port)
-        return print_text(done) if isinstance(done, str) else Exit.FAILED
-
-    return _run(files, (server,), login, debug=debug)
+    return _run(files, (server,), partial(_log_in_to, data_dir=data_dir, port=port), debug=debug)
 
 
 @app.command(
@@ -153,20 +146,15 @@ def log_out_of_server(
     debug: Debug = False,
 ) -> Exit:
     async def logout(servers: tuple[McpServer, ...]) -> Exit:
-        found = _with_login(servers[0])
-        was_there = await outside.offload(_login_file(found, data_dir).delete)
-        return print_text(f"{found.name}: {'logged out' if was_there else 'there was no login'}")
+        was_there = await outside.offload(_login_file(servers[0], data_dir).delete)
+        return print_text(f"{server}: {'logged out' if was_there else 'there was no login'}")
 
     return _run(files, (server,), logout, debug=debug)
 
 
-def _with_login(server: McpServer) -> McpServer:
+def _login_file(server: McpServer, data_dir: Path | None) -> LoginFile:
     if server.auth != "oauth":
         raise OptionError([f'{server.name} has no login: set auth = "oauth" in [mcp.{server.name}]'])
-    return server
-
-
-def _login_file(server: McpServer, data_dir: Path | None) -> LoginFile:
     return login_file_of(server, find_data_directory(os.environ) if data_dir is None else data_dir)
 
 
@@ -217,19 +205,25 @@ async def _connected(servers: tuple[McpServer, ...]) -> Any:
         yield supervisor, [one.source for one in running]
 
 
-async def _check(servers: tuple[McpServer, ...]) -> Exit:
+async def _print_of(servers: tuple[McpServer, ...], lines_of: Callable[[Any], Iterator[str]]) -> Exit:
+    """Connect to servers, and print lines about each, or why it is not ready."""
     async with _connected(servers) as (_, sources):
-        lines = [line for source in sources for line in _checked(source)]
-        are_ready = all(source.state == "ready" for source in sources)
+        are_ready = [source.state == "ready" for source in sources]
+        lines = [
+            line
+            for source, is_ready in zip(sources, are_ready, strict=True)
+            for line in (lines_of(source) if is_ready else _lost(source))
+        ]
     done = print_text("\n".join(map(in_one_line, lines)))
-    return done if are_ready else Exit.FAILED
+    return done if all(are_ready) else Exit.FAILED
+
+
+def _lost(source: Any) -> Iterator[str]:
+    yield f"{source.name}: {source.reason}"
+    yield from [f"  stderr: {line}" for line in source.error_text.splitlines()[-_ERROR_LINES:]]
 
 
 def _checked(source: Any) -> Iterator[str]:
-    if source.state != "ready":
-        yield f"{source.name}: {source.reason}"
-        yield from [f"  stderr: {line}" for line in source.error_text.splitlines()[-_ERROR_LINES:]]
-        return
     yield f"{source.name}: ready, {len(source.tools)} tools"
     for tool in source.tools:
         yield f"  {tool.name:<{_WIDTH}} {tool.effect_class:<10} {tool.description}"
@@ -240,17 +234,10 @@ async def _accept(servers: tuple[McpServer, ...]) -> Exit:
     known = {one.name: await outside.offload(pins_of, one) for one in servers}
     # With this reaction every tool is taken, and its digest written.
     asked = tuple([attrs.evolve(one, pin="warn") for one in servers])
-    async with _connected(asked) as (_, sources):
-        lines = [line for source in sources for line in _accepted(source, known[source.name])]
-        are_ready = all(source.state == "ready" for source in sources)
-    done = print_text("\n".join(map(in_one_line, lines)))
-    return done if are_ready else Exit.FAILED
+    return await _print_of(asked, lambda source: _accepted(source, known[source.name]))
 
 
 def _accepted(source: Any, known: Pins) -> Iterator[str]:
-    if source.state != "ready":
-        yield from _checked(source)
-        return
     changed = [
         (tool, known[tool.listed.remote_name])
         for tool in source.tools
@@ -264,19 +251,19 @@ def _accepted(source: Any, known: Pins) -> Iterator[str]:
         yield from [f"    {line}" for line in difference] or ["    its schema or its hints"]
 
 
-async def _call(server: McpServer, tool: str, arguments: str) -> Exit:
+async def _call(servers: tuple[McpServer, ...], *, tool: str, arguments: str) -> Exit:
     given = parse_arguments(arguments)
     if isinstance(given, str):
         raise OptionError([given])
-    async with _connected((server,)) as (supervisor, (source,)):
+    async with _connected(servers) as (supervisor, (source,)):
         if source.state != "ready":
-            for line in _checked(source):
+            for line in _lost(source):
                 write_error(in_one_line(line))
             return Exit.FAILED
         found = [one for one in source.tools if tool in {one.name, one.listed.remote_name}]
         if not found:
             there = ", ".join(one.listed.remote_name for one in source.tools)
-            raise OptionError([f"{server.name} has no tool {tool!r:.80}: there are {there}"])
+            raise OptionError([f"{source.name} has no tool {tool!r:.80}: there are {there}"])
         outcome = await supervisor.call_tool(found[0].name, given, tools=found)
     done = print_text(outcome.text)
     return done if isinstance(outcome, Ok) else Exit.FAILED
@@ -355,8 +342,9 @@ async def _open_browser(port: int, *, opens: bool) -> AsyncIterator[LoopbackBrow
         nursery.cancel_scope.cancel(reason="the login has ended")
 
 
-async def _log_in_to(server: McpServer, file: LoginFile, *, port: int) -> str | None:
-    """Log in, and return a description of the result, or None after writing why it failed."""
+async def _log_in_to(servers: tuple[McpServer, ...], *, data_dir: Path | None, port: int) -> Exit:
+    (server,) = servers
+    file = _login_file(server, data_dir)
     has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in _DISPLAYS)
     failure = f"there was no answer within {LOGIN_SECONDS / 60:g} minutes"
     with trio.move_on_after(LOGIN_SECONDS):
@@ -369,6 +357,6 @@ async def _log_in_to(server: McpServer, file: LoginFile, *, port: int) -> str | 
         except* (ServerLost, OSError) as lost:
             failure = "; ".join(str(one) for one in lost.exceptions)
         else:
-            return f"{server.name}: logged in"
+            return print_text(f"{server.name}: logged in")
     write_error(f"{server.name}: {in_one_line(failure)}")
-    return None
+    return Exit.FAILED

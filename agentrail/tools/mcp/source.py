@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import trio
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import (
@@ -267,7 +267,7 @@ class McpSource:
         self.prompts = tuple(map(self._prompt_of, read_prompts(self.name, await connection.list_prompts())))
         change = decide_change(self.listing, listing)
         self.listing = listing
-        attach = tuple([McpTool(source=self, listed=one) for one in change.attach])
+        attach = tuple([McpTool(self, one) for one in change.attach])
         self._tools |= {one.name: one for one in attach}
         for name in change.detach:
             del self._tools[name]
@@ -344,38 +344,19 @@ def _describe(error: BaseException) -> str:
             return str(error) or type(error).__name__
 
 
-@frozen(kw_only=True, eq=False)
 class McpTool:
     """A tool of an MCP server."""
 
-    source: McpSource = field(repr=False)
-    listed: ListedTool
-
-    @property
-    def name(self) -> str:
-        return self.listed.name
-
-    @property
-    def description(self) -> str:
-        return self.listed.description
-
-    @property
-    def parameters(self) -> JsonObject:
-        return self.listed.parameters
-
-    @property
-    def effect_class(self) -> EffectClass:
-        return self.listed.effect_class
-
-    @property
-    def timeout_seconds(self) -> float:
-        return self.source.server.timeout_seconds
-
-    @property
-    def comes_from(self) -> str:
-        """The source, which gives the tool to a restored session again, and the digest of its text. A rule covers no other text."""
-        digest = "" if self.source.server.pin == "off" else self.listed.digest
-        return f"mcp.{self.source.name} {digest}"
+    def __init__(self, source: McpSource, listed: ListedTool) -> None:
+        self.source: Final = source
+        self.listed: Final = listed
+        self.name: str = listed.name
+        self.description: str = listed.description
+        self.parameters: JsonObject = listed.parameters
+        self.effect_class: EffectClass = listed.effect_class
+        self.timeout_seconds: float = source.server.timeout_seconds
+        # The source gives the tool to a restored session again, and a rule covers no other text than that of this digest.
+        self.comes_from: str = f"mcp.{source.name} {'' if source.server.pin == 'off' else listed.digest}"
 
     def label(self, arguments: JsonObject) -> str:
         return self.listed.label
