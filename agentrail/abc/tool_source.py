@@ -23,6 +23,11 @@ class ToolServer(Protocol):
 class ToolListener(Protocol):
     """A session that uses a source. It is called in the event loop and must not wait."""
 
+    @property
+    def working_dir(self) -> str:
+        """The session's workspace."""
+        ...
+
     def tools_changed(self, attach: Sequence[Tool], detach: Sequence[str]) -> None:
         """Replace tools of the source. A running call keeps the tool it started with.
 
@@ -41,6 +46,7 @@ class ToolSource(Protocol):
     Attributes:
         state: As last reported, with its `reason`.
         prompts: Prompts that it offers to users, as last listed.
+        instructions: Section of the system prompt of its sessions, or None.
         settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
@@ -50,6 +56,7 @@ class ToolSource(Protocol):
     state: ToolSourceState
     reason: str | None
     prompts: tuple[SourcePrompt, ...]
+    instructions: str | None
     settled: trio.Event
     is_required: bool
     is_eager: bool

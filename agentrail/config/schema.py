@@ -297,6 +297,9 @@ class McpForm:
         timeout_seconds: Seconds for a call.
         max_message_bytes: Size limit of one message of the server.
         allow_private: Whether `url` may lead to a private or link-local address.
+        instructions: Whether its instructions are a section of the system prompt.
+        roots: Whether it is told the workspace.
+        sampling: Whether it may ask the model during a call.
     """
 
     command: tuple[str, ...] | None = None
@@ -317,6 +320,9 @@ class McpForm:
     timeout_seconds: float | None = None
     max_message_bytes: int | None = None
     allow_private: bool | None = None
+    instructions: bool | None = None
+    roots: bool | None = None
+    sampling: bool | None = None
 
 
 def _optional_fields(of: type[attrs.AttrsInstance]) -> dict[str, Any]:

@@ -216,7 +216,12 @@ class ChangingHandle(AskingHandle):
             await self._ask(signal)
 
     async def _change_tools(
-        self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
+        self,
+        tools: tuple[Tool, ...],
+        names: tuple[str, ...],
+        *,
+        replace: bool,
+        sections: tuple[tuple[str, str | None], ...] = (),
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
         await self._cell.awake()
@@ -240,6 +245,7 @@ class ChangingHandle(AskingHandle):
             attach=specs,
             detach=names,
             replace=replace,
+            sections=sections,
             generation=self._cell.add_tools(
                 {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
             ),

@@ -327,6 +327,7 @@ def changes() -> SearchStrategy[s.Signal]:
             detach=_tuples(st.sampled_from(names), max_size=2),
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
+            sections=_tuples(st.tuples(st.just("mcp.s"), st.sampled_from(("Search.", None))), max_size=1),
         ),
         _asked(
             s.ToolSourceReported,

@@ -456,6 +456,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
         "e5", hooks.Found(entries=("tea",), words_only="too slow")
     ),
     "change_tools_origin": s.ChangeTools(**_BY, attach=(_LOOK,), generation=1),
+    "change_tools_sections": s.ChangeTools(
+        **_BY, generation=1, sections=(("mcp.files", "Search first."), ("mcp.old", None))
+    ),
     "prompt_via": s.Prompt(**_BY, ref=_P, content=ASKED, **_VIA),
     "prompt_settings": s.Prompt(**_BY, ref=_P, content=ASKED, settings=_SETTINGS),
     "prompt_trace": s.Prompt(**_BY, ref=_P, content=ASKED, trace=_TRACE),

@@ -577,7 +577,11 @@ class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
     described: tuple[ToolSpec, ...] = ()
 
 
-class ChangeTools(Asked, frozen=True, kw_only=True):
+def _no_items() -> tuple[()]:
+    return ()
+
+
+class ChangeTools(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """Use other tools from now on, all at once. Running calls keep the tool that they began with.
 
     Attributes:
@@ -585,12 +589,16 @@ class ChangeTools(Asked, frozen=True, kw_only=True):
         detach: Names. Unknown ones are listed in the answer.
         replace: Whether all tools that are not attached are removed.
         generation: Number of this change, which distinguishes two tools of the same name.
+        sections: Sections of the system prompt that belong to the tools, by key. None removes one.
     """
 
-    attach: tuple[ToolSpec, ...] = ()
-    detach: tuple[str, ...] = ()
-    replace: bool = False
+    # `sections` came later, and is omitted if empty. The other defaults are made by functions, so they are
+    # always written.
+    attach: tuple[ToolSpec, ...] = msgspec.field(default_factory=_no_items)
+    detach: tuple[str, ...] = msgspec.field(default_factory=_no_items)
+    replace: bool = msgspec.field(default_factory=bool)
     generation: int
+    sections: tuple[tuple[str, str | None], ...] = ()
 
 
 class ToolSourceReported(Asked, frozen=True, kw_only=True):

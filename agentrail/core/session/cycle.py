@@ -30,7 +30,7 @@ from agentrail.core.session.agent_records import ActingAgent, AgentSpec
 from agentrail.core.session.effect_owners import OfStallTimer, OfStream
 from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.open_calls import NO_CALLS, CallState
-from agentrail.core.session.plugin_hooks import ask_plugins, context_of
+from agentrail.core.session.plugin_hooks import ask_plugins, changed_sections, context_of
 from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.session.reservations import reserve_request
 from agentrail.core.session.state import (
@@ -135,6 +135,8 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
     """Attach and detach tools in one step. Unknown names are reported in the receipt and are not an error."""
     before = step.data.tools
     step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
+    if signal.sections:
+        step.data.sections = changed_sections(step.data.sections, dict(signal.sections))
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
     missing = tuple(name for name in signal.detach if before.get(name) is None)
     detached = _say_tools_changed(step, before, attached)

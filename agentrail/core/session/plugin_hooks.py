@@ -146,7 +146,7 @@ def apply_decision(step: StepContext, outcome: Outcome) -> None:
     if outcome.switch is not None:
         _switch(step, outcome.switch)
     if outcome.context:
-        step.data.sections = _changed(step.data.sections, outcome.context)
+        step.data.sections = changed_sections(step.data.sections, outcome.context)
 
 
 def open_plugin_request(
@@ -251,6 +251,6 @@ def _switch(step: StepContext, switch: Switch) -> None:
     )
 
 
-def _changed(sections: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
+def changed_sections(sections: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str]:
     merged: dict[str, Any] = {**sections, **changes}
     return MappingProxyType({key: text for key, text in merged.items() if text is not None})

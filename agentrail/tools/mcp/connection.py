@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import anyio
@@ -270,7 +271,7 @@ def _origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:
 # --- the session
 
 AskForm: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Asks the user of a call, given the parameters of an elicitation, and returns its result."""
+"""Asks the user of a call, given the parameters of an elicitation, or its model, given those of a sampling, and returns the result."""
 
 ReportProgress: TypeAlias = Callable[[str], None]
 
@@ -309,19 +310,28 @@ class ServerConnection:
     """A connected server.
 
     Attributes:
+        workspace: Returns the workspace that a server with `roots` is told.
+        log: Called with the level and the data of each log message.
+        moved: Set when the workspace may be another one.
         changed: Set when the tools or prompts of the server may have changed. Replaced before they are listed.
     """
 
     def __init__(
-        self, server: str, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event
+        self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event, server: McpServer
     ) -> None:
-        self._server = server
         self._dispatcher = dispatcher
+        self._server = server
+        self.workspace: Callable[[], str | None] = lambda: None
+        self.log: Callable[[str, object], None] = lambda _level, _data: None
+        self.moved: trio.Event = trio.Event()
         self._asking: list[AskForm] = []
         self.session: Final = ClientSession(
             dispatcher=dispatcher,
             client_info=types.Implementation(name="agentrail", version=metadata.version(NAME)),
             elicitation_callback=self._elicit,
+            sampling_callback=self._sample if server.sampling else None,
+            list_roots_callback=self._list_roots if server.roots else None,
+            logging_callback=self._log,
             message_handler=self._hear,
         )
         self.changed: trio.Event = trio.Event()
@@ -339,6 +349,11 @@ class ServerConnection:
     def is_current(self) -> bool:
         """Whether it speaks the current revision, in which a question is the answer of a call."""
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def instructions(self) -> str:
+        """The server's instructions for the model, if they are wanted."""
+        return (self.session.instructions or "") if self._server.instructions else ""
 
     def offers(self, name: str) -> bool:
         """Return whether the server declared a capability: `tools`, `resources` or `prompts`."""
@@ -478,7 +493,7 @@ class ServerConnection:
             wanted = types.InputRequiredResult.model_validate(raw, by_name=False)
             answers, state = None, wanted.request_state
             if wanted.input_requests:
-                answers = {key: await _answer(one, ask) for key, one in wanted.input_requests.items()}
+                answers = {key: await self._answer(one, ask) for key, one in wanted.input_requests.items()}
             else:
                 await trio.sleep(0.25)
         raise refused_call(types.INTERNAL_ERROR, f"it asked more than {MAX_QUESTION_ROUNDS} times")
@@ -496,9 +511,9 @@ class ServerConnection:
                 self._gone.set()
             if error.code in {LOGIN_CODE, NOT_SENT_CODE}:
                 state = "needs_login" if error.code == LOGIN_CODE else "restarting"
-                raise absent_server(self._server, state) from None
+                raise absent_server(self._server.name, state) from None
             if is_gone or error.code in {LOST_CODE, types.PARSE_ERROR}:
-                raise lost_call(self._server) from None
+                raise lost_call(self._server.name) from None
             raise refused_call(error.code, error.message) from None
 
     async def _elicit(
@@ -509,20 +524,58 @@ class ServerConnection:
             return types.ElicitResult(action="decline")
         return await _ask(params, self._asking[0])
 
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        """Answer a request of the older revision for the model's words, by the rule of `_elicit`."""
+        if len(self._asking) != 1:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="several calls are in flight, or none")
+        try:
+            return await _sampled(params, self._asking[0])
+        except CallFailed as failed:
+            return types.ErrorData(code=failed.code, message=str(failed))
+
+    async def _list_roots(self, context: ClientRequestContext | None) -> types.ListRootsResult:  # noqa: RUF029 - a callback of the library
+        workspace = self.workspace()
+        roots = [] if workspace is None else [types.Root.model_validate({"uri": Path(workspace).as_uri()})]
+        return types.ListRootsResult(roots=roots)
+
+    async def follow_roots(self) -> None:
+        """Notify the server of the older revision whenever the workspace may be another one."""
+        while self._server.roots and not self.is_current:
+            await self.moved.wait()
+            self.moved = trio.Event()
+            await self.session.send_notification(types.RootsListChangedNotification())
+
+    async def _log(self, params: types.LoggingMessageNotificationParams) -> None:  # noqa: RUF029 - a callback of the library
+        self.log(params.level, params.data)
+
+    async def _answer(
+        self, request: object, ask: AskForm
+    ) -> types.ElicitResult | types.CreateMessageResult | types.ListRootsResult:
+        match request:
+            case types.ElicitRequest():
+                return await _ask(request.params, ask)
+            case types.CreateMessageRequest() if self._server.sampling:
+                return await _sampled(request.params, ask)
+            case types.ListRootsRequest() if self._server.roots:
+                return await self._list_roots(None)
+            case _:
+                raise refused_call(types.INVALID_REQUEST, "it asked for something that was not offered to it")
+
     async def _hear(self, message: object) -> None:  # noqa: RUF029 - a callback of the library
         if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             self.changed.set()
 
 
-async def _answer(request: object, ask: AskForm) -> types.ElicitResult:
-    if not isinstance(request, types.ElicitRequest):
-        raise refused_call(types.INVALID_REQUEST, "it asked for something that was not offered to it")
-    return await _ask(request.params, ask)
-
-
 async def _ask(params: Any, ask: AskForm) -> types.ElicitResult:
     answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
     return types.ElicitResult.model_validate(answer)
+
+
+async def _sampled(params: Any, ask: AskForm) -> types.CreateMessageResult:
+    answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+    return types.CreateMessageResult.model_validate(answer)
 
 
 @contextmanager
@@ -579,7 +632,7 @@ async def open_connection(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
             streams = await stack.enter_async_context(carrying)
-        connection = ServerConnection(server.name, _Dispatcher(*streams), errors, gone)
+        connection = ServerConnection(_Dispatcher(*streams), errors, gone, server)
         try:
             async with connection.session:
                 yield connection

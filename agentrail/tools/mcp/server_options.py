@@ -96,6 +96,9 @@ class McpServer:
         timeout_seconds: Seconds for a call.
         max_message_bytes: Size limit of one message of the server.
         allow_private: Whether `url` may lead to a private or link-local address.
+        instructions: Whether its instructions are a section of the system prompt, `mcp.<name>`.
+        roots: Whether it is told the workspace, as long as all sessions that use it have the same one.
+        sampling: Whether it may ask the model during a call: one turn without tools, at the session's cost.
 
     Raises:
         OptionError: Your move: all faults, by option.
@@ -121,6 +124,9 @@ class McpServer:
     timeout_seconds: float = 60.0
     max_message_bytes: int = MAX_MESSAGE_BYTES
     allow_private: bool = False
+    instructions: bool = False
+    roots: bool = False
+    sampling: bool = False
 
     def __attrs_post_init__(self) -> None:
         faults = tuple(faults_of_server({one.name: getattr(self, one.name) for one in fields(McpServer)}))
@@ -197,7 +203,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         value = given.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             yield f"{key} is {value!r:.80}: expected a number above 0"
-    for key in ("required", "allow_private"):
+    for key in ("required", "allow_private", "instructions", "roots", "sampling"):
         if not isinstance(given.get(key, False), bool):
             yield f"{key} is {given[key]!r:.80}: expected true or false"
 

@@ -1,7 +1,7 @@
 """The prompts that an MCP server lists: names of their commands, typed arguments, and messages as the user's words. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -83,9 +83,22 @@ def text_of_prompt(server: str, prompt: str, result: Mapping[str, Any], read_wit
     parts = [f'[prompt "{cleaned(prompt, MAX_TOOL_TITLE_CHARACTERS)}" of the server "{server}"]']
     for one in result["messages"]:
         block, role = one["content"], one["role"]
-        said = text_of_block(block, read_with) or f"[{block['type']}, which a prompt cannot carry]"
-        said = cleaned(said, MAX_PROMPT_MESSAGE_BYTES)
+        said = cleaned(_text_of(block, read_with), MAX_PROMPT_MESSAGE_BYTES)
         if role != "user":
             said = "\n> ".join((f"[quotation of the role {role}]", *said.split("\n")))
         parts.append(said)
     return "\n\n".join(parts)
+
+
+def text_of_sampling(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the messages of a sampling as one prompt. With several, each has its role in front."""
+    parts = []
+    for one in messages:
+        blocks = one["content"] if isinstance(one["content"], list) else [one["content"]]
+        said = "\n\n".join([_text_of(block) for block in blocks])
+        parts.append(said if len(messages) == 1 else f"{one['role']}: {said}")
+    return "\n\n".join(parts)
+
+
+def _text_of(block: Mapping[str, Any], read_with: str = "") -> str:
+    return text_of_block(block, read_with) or f"[{block['type']}, which cannot be shown here]"

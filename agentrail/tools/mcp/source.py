@@ -26,7 +26,7 @@ from agentrail.core.values.port_members import offers
 from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.distribution import install_command
-from agentrail.errors import CommandError, OptionError, QuestionDeclined, ToolContractError
+from agentrail.errors import AgentrailError, CommandError, OptionError, QuestionDeclined, ToolContractError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import too_large
 from agentrail.logs import Logger
@@ -43,10 +43,16 @@ from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer, ServerScope
-from agentrail.tools.mcp.server_prompts import ListedPrompt, read_prompts, text_of_prompt
+from agentrail.tools.mcp.server_prompts import (
+    ListedPrompt,
+    read_prompts,
+    text_of_prompt,
+    text_of_sampling,
+)
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
     ServerTools,
+    cleaned,
     decide_change,
     in_one_sentence,
     read_listing,
@@ -60,9 +66,14 @@ WINDOW_SECONDS: Final = 0.25
 
 MAX_LISTINGS: Final = 20
 LISTINGS_SECONDS: Final = 60.0
+MAX_LOGGED: Final = 20
+"""Log messages of a server per second. Further ones are dropped."""
+
 RECONNECT_SECONDS: Final = 15.0
 """Time that a repeated call waits for the server to be back."""
 
+_INTERNAL_ERROR: Final = -32_603  # of JSON-RPC
+_SAMPLING_PROMPT: Final = "A tool server asks you. Answer it, and nothing else."
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LAST_PAUSE_SECONDS: Final = 30.0
 _LARGE_CHARACTERS: Final = 200_000
@@ -90,6 +101,7 @@ class McpSource:
         reason: Cause of the state, or None.
         listing: The tools as last listed. They stay through a restart.
         prompts: The prompts as last listed. They stay too.
+        instructions: Its instructions for the model, if they are wanted. They stay too.
     """
 
     def __init__(
@@ -100,6 +112,7 @@ class McpSource:
         self.reason: str | None = None
         self.listing: ServerTools = ServerTools()
         self.prompts: tuple[SourcePrompt, ...] = ()
+        self.instructions: str | None = None
         self.connection: Any = None
         self.settled: trio.Event = trio.Event()
         self.is_required: bool = server.required
@@ -112,6 +125,7 @@ class McpSource:
         self._listeners: list[ToolListener] = []
         self._tools: dict[str, McpTool] = {}
         self._listed_at: deque[float] = deque(maxlen=MAX_LISTINGS)
+        self._logged_at: deque[float] = deque(maxlen=MAX_LOGGED)
         self._errors: Any = None
 
     @property
@@ -158,7 +172,7 @@ class McpSource:
     def park(self) -> None:
         """Detach all tools: it was lost too often."""
         names = tuple(self._tools)
-        self._tools, self.listing, self.prompts = {}, ServerTools(), ()
+        self._tools, self.listing, self.prompts, self.instructions = {}, ServerTools(), (), None
         for listener in self._listeners:
             listener.tools_changed((), names)
         self._change_state("parked", self.reason)
@@ -168,7 +182,28 @@ class McpSource:
         self._listeners.append(listener)
         listener.tools_changed(self.tools, ())
         listener.state_changed(self.state, self.reason)
-        return partial(self._listeners.remove, listener)
+        self._tell_moved()
+        return partial(self._leave, listener)
+
+    def _leave(self, listener: ToolListener) -> None:
+        self._listeners.remove(listener)
+        self._tell_moved()
+
+    def _tell_moved(self) -> None:
+        if self.connection is not None:
+            self.connection.moved.set()
+
+    def _workspace(self) -> str | None:
+        """Return the working directory of all its sessions, or None if they have several: no one's files are for the others."""
+        found = {one.working_dir for one in self._listeners}
+        return found.pop() if len(found) == 1 else None
+
+    def _log(self, level: str, data: object) -> None:
+        now = trio.current_time()
+        if len(self._logged_at) < MAX_LOGGED or now - self._logged_at[0] >= 1.0:
+            self._logged_at.append(now)
+            said = too_large(data, max_characters=_LARGE_CHARACTERS) or cleaned(str(data))
+            LOGGER.debug("MCP server %s says (%s): %s", self.name, level, self._hidden(said))
 
     async def wait_ready(self, seconds: float) -> None:
         """Wait until it is connected, for at most this long."""
@@ -218,7 +253,10 @@ class McpSource:
         with trio.move_on_after(seconds) as connecting:
             async with library.open_connection(self.server, self._open_process, self._login) as connection:
                 self._errors = connection.errors
+                connection.workspace, connection.log = self._workspace, self._log
                 await connection.connect()
+                said = cleaned(connection.instructions)
+                self.instructions = f'Instructions of the server "{self.name}":\n\n{said}' if said else None
                 await self._list(connection)
                 connecting.deadline = math.inf
                 self.connection = connection
@@ -228,6 +266,7 @@ class McpSource:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, connection)
                     nursery.start_soon(self._list_changes, connection)
+                    nursery.start_soon(connection.follow_roots)
                     if self._login is not None:
                         nursery.start_soon(self._leave_without_login)
                     await connection.wait_gone()
@@ -417,6 +456,8 @@ async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) 
 
     A form that sessions cannot show is declined. Of an address its host is shown, and nothing is opened.
     """
+    if "messages" in params:
+        return await _sample_in_call(ctx, params)
     message = f"{server}: {params.get('message', '')}"
     seconds = max(ctx.seconds_left() - 1.0, 0.1)
     within = 300.0 if math.isinf(seconds) else seconds
@@ -431,6 +472,17 @@ async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) 
     except (QuestionDeclined, ToolContractError):
         return {"action": "decline"}
     return {"action": "cancel"} if form is None else {"action": "accept", "content": dict(form)}
+
+
+async def _sample_in_call(ctx: ToolContext, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let the model of a call's session answer a server: one turn without tools, within the session's budget."""
+    prompt, system = text_of_sampling(params["messages"]), params.get("systemPrompt") or _SAMPLING_PROMPT
+    try:
+        said = await ctx.run_session(prompt, system_prompt=system, tools=(), max_turns=1)
+    except AgentrailError as error:
+        message = f"The model gave no answer: {error}"
+        raise CallFailed(message, _INTERNAL_ERROR) from None
+    return {"role": "assistant", "content": {"type": "text", "text": said}, "model": ctx.model}
 
 
 def source_of_server(

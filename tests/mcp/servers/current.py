@@ -6,11 +6,15 @@ from pathlib import Path
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
     InputRequiredResult,
+    ListRootsRequest,
+    SamplingMessage,
     TextContent,
 )
 from pydantic import BaseModel
@@ -45,6 +49,18 @@ async def ask(ctx: Context) -> str | InputRequiredResult:
     schema = {"type": "object", "properties": {"which": {"type": "string"}}}
     form = ElicitRequestFormParams(message="Which?", requested_schema=schema)
     return InputRequiredResult(input_requests={"which": ElicitRequest(params=form)}, request_state="asked")
+
+
+@server.tool()
+async def parrot(ctx: Context) -> str | InputRequiredResult:
+    """Ask the model, and for the workspace."""
+    answers = ctx.input_responses or {}
+    if answers:
+        said, roots = answers["said"], answers["roots"]
+        return f"{said.content.text} {[str(one.uri) for one in roots.roots]}"
+    message = SamplingMessage(role="user", content=TextContent(text="Say a."))
+    said = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=9))
+    return InputRequiredResult(input_requests={"said": said, "roots": ListRootsRequest()})
 
 
 @server.tool()

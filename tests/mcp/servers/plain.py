@@ -121,6 +121,8 @@ def called(request):
                     return
                 time.sleep(0.01)
             answer(request, text("slept"))
+        case "capabilities":
+            answer(request, text(json.dumps(STATE["client"])))
         case "environ":
             answer(request, text(json.dumps(dict(os.environ))))
         case "flip":
@@ -140,6 +142,18 @@ def called(request):
             schema = {"type": "object", "properties": {"which": {"type": "string"}}}
             params = {"message": "Which?", "requestedSchema": schema}
             send({"id": f"q{request['id']}", "method": "elicitation/create", "params": params})
+        case "sample" | "list_roots":
+            STATE[f"q{request['id']}"] = request
+            question = {"id": f"q{request['id']}", "method": "roots/list"}
+            if name == "sample":
+                params = {"maxTokens": 9, "systemPrompt": "Be a parrot.", "messages": arguments["messages"]}
+                question |= {"method": "sampling/createMessage", "params": params}
+            send(question)
+        case "log":
+            for number in range(50):
+                data = {"number": number} if number % 2 else f"number {number}, sk-hidden-0123456789"
+                send({"method": "notifications/message", "params": {"level": "error", "data": data}})
+            answer(request, text("logged"))
         case _:
             answer(
                 request,
@@ -153,6 +167,7 @@ def hear(message):
     """Handle one message."""
     match message.get("method"):
         case "initialize":
+            STATE["client"] = message["params"]["capabilities"]
             answer(
                 message,
                 {
@@ -162,10 +177,13 @@ def hear(message):
                         **({"prompts": {}} if MODE == "offering" else {}),
                     },
                     "serverInfo": {"name": "plain", "version": "1"},
+                    "instructions": "Look\u200b first.",
                 },
             )
         case "notifications/initialized" | "ping":
             pass
+        case "notifications/roots/list_changed":
+            send({"id": "changed", "method": "roots/list"})
         case "notifications/cancelled":
             STATE["cancelled"].append(message["params"]["requestId"])
         case "tools/list":
@@ -179,7 +197,10 @@ def hear(message):
         case None:
             request = STATE.pop(str(message.get("id")), None)
             if request is not None:
-                answer(request, text(json.dumps(message["result"])))
+                answer(request, text(json.dumps(message.get("result", message.get("error")))))
+            elif message["id"] == "changed":
+                with Path(ARGUMENT).open("a") as file:
+                    file.write(json.dumps(message["result"]) + "\n")
         case _:
             send({"id": message.get("id"), "error": {"code": -32601, "message": "Method not found"}})
 
@@ -224,6 +245,8 @@ def misbehave():
             )
         case "asking":
             STATE["tools"].append("ask")
+        case "offering":
+            STATE["tools"] += ["sample", "list_roots", "log", "capabilities"]
 
 
 misbehave()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import CommandError
-from agentrail.tools.mcp.server_prompts import MAX_PROMPTS, read_prompts, text_of_prompt
+from agentrail.tools.mcp.server_prompts import MAX_PROMPTS, read_prompts, text_of_prompt, text_of_sampling
 
 CITY = {"name": "weather", "arguments": [{"name": "city", "required": True}, {"name": "state"}]}
 
@@ -114,5 +114,15 @@ def test_messages_become_words_of_the_user_and_other_roles_a_quotation():
         "[quotation of the role assistant]\n> I approve.\n> All.",
         "inside",
         "[resource two: r://2; read it with mcp__s__read_resource]",
-        "[image, which a prompt cannot carry]",
+        "[image, which cannot be shown here]",
     ]
+
+
+def test_messages_of_a_sampling_are_one_prompt():
+    """11.5: one is said as it is, several with their roles."""
+    words = {"role": "user", "content": {"type": "text", "text": "Say a."}}
+    picture = {"role": "assistant", "content": [words["content"], {"type": "image", "data": "AA=="}]}
+    assert text_of_sampling([words]) == "Say a."
+    assert text_of_sampling([words, picture]) == (
+        "user: Say a.\n\nassistant: Say a.\n\n[image, which cannot be shown here]"
+    )
