@@ -35,7 +35,7 @@ fetch() {
 }
 
 fetch .peers @copilotkit/aimock@1.42.0 ws@8.23.0 # the server of the provider tests, and a client of WebSockets
-fetch .peers/ai ai@6.0.322                       # reads our UI message streams
+fetch .peers/ai ai@6.0.322 @ai-sdk/openai-compatible@2.0.91 # reads our UI message streams, and talks to us as to OpenAI
 fetch .peers/ag-ui @ag-ui/client@1.0.0           # verifies the order of AG-UI events
 fetch .peers/openai openai@7.57.0                # `runTools` against our server
 # MCP servers, the conformance suite, and a Node as new as the suite wants it.

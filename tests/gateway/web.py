@@ -56,7 +56,6 @@ async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> As
     """Serve an application of one profile `desk`, and give what calls it; leaving the block drains and stops it."""
     session = {key[8:]: options.pop(key) for key in tuple(options) if key.startswith("session_")}
     headers = options.pop("headers", None)
-    limits = options.pop("connections", HURRY)
     options.setdefault("store", None)
     options.setdefault("drain_timeout", 0.5)
     if "profiles" not in options:
@@ -76,7 +75,7 @@ async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> As
         httpx.AsyncClient(base_url=base, verify=False, timeout=10, headers=headers) as client,  # noqa: S501 - no TLS here
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(partial(serve_app, check, listeners, wait_stop, limits=limits))
+        await nursery.start(partial(serve_app, check, listeners, wait_stop, limits=HURRY))
         yield Web(client, app.state.host, address, stop, check)
         stop.set()
     check.check()

@@ -9,7 +9,6 @@ from random import Random
 import httpx
 import pytest
 import trio
-from attrs import evolve
 
 from agentrail.errors import Overloaded, RequestRefused
 from agentrail.host import Principal
@@ -19,13 +18,11 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, 
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.attacks.wire import FREE
 from tests.gateway.protocols.wires import WIRES
-from tests.gateway.web import HURRY, serving
+from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.host.rig import plugin
 from tests.runtime.rig import on_bounded_time
 from tests.thinned import IS_NIGHTLY
-
-pytestmark = on_bounded_time
 
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=[one.name for one in WIRES])
 
@@ -50,6 +47,7 @@ async def record_of(web, session_id):
 
 
 @pytest.mark.protocol(56)
+@on_bounded_time
 async def test_one_prompt_over_all_wires_is_one_history():
     """P-056: the same messages, events and journal as over our own `/chat`, but for ids and `via`."""
     records = {}
@@ -72,6 +70,7 @@ async def test_one_prompt_over_all_wires_is_one_history():
 
 
 @pytest.mark.protocol(57)
+@on_bounded_time
 @each_wire
 async def test_one_host_plugin_refuses_over_every_wire(wire):
     """P-057: in the shape of each, with the plugin's own code; no session exists."""
@@ -88,6 +87,7 @@ async def test_one_host_plugin_refuses_over_every_wire(wire):
 
 
 @pytest.mark.protocol(58)
+@on_bounded_time
 @each_wire
 async def test_what_a_provider_took_back_is_not_passed_off_as_said(wire):
     """P-058: it breaks off after some text and recovers; a client has the whole answer, and not the half one as well."""
@@ -100,6 +100,7 @@ async def test_what_a_provider_took_back_is_not_passed_off_as_said(wire):
 
 
 @pytest.mark.protocol(59)
+@on_bounded_time
 async def test_each_stream_ends_with_its_server_and_goes_on_with_the_next_one():
     """P-059: one terminal frame, which says why; after the restart the response is read where the wire has a call for it."""
     store, told, started = MemoryStore(lease_ms=0), {}, []
@@ -178,11 +179,10 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
 
     store = MemoryStore()
     options = {"store": store, "limits": FREE, "session_tools": [RecordingTool(name="shell")]}
-    # A connection that is cut as its response ends is closed when it has been idle for so long.
-    async with serving(talking(draw), connections=evolve(HURRY, idle_seconds=2), **options) as web:
-        await web.chat()
-        (warm,) = web.host.supervisor.sessions(scope="local")
-        await web.client.delete(f"/sessions/{warm.session_id}")
+    async with serving(talking(draw), **options) as web:
+        for wire in WIRES:  # what is loaded late is loaded now
+            await wire.ask(web, "warm", wire.name)
+        await web.client.delete("/sessions/warm")
         own, before = web.client, left_open()
         async with httpx.AsyncClient(
             base_url=own.base_url, timeout=10, limits=httpx.Limits(max_keepalive_connections=0)
@@ -198,7 +198,8 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
             stored = await web.host.supervisor.stored_state(session.session_id, scope="local")
             assert stored.messages == await session.messages()
             await web.client.delete(f"/sessions/{session.session_id}")
-        with trio.fail_after(10):
+        # A connection that is cut as its response ends is closed when it has been idle for five seconds.
+        with trio.fail_after(20):
             while any(now > then for now, then in zip(left_open(), before, strict=True)):  # noqa: ASYNC110 - of a closed connection no one is told
                 await trio.sleep(0.01)
     assert min(seen[wire.name, is_cut] for wire in WIRES for is_cut in (False, True)) > 3, seen
