@@ -24,7 +24,13 @@ from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.event_hub import Hubs, open_hubs
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
-from agentrail.gateway.protocols import ag_ui_routes, ai_ui_routes, openai_response_routes, openai_routes
+from agentrail.gateway.protocols import (
+    a2a_routes,
+    ag_ui_routes,
+    ai_ui_routes,
+    openai_response_routes,
+    openai_routes,
+)
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.gateway.row_watches import open_watches
 from agentrail.gateway.sockets import Sockets
@@ -50,9 +56,13 @@ PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
         ai_ui_routes.WIRE.name: ai_ui_routes.AI_UI_ROUTES,
         ag_ui_routes.AG_UI_WIRE.name: ag_ui_routes.AG_UI_ROUTES,
         openai_routes.NAME: (*openai_routes.OPENAI_ROUTES, *openai_response_routes.OPENAI_RESPONSE_ROUTES),
+        a2a_routes.NAME: a2a_routes.A2A_ROUTES,
     }
 )
 """Available third-party protocols by name, with their routes. `create_app(protocols=)` selects which are served."""
+
+DEFAULT_PROTOCOLS: Final = tuple([name for name in PROTOCOLS if name != a2a_routes.NAME])
+"""The protocols that need no further extra."""
 
 ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
     *ROUTES,
@@ -208,7 +218,7 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     inspector: bool = True,
     console: bool = True,
     base_path: str = "",
-    protocols: Sequence[str] = tuple(PROTOCOLS),
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
     **given: Any,
 ) -> Starlette:
     """Create an ASGI application that serves a host over HTTP.
@@ -347,6 +357,8 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
             for name in protocols
             if name not in tuple(PROTOCOLS)
         ]
+        if a2a_routes.NAME in protocols and (fault := a2a_routes.fault_of_a2a()) is not None:
+            faults.append(f"protocols has {fault}")
     if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
         faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
     if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):

@@ -92,6 +92,7 @@ class CallHead:
     peer: str = ""
     is_websocket: bool = False
     root_path: str = ""
+    scheme: str = "http"
 
 
 def head_of(scope: Mapping[str, Any]) -> CallHead:
@@ -108,6 +109,7 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
         peer=client[0] if client else "",
         is_websocket=scope["type"] == "websocket",
         root_path=scope.get("root_path", ""),
+        scheme=scope.get("scheme", "http"),
     )
 
 

@@ -44,6 +44,7 @@ from agentrail.gateway.socket_frames import (
 from agentrail.gateway.sse_frames import StreamEnd
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.session_order import SORTS
+from agentrail.protocols.a2a import MAX_TASKS_OF_A_PAGE
 from agentrail.runtime.cost_table import WAYS
 from agentrail.wire.inspection_rows import PluginRow, TreeRow
 from agentrail.wire.plain import encode_plain
@@ -259,6 +260,14 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "request_id": _NAME,
     "response": {"type": "string", "maxLength": 160},
     "stream": _FLAG,
+    "task": {"type": "string"},
+    "contextId": _SESSION_ID,
+    "status": {"type": "string"},
+    "pageSize": {"type": "integer", "minimum": 1, "maximum": MAX_TASKS_OF_A_PAGE},
+    "pageToken": {"type": "string"},
+    "historyLength": {"type": "integer", "minimum": 0},
+    "statusTimestampAfter": {"type": "string", "format": "date-time"},
+    "includeArtifacts": _FLAG,
     "starting_after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "rule_id": _NAME,
     "user_id": _NAME,
@@ -339,6 +348,12 @@ _OBJECT: Final[dict[str, Any]] = {
     "additionalProperties": True,
 }
 
+_A2A: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "An object of A2A 1.0, whose specification has its fields.",
+    "additionalProperties": True,
+}
+
 _OPEN_BODY: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["model"],
@@ -405,6 +420,7 @@ def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[Cal
         "OpenAiObject": _OBJECT,
     }
     schemas |= {kind.__name__: _OPEN_BODY for kind in bodies if issubclass(kind, OpenBody)}
+    schemas |= {name: {**_A2A, "properties": {}} for name in ("A2aBody", "A2aObject", "A2aFrame")}
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))
@@ -570,7 +586,7 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
 def name_of_operation(route: CallRoute) -> str:
     singular = re.sub(r"(\w+)s/\{\w+\}", r"\1", route.path)
     words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", singular))
-    return "_".join([route.method.lower(), *(words or ["root"])])
+    return "_".join([route.method, *(words or ["root"])]).lower()
 
 
 # --- parameters

@@ -298,7 +298,9 @@ class CallRoute:
         method: In capitals; HEAD comes with GET.
         path: In Starlette's notation, such as `/sessions/{session_id}/prompt`.
         operation: Name for rate limiting, see `decide_charge`; by default an ordinary call.
+        operation_of: Returns the operation of a body, for a path with several.
         body: Struct of its body, or None.
+        needs_type: Whether a POST without a content type is refused. False only for routes that change nothing.
         scope: Required scope of the token, or None if no token is needed.
         is_guarded: Whether the origin of a call is checked although no token is needed. With a scope it always
             is.
@@ -319,7 +321,9 @@ class CallRoute:
     handler: RouteHandler
     does: str = field(kw_only=True)
     operation: str = field(default="call", kw_only=True)
+    operation_of: Callable[[Any], str] | None = field(default=None, kw_only=True)
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)
+    needs_type: bool = field(default=True, kw_only=True)
     query: tuple[str, ...] = field(default=(), kw_only=True)
     scope: str | None = field(default="use", kw_only=True)
     also: str | None = field(default=None, kw_only=True)
@@ -422,7 +426,9 @@ class PathEndpoint:
                 self._charge(call, SessionOwner.of(call.principal), "call")
             raise
         owner = SessionOwner.of(call.principal)
-        self._charge(call, owner, route.operation)
+        self._charge(
+            call, owner, route.operation if route.operation_of is None else route.operation_of(call.body)
+        )
         if not route.is_stream:
             return await self._run(call, route)
         with call.gateway.take_place(owner):
@@ -437,7 +443,7 @@ class PathEndpoint:
         pairs = parse_qsl(call.head.query, keep_blank_values=True, errors="replace")
         check_query([name for name, _ in pairs], route.query)
         call.query = dict(pairs)
-        if call.head.method == "POST":
+        if call.head.method == "POST" and (route.needs_type or "content-type" in call.head.headers):
             # Even without a body: a form of another site can send any other type without a preflight.
             given = call.head.headers
             check_content_type(given.get("content-type"), given.get("content-encoding"))

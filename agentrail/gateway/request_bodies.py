@@ -96,6 +96,10 @@ class ResponseBody(OpenBody, frozen=True, kw_only=True):
     """A request for a response, as in the OpenAI API: `model` is a profile. Parameters without effect are ignored."""
 
 
+class A2aBody(OpenBody, frozen=True, kw_only=True):
+    """A request of A2A: a request of JSON-RPC, or the parameters of a method."""
+
+
 class CancelResponseBody(Value, frozen=True, kw_only=True):
     """Cancels a response. Has no fields."""
 

@@ -311,7 +311,7 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
     # Not a regular expression: with optional parts surrounded by blanks it would backtrack.
     kind, *more = (part.strip() for part in (value or "").lower().split(";"))
     terms = {"=".join(side.strip() for side in part.partition("=")[::2]) for part in more if part}
-    if kind != "application/json" or not terms <= _UTF_8:
+    if kind not in ("application/json", "application/a2a+json") or not terms <= _UTF_8:
         refuse_call("content_type", "Content-Type is not JSON in UTF-8: expected application/json")
     if (encoding or "identity").strip().lower() != "identity":
         refuse_call("content_type", "the body is encoded: send it without Content-Encoding")

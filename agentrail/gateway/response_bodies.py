@@ -252,6 +252,10 @@ class OpenAiObject(CallReply, frozen=True, kw_only=True):
     """An object of the OpenAI API, whose documentation has its fields."""
 
 
+class A2aObject(CallReply, frozen=True, kw_only=True):
+    """An object of A2A, whose specification has its fields."""
+
+
 class SessionCreated(SessionReply, frozen=True, kw_only=True):
     """A created session.
 

@@ -85,6 +85,7 @@ class AgentProfile:
         approvers: Ids of users who decide the pending approvals and questions of other users' sessions of this profile,
             in their tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token
             with that scope.
+        public: Whether its A2A card is shown to callers without a token: its id, name and description.
     """
 
     id: str
@@ -98,6 +99,7 @@ class AgentProfile:
     client_settings: bool = True
     show_tools: Literal["reasoning"] | None = None
     approvers: Sequence[str] = ()
+    public: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Validate the profile.
@@ -356,8 +358,9 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
     if given.client_system not in ("append", "ignore", "refuse"):
         yield f"client_system is {given.client_system!r:.80}: expected append, ignore or refuse"
-    if type(given.client_settings) is not bool:
-        yield f"client_settings is {given.client_settings!r:.80}: expected True or False"
+    for name in ("client_settings", "public"):
+        if type(getattr(given, name)) is not bool:
+            yield f"{name} is {getattr(given, name)!r:.80}: expected True or False"
     if given.show_tools not in (None, "reasoning"):
         yield f"show_tools is {given.show_tools!r:.80}: expected reasoning, or None"
     if not isinstance(given.approvers, list | tuple) or any(

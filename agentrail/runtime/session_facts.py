@@ -26,6 +26,7 @@ class SessionFacts:
         user_data: Data that it was started with. For a child session that of its root.
         is_here: Whether it is live here, awake or hibernated. Otherwise it is only in the store.
         has_ended: Whether it is in the store and has ended there.
+        has_format: Whether its answers are JSON. Only known of one that is live.
     """
 
     session_id: SessionId
@@ -33,12 +34,17 @@ class SessionFacts:
     user_data: JsonObject = field(repr=False)
     is_here: bool
     has_ended: bool = False
+    has_format: bool = False
 
 
 def facts_of_cell(cell: SessionCell) -> SessionFacts:
     ports = cell.ports
     return SessionFacts(
-        session_id=ports.session_id, root_id=cell.bus.path[0], user_data=ports.user_data, is_here=True
+        session_id=ports.session_id,
+        root_id=cell.bus.path[0],
+        user_data=ports.user_data,
+        is_here=True,
+        has_format=cell.reading.has_format,
     )
 
 

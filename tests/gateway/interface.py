@@ -264,7 +264,10 @@ class PageCheck:
         if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             self._hold(f"the body of {where}", schema, json.loads(call.asked or b"{}"))
-        known = {(one["in"], one["name"].lower()): one["schema"] for one in operation["parameters"]}
+        known = {
+            (one["in"], one["name"].lower() if one["in"] == "header" else one["name"]): one["schema"]
+            for one in operation["parameters"]
+        }
         if call.path in OPEN:  # they look at no query
             return
         given = [("query", name, value) for name, value in parse_qsl(call.query, keep_blank_values=True)]
@@ -290,6 +293,8 @@ class PageCheck:
         if "x-codes" not in answer or not isinstance(value.get("error"), dict):
             return
         code = value["error"]["code"]
+        for detail in value["error"].get("details", ()) or value["error"].get("data", ()):  # of A2A
+            code = detail.get("metadata", {"code": code})["code"]
         if code not in answer["x-codes"] and not (self.may_plugins_answer() and code not in ERROR_ANSWERS):
             self.faults.append(f"{where} has the code {code}, the page says {answer['x-codes']}")
 

@@ -108,6 +108,8 @@ async def test_what_stands_in_a_query_is_read_as_the_page_says():
         await web.chat(session_id="main")
         tried = 0
         for path, methods in page()["paths"].items():
+            if path.startswith("/a2a"):  # off by default, and read by the types of its library
+                continue
             for one in methods.get("get", {"parameters": []})["parameters"]:
                 if one["in"] != "query":
                     continue
