@@ -134,6 +134,7 @@ from agentrail.abc.tool_source import (
     ToolListener as ToolListener,
     ToolServer as ToolServer,
     ToolSource as ToolSource,
+    UserLogin as UserLogin,
 )
 from agentrail.abc.versions import (
     FileKeeper as FileKeeper,

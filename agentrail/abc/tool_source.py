@@ -1,6 +1,6 @@
 """The port of a tool source: a server or process whose tools come and go while sessions run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import trio
@@ -39,6 +39,46 @@ class ToolListener(Protocol):
         """Report the source's state to the users of the session."""
         ...
 
+    async def wait_attached(self) -> None:
+        """Wait until the session has the tools, for a few seconds at most."""
+        ...
+
+
+class UserLogin(Protocol):
+    """The login of one principal at a source, through pages that a host serves.
+
+    Attributes:
+        user: Who asked for it, for people.
+    """
+
+    user: str
+
+    @property
+    def server(self) -> str:
+        """Name of the source."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """The principal, as the owner of its sessions."""
+        ...
+
+    def takes(self, ticket: str) -> bool:
+        """Whether this is the ticket of the link that was given to the principal."""
+        ...
+
+    async def begin(self, cookie: str) -> str:
+        """Begin, for the browser with this cookie. Return where it has to go, or nothing if that failed."""
+        ...
+
+    def awaits(self, state: str, cookie: str) -> bool:
+        """Whether this is the answer that is expected, from the browser that began."""
+        ...
+
+    async def end(self, answer: Mapping[str, str]) -> str | None:
+        """Take the answer, once. Return why the login failed, or None."""
+        ...
+
 
 class ToolSource(Protocol):
     """A source, run by one supervised actor and shared by the sessions that joined it.
@@ -50,6 +90,7 @@ class ToolSource(Protocol):
         settled: Set while it is known whether the present life, or the last one, came to be ready.
         is_required: Whether no session may begin without it.
         is_eager: Whether it is started before a session uses it.
+        user_login: The login of its principal, if a host serves pages for it.
         sharing: Whether all sessions share it, those of one principal, or none: each session has a source of its own.
     """
 
@@ -60,6 +101,7 @@ class ToolSource(Protocol):
     settled: trio.Event
     is_required: bool
     is_eager: bool
+    user_login: UserLogin | None
     sharing: Literal["supervisor", "principal", "session"]
 
     @property
@@ -78,6 +120,10 @@ class ToolSource(Protocol):
 
     def park(self) -> None:
         """Detach all tools: the supervisor gave up after too many losses."""
+        ...
+
+    def serve_logins(self, address: str, owner: str) -> None:
+        """Let its principal log in at pages below this address. Called once, before it is started."""
         ...
 
     def join(self, listener: ToolListener) -> Callable[[], None]:

@@ -34,6 +34,12 @@ def _faults_of_login(form: McpForm) -> Iterator[str]:
         yield from faults_of_oauth(_given(form.oauth))
 
 
+def has_user_login(form: McpForm) -> bool:
+    """Return whether each user logs in to the server with a browser."""
+    is_machine = form.oauth is not None and form.oauth.grant == "client_credentials"
+    return form.auth is not None and form.auth.oauth and not is_machine
+
+
 def servers_of(settings: Settings, environ: Mapping[str, str]) -> tuple[McpServer, ...]:
     """Return all servers, with their secrets.
 

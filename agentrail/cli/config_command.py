@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from agentrail.blueprints.builder import faults_of_building
 from agentrail.blueprints.config_discovery import CONFIG_NAME
 from agentrail.blueprints.configuration import Configuration, digests_of_skills, read_configuration
+from agentrail.blueprints.mcp_servers import has_user_login
 from agentrail.blueprints.trust_store import changing_files, digests_of, read_trust, write_trust
 from agentrail.cli.config_setup import MODEL_VARIABLE, ConfigFiles, write_faults
 from agentrail.cli.exit_codes import Exit
@@ -221,6 +222,8 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("host", settings.host)
     for name, said in settings.mcp.items():
         yield from _server(name, said, environ)
+        if has_user_login(said.value) and "public_url" not in settings.host:
+            yield "  users of agentrail serve cannot log in to it, because host.public_url is not set"
     for name, key in SERVE_KEYS.items():
         if environ.get(SERVE_VARIABLES[name]):
             yield f"  {SERVE_VARIABLES[name]} is set and overrides {key}"

@@ -365,6 +365,7 @@ class HostForm:
     console: bool | None = None
     base_path: str | None = None
     protocols: tuple[str, ...] | None = None
+    public_url: str | None = None
     hook_timeout: float | None = None
     idle_after: float | None = None
     chat_timeout: float | None = None

@@ -17,6 +17,7 @@ from agentrail.gateway import (
     console_files,
     event_routes,
     history_routes,
+    mcp_login_routes,
     session_routes,
 )
 from agentrail.gateway.authorization import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
@@ -47,6 +48,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *session_routes.COMMAND_ROUTES,
     *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
+    *mcp_login_routes.MCP_LOGIN_ROUTES,
 )
 """All routes, in the order in which their paths are matched."""
 

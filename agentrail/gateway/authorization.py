@@ -502,6 +502,15 @@ class CallerCheck:
             return UNAUTHORIZED
         return attrs.evolve(principal, scopes=found.scopes)
 
+    async def caller_of_page(self, head: CallHead) -> Principal | None:
+        """Return the caller of a page that needs no token, if the headers name one. Counts no failure."""
+        if self._auth is None:
+            return ANYONE_HERE
+        if isinstance(self._auth, Tokens):
+            return self._auth(head.headers)
+        found = await self._ask_application(self._auth, head)
+        return found if isinstance(found, Principal) else None
+
     def expires_at(self, head: CallHead) -> float | None:
         """Return when the token expires, in seconds since 1970. None if never, or if only `auth` knows."""
         return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None

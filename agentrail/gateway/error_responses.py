@@ -84,6 +84,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             400, "unsupported_parameter unsupported_tool images_unsupported messages_missing result_missing"
         ),
         **_rows(400, "push_unsupported operation_unsupported part_unsupported version_unsupported"),
+        **_rows(400, "login_refused", hint="open the link of the question again"),
         **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
         **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
         **_rows(404, "route_unknown", hint="GET /openapi.json lists all paths"),

@@ -252,6 +252,7 @@ _SESSION_ID: Final[dict[str, Any]] = {
 _NAME: Final = {**_SESSION_ID, "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_:@+-])*\.?$"}
 _NOT_BLANK: Final = r"\S"
 _EXAMPLE: Final = "What is left to do today?"
+_TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 _FLAG: Final[dict[str, Any]] = {"type": "boolean", "default": False}
 
 _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -273,6 +274,8 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "user_id": _NAME,
     "approval": {"type": "string"},
     "path": {"type": "string"},
+    "server": {"type": "string", "pattern": "^[a-z0-9-]{1,32}$"},
+    **dict.fromkeys(("ticket", "confirm", "state", "code", "iss", "error", "error_description"), _TEXT),
     "name": {"type": "string", "maxLength": 600},
     "after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "cursor": {"type": "string", "pattern": f"^{CURSOR.pattern}$"},

@@ -202,6 +202,8 @@ class _Keeper:
         hooks = tool_hooks(order, runner, self._reader_of)
         async with self._open_supervisor(hooks) as supervisor, open_plugins(order, runner) as life:
             self._supervisor = supervisor
+            if self._options.public_url is not None:
+                supervisor.sources.login_address = f"{self._options.public_url.rstrip('/')}/mcp-login"
             providers = providers_of(self._options.context_providers, order, runner)
             sessions = HostSessions(
                 supervisor,

@@ -3,9 +3,11 @@
 import difflib
 import math
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 from attrs import field, fields, frozen
 
@@ -35,6 +37,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_memories,
     faults_of_notes,
 )
+from agentrail.wire.sandbox_address import is_loopback_host
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
 """Raises if its subject is not ready."""
@@ -66,6 +69,8 @@ class HostOptions:
         knowledge: Store of knowledge bases, see `open_supervisor`. Each user sees the bases that they may read.
         embedder: Embedding model, see `open_supervisor`.
         mcp: MCP servers, see `open_supervisor`.
+        public_url: Address under which browsers of users reach this host, with its path prefix. Links to log in to MCP
+            servers begin with it. None: users cannot log in.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
         limits: Limits per caller and in total.
         webhooks: Notification of ended requests. None: no webhooks.
@@ -99,6 +104,7 @@ class HostOptions:
     knowledge: str | KnowledgeStore | None = None
     embedder: Embedder | None = None
     mcp: Sequence[ToolServer] = ()
+    public_url: str | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
@@ -145,6 +151,8 @@ def _faults_of(options: Any) -> Iterator[str]:
             yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
     if given.idle_after is not None and not is_seconds(given.idle_after, zero=False):
         yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
+    if given.public_url is not None and not is_public_url(given.public_url):
+        yield f"public_url is {given.public_url!r:.200}: expected https://host, or http on loopback, without a query"
     if given.on_disconnect not in get_args(OnDisconnect):
         yield f"on_disconnect is {given.on_disconnect!r:.80}: expected 'continue' or 'abort'"
     if not isinstance(given.limits, Limits):
@@ -184,6 +192,13 @@ def _faults_of_checks(checks: Any) -> Iterator[str]:
             yield f"readiness_checks have {name!r:.80}: expected a name other than {',  '.join(_OWN_CHECKS)}"
         elif not is_async(check):
             yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function (`async def`)"
+
+
+def is_public_url(value: object) -> bool:
+    """Return whether this can be the beginning of an address of the host."""
+    if not isinstance(value, str) or re.fullmatch(r"https?://[!-~]+", value) is None or {*value} & {*"?#@"}:
+        return False
+    return value.startswith("https://") or is_loopback_host(urlsplit(value).hostname or "")
 
 
 def is_seconds(value: object, *, zero: bool) -> bool:

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 import trio
 from attrs import define
 
-from agentrail.abc import MakeToolSource, Tool, ToolServer, ToolSource
+from agentrail.abc import MakeToolSource, Tool, ToolServer, ToolSource, UserLogin
 from agentrail.actors.actor_handle import ActorHandle
 from agentrail.actors.actor_types import worker
 from agentrail.actors.monitor import monitor
@@ -110,6 +111,8 @@ class ToolSources:
         self._make = make
         self._start = start
         self._nursery = nursery
+        self.login_address: str | None = None
+        self._made: WeakSet[ToolSource] = WeakSet()
         self.running: Mapping[str, RunningSource] = {
             one.name: RunningSource(self.make(one), start) for one in servers
         }
@@ -126,7 +129,15 @@ class ToolSources:
                 f"mcp has {server.name!r}: this supervisor makes no sources, use agentrail.open_supervisor"
             )
             raise OptionError([message])
-        return self._make(server, owner)
+        made = self._make(server, owner)
+        if owner and self.login_address is not None:
+            made.serve_logins(self.login_address, owner)
+            self._made.add(made)
+        return made
+
+    def user_logins(self) -> tuple[UserLogin, ...]:
+        """Return the logins of all principals that a host serves pages for."""
+        return tuple([one.user_login for one in self._made if one.user_login is not None])
 
     def of_principal(self, servers: Servers, owner: str) -> tuple[RunningSource, ...]:
         """Return the sources that a session shares with others, some only with those of its principal.
@@ -227,7 +238,7 @@ class SessionTools(ChangingHandle):
         """Wait until each source was ready or lost once, and its tools are attached."""
         for one in (*self._shared, *self._own):
             await one.source.settled.wait()
-        await self._wait_attached()
+        await self.wait_attached()
 
     async def prompts(self, source: str) -> tuple[SourcePrompt, ...]:
         sources = [one.source for one in (*self._shared, *self._own)]
@@ -252,9 +263,9 @@ class SessionTools(ChangingHandle):
                 )
                 raise SessionRefused(self._cell.ports.session_id, reason)
         if self._wanted:
-            await self._wait_attached()
+            await self.wait_attached()
 
-    async def _wait_attached(self) -> None:
+    async def wait_attached(self) -> None:
         with trio.move_on_after(_ATTACH_SECONDS):
             await self.settled.wait()
 
@@ -342,3 +353,4 @@ class _Listener:
         self.working_dir: Final = tools._cell.ports.working_dir  # noqa: SLF001 - as for `prompts_of`
         self.tools_changed: Final = tools.change
         self.state_changed: Final = partial(tools.report, name)
+        self.wait_attached: Final = tools.wait_attached

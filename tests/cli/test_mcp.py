@@ -113,6 +113,19 @@ async def test_what_is_wrong_with_a_server_has_its_line(place):
         'agentrail.toml:8: mcp.far.auth.bearer: expected { env = "NAME" }',
     ):
         assert said in checked.err
+    write(place, '[mcp.a]\nurl = "https://a.example"\nauth = "oauth"\n[host]\n')
+    missing = "users of agentrail serve cannot log in to it, because host.public_url is not set"
+    assert missing in (await run_in(place, "config", "check", "--trust-project")).out
+    for more in (
+        '[host]\npublic_url = "https://b.example"\n',
+        'oauth = { client_id = "a", client_secret = { env = "S" }, grant = "client_credentials" }\n',
+    ):
+        write(place, f'[mcp.a]\nurl = "https://a.example"\nauth = "oauth"\n{more}')
+        checked = await run_in(place, "config", "check", "--trust-project", S="s")
+        assert (checked.code, missing in checked.out) == (0, False)
+    write(place, '[host]\npublic_url = "http://b.example"\n')
+    checked = await run_in(place, "config", "check", "--trust-project")
+    assert "agentrail.toml:2: host.public_url: 'http://b.example': expected https://host" in checked.err
     write(place, '[mcp.a]\nurl = "https://a.example"\nheaders = { X = "sk-proj-abcdefghijklmnop1234" }\n')
     checked = await run_in(place, "config", "check", "--trust-project")
     assert (checked.code, "agentrail.toml:3" in checked.err, "sk-proj" in checked.err) == (1, True, False)

@@ -187,13 +187,13 @@ def lost_call(server: str) -> ServerLost:
     return ServerLost(f'The server "{server}" went away during this call. {_MAY_HAVE_RUN}')
 
 
-def absent_server(server: str, state: str) -> CallFailed:
-    """Return the answer of a call while the server is not connected."""
+def absent_server(server: str, state: str, log_in: str | None = None) -> CallFailed:
+    """Return the answer of a call while the server is not connected. `log_in` names a tool instead of the command."""
     match state:
         case "parked":
             said = "was switched off after 6 crashes."
         case "needs_login":
-            said = f"needs a login: agentrail mcp login {server}"
+            said = f"needs a login: {f'call {log_in}' if log_in else f'agentrail mcp login {server}'}"
         case "closed":
             said = "was closed."
         case _:

@@ -15,6 +15,7 @@ from agentrail import outside
 from agentrail.abc import (
     Error,
     KeepsResultFiles,
+    Ok,
     OpenServerProcess,
     ToolContext,
     ToolListener,
@@ -55,9 +56,11 @@ from agentrail.tools.mcp.tool_listing import (
     cleaned,
     decide_change,
     in_one_sentence,
+    log_in_tool,
     read_listing,
     resource_tool,
 )
+from agentrail.tools.mcp.user_login import LOGIN_SECONDS, BrowserLogin, LoginAttempt
 
 LOGGER: Final = Logger("agentrail.tools.mcp")
 
@@ -78,6 +81,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.5
 _LAST_PAUSE_SECONDS: Final = 30.0
 _LARGE_CHARACTERS: Final = 200_000
 _MAX_REASON: Final = 1_000
+_MAX_LOGIN_QUESTIONS: Final = 5
 
 
 def load_library() -> Any:
@@ -118,6 +122,7 @@ class McpSource:
         self.is_required: bool = server.required
         self.is_eager: bool = server.start == "eager" and server.sharing == "supervisor"
         self.sharing: ServerScope = server.sharing
+        self.user_login: BrowserLogin | None = None
         self._is_ready = trio.Event()
         self._open_process = open_process
         self._login_file = login_file
@@ -220,10 +225,30 @@ class McpSource:
             CallFailed: There is no result for another reason.
         """
         if self.connection is None:
-            raise absent_server(self.name, self.state)
+            raise self._absent(self.state)
         library = load_library()
-        with library.in_trace(*library.trace_of(session_id, operation_id)):
-            return await ask(self.connection)
+        try:
+            with library.in_trace(*library.trace_of(session_id, operation_id)):
+                return await ask(self.connection)
+        except CallFailed:
+            if self.user_login is None or not self._login.missing.is_set():
+                raise
+            raise self._absent() from None
+
+    def _absent(self, state: str = "needs_login") -> CallFailed:
+        return absent_server(
+            self.name, state, None if self.user_login is None else log_in_tool(self.name).name
+        )
+
+    def serve_logins(self, address: str, owner: str) -> None:
+        if self.server.has_login_per_principal:
+            self.user_login = BrowserLogin(address, self.name, owner)
+
+    async def wait_attached(self) -> None:
+        """Wait until it is connected, and its sessions have the tools."""
+        await self.wait_ready(self.server.connect_timeout)
+        for listener in tuple(self._listeners):
+            await listener.wait_attached()
 
     # --- one life
 
@@ -244,8 +269,26 @@ class McpSource:
         self.connection = None
         self._is_ready = trio.Event()
         self.settled.set()
-        self._change_state("needs_login", f"agentrail mcp login {self.name}")
-        await self._login.wait_changed()
+        login = self.user_login
+        if login is None:
+            self._change_state("needs_login", f"agentrail mcp login {self.name}")
+            await self._login.wait_changed()
+            return
+        self._change_tools((AskForLogin(self, login),), ())
+        self._change_state("needs_login", "its user must log in")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(login.serve, self._log_in)
+            await self._login.wait_changed()
+            login.finish()
+            nursery.cancel_scope.cancel(reason="there is a new login")
+
+    async def _log_in(self, browser: LoginAttempt) -> str | None:
+        assert self._login_file is not None  # noqa: S101 - a server with logins has files of them
+        try:
+            await log_in(self.server, self._open_process, self._login_file, browser)
+        except ServerLost as lost:
+            return str(lost)
+        return None
 
     async def _live(self) -> None:
         library = await outside.offload(load_library)
@@ -306,15 +349,19 @@ class McpSource:
         self.prompts = tuple(map(self._prompt_of, read_prompts(self.name, await connection.list_prompts())))
         change = decide_change(self.listing, listing)
         self.listing = listing
-        attach = tuple([McpTool(self, one) for one in change.attach])
-        self._tools |= {one.name: one for one in attach}
-        for name in change.detach:
-            del self._tools[name]
-        if attach or change.detach:
-            for listener in self._listeners:
-                listener.tools_changed(attach, change.detach)
+        log_in_name = log_in_tool(self.name).name
+        detach = (*change.detach, *([log_in_name] if log_in_name in self._tools else []))
+        self._change_tools(tuple([McpTool(self, one) for one in change.attach]), detach)
         if change.faults:
             self._report("changed", self._hidden(in_one_sentence(change.faults)))
+
+    def _change_tools(self, attach: tuple["McpTool", ...], detach: tuple[str, ...]) -> None:
+        for name in detach:
+            del self._tools[name]
+        self._tools |= {one.name: one for one in attach}
+        if attach or detach:
+            for listener in self._listeners:
+                listener.tools_changed(attach, detach)
 
     def _read_listing(self, raw: list[Any], has_resources: bool) -> ServerTools:  # noqa: FBT001 - the argument of a thread
         return check_pins(self.server, read_listing(self.server, raw, has_resources=has_resources))
@@ -449,6 +496,35 @@ class McpTool:
         if not fault:
             return folded.outcome
         return evolve(folded.outcome, text=f"{folded.outcome.text}\n\n[the files could not be kept: {fault}]")
+
+
+class AskForLogin(McpTool):
+    """The tool that asks the user to log in. It is there while a login is missing that a host has pages for."""
+
+    def __init__(self, source: McpSource, login: BrowserLogin) -> None:
+        super().__init__(source, log_in_tool(source.name))
+        self.timeout_seconds = 2 * LOGIN_SECONDS
+        self._login = login
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Ask with a link, again if the login failed, and wait until the session has the server's tools."""
+        source, login = self.source, self._login
+        user = f"{ctx.user_data.get('user_id')} of {ctx.user_data.get('tenant_id')}"
+        for _ in range(_MAX_LOGIN_QUESTIONS):
+            failed = f"The login failed: {login.reason}. " if login.reason else ""
+            question = f"{source.name}: {failed}Log in at this address to use the tools of {source.name}."
+            answer: str | None = "Done"
+            with login.until_done() as asking:
+                answer = await ctx.ask_user(
+                    question, ["Done"], url=login.offer(user), timeout_seconds=LOGIN_SECONDS
+                )
+            if asking.cancelled_caught or source.state != "needs_login":
+                await source.wait_attached()
+                there = ", ".join(one.name for one in source.tools)
+                return Ok(text=f"The user has logged in. The tools of {source.name} are: {there}")
+            if answer is None:
+                break
+        return Error(text=f"The user has not logged in to {source.name}.")
 
 
 async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

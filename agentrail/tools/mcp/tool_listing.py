@@ -126,6 +126,20 @@ def resource_tool(server: str, verb: Literal["list", "read"]) -> str:
     return f"mcp__{server}__{verb}_resource{'s' if verb == 'list' else ''}"
 
 
+def log_in_tool(server: str) -> ListedTool:
+    """Describe the tool that asks the user to log in. `pure`: it is repeated after a restart, and changes nothing at the server."""
+    return ListedTool(
+        name=f"mcp__{server}__log_in",
+        remote_name="log_in",
+        label=f"Log in to {server}",
+        description=f"Ask the user to log in to the server {server}. Its tools can be used afterwards.",
+        parameters={"type": "object", "properties": {}},
+        effect_class="pure",
+        digest="",
+        is_ours=True,
+    )
+
+
 def _resource_tools(server: McpServer) -> dict[str, ListedTool]:
     uri = {"type": "string", "description": "Address of the resource, as listed or linked."}
     described: tuple[tuple[Literal["list", "read"], str, dict[str, Any]], ...] = (
