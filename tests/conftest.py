@@ -28,6 +28,14 @@ SERVICES: Final = {
     "openapi-python-client": ROOT / ".peers" / "clients" / "bin" / "openapi-python-client",
     "ws": ROOT / ".peers" / "node_modules" / "ws" / "package.json",
     "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
+    "ai-openai": ROOT
+    / ".peers"
+    / "ai"
+    / "node_modules"
+    / "@ai-sdk"
+    / "openai-compatible"
+    / "dist"
+    / "index.mjs",
     "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
     "openai": ROOT / ".peers" / "openai" / "node_modules" / "openai" / "index.mjs",
     "server-everything": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-everything",

@@ -116,7 +116,12 @@ class Round:
         """A request that a page may send, or nearly."""
         draw, page = self.draw, self.page
         more = {"tools": [MAP] if draw.random() < 0.8 else []}
-        match draw.randrange(6):
+        match draw.randrange(8):
+            case 6 | 7 if len(page.client.messages) > 2:  # back to an earlier message, and on from there
+                more["forwardedProps"] = {"agentrail": {"branch": True}}
+                del page.client.messages[draw.randrange(1, len(page.client.messages)) :]
+                page.say(draw.choice(("Or?", "Hi")))
+                page.client.interrupts.clear()
             case 0 if page.client.interrupts:
                 page.client.interrupts = page.client.interrupts[:3]
             case 1 if page.client.pending:
@@ -155,7 +160,8 @@ class Round:
         while True:
             await trio.sleep(0.2)
             with trio.CancelScope(shield=True):  # httpx complains about a body that was not sent to its end
-                await self.web.post(f"/sessions/{self.page.thread}/abort", {"clear_queue": True})
+                for session in self.sessions():
+                    await self.web.post(f"/sessions/{session.session_id}/abort", {"clear_queue": True})
 
     async def send(self, body, *, is_cut):
         """Send one request; a cut one is left after some bytes."""
@@ -190,16 +196,17 @@ class Round:
         self.page.client = client
 
     async def check_journal(self):
-        """The journal folds to the state that the session has."""
-        for thread in {self.page.thread}:
-            known = [
-                one for one in self.web.host.supervisor.sessions(scope="local") if one.session_id == thread
-            ]
-            for session in known:
-                await session.abort("the round is over")
-                entries = await session.journal(limit=10_000)
-                past = await session.state_at(entries[-1].number)
-                assert past.messages == await session.messages()
+        """The journal of each folds to the state that it has."""
+        for session in self.sessions():
+            await session.abort("the round is over")
+            entries = await session.journal(limit=10_000)
+            past = await session.state_at(entries[-1].number)
+            assert past.messages == await session.messages()
+
+    def sessions(self):
+        """The session of the thread, and those that branched off it."""
+        known, thread = self.web.host.supervisor.sessions(scope="local"), self.page.thread
+        return [one for one in known if one.session_id == thread or one.session_id.startswith(f"{thread}-")]
 
 
 @pytest.mark.protocol(23)
@@ -210,7 +217,7 @@ async def test_a_page_that_plays_breaks_nothing(part):
     draw = Random(0)  # noqa: S311 - same
     tools = [RecordingTool(name="shell"), *builtin("ask_user", "task", "write_todos")]
     profiles = [profile(acting(draw), tools=tools, plugins=[HumanApproval])]
-    whole = refused = cut = 0
+    whole = refused = cut = branches = 0
     async with serving(None, profiles=profiles, store=MemoryStore(), limits=FREE) as web:
         for number in range(ROUNDS // PARTS):
             seed = seeds.randrange(2**32)
@@ -224,5 +231,7 @@ async def test_a_page_that_plays_breaks_nothing(part):
                     raised.add_note(f"round {number}, seed {seed}")
                     raise
             whole, refused, cut = whole + one.whole, refused + one.refused, cut + one.cut
-            await web.client.delete(f"/sessions/{one.page.thread}")
-    assert min(whole, refused, cut) > ROUNDS // PARTS // 10, (whole, refused, cut)
+            branches += len(one.sessions()) > 1
+            for session in one.sessions():
+                await web.client.delete(f"/sessions/{session.session_id}")
+    assert min(whole, refused, cut, 10 * branches) > ROUNDS // PARTS // 10, (whole, refused, cut, branches)

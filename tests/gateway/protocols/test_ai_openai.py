@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.check, on_bounded_time]
 
 
 @pytest.mark.protocol(47)
-@pytest.mark.services("ai")
+@pytest.mark.services("ai", "ai-openai")
 @pytest.mark.parametrize(("is_stream", "session"), [(False, None), (True, None), (True, "c1")])
 async def test_the_ai_sdk_calls_its_function_twice_and_has_the_answer(ai_sdk, is_stream, session):
     """Its own loop over our completions: one session, which has the conversation once; the last usage is that of the cycle."""
