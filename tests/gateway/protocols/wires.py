@@ -4,15 +4,16 @@ A new wire is one entry of `WIRES`; the cases that hold for all of them are in `
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-import httpx
 from attrs import frozen
 
 from tests.gateway.protocols import (
     ag_ui_scenarios,
+    test_a2a_calls,
     test_openai_chat_calls,
     test_openai_response_calls,
     ui_scenarios,
@@ -43,7 +44,7 @@ class Told:
     response_id: str = ""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Wire:
     """A wire as its clients use it.
 
@@ -51,6 +52,7 @@ class Wire:
         path: Path of requests, and `body` returns the body of one with words for a session.
         read: Returns what the client has of a whole stream.
         via: Channel of its messages.
+        code_of: Returns our code of an error, which has the wire's shape.
         has_codes: Whether its terminal frame has our code. The one of `ai-ui` has a text alone.
         again: Reads the response after a restart, given its name. None if the wire has no call for that: its client
             asks again in the same session.
@@ -61,7 +63,9 @@ class Wire:
     body: Callable[[str, str], dict[str, Any]]
     read: Callable[[str], Told]
     via: str
+    code_of: Callable[[dict[str, Any]], Any] = lambda error: error["code"]
     has_codes: bool = True
+    headers: Mapping[str, str] = MappingProxyType({})
     again: Callable[[Web, str, str], Awaitable[Told]] | None = None
 
     @asynccontextmanager
@@ -76,24 +80,18 @@ class Wire:
         async with self.opened(web, session, words) as pieces:
             return self.read("".join([piece async for piece in pieces]))
 
-    async def refused(self, web: Web, session: str, words: str = "Hi") -> httpx.Response:
-        """Send words that are refused."""
-        return await web.client.post(self.path, **self._request(session, words))
-
-    def code_of(self, response: httpx.Response) -> str:
-        """Return the code of a refusal, which has the shape of the wire's errors."""
-        error = response.json()["error"]
-        if self.via == "openai":
-            assert {"message", "type", "param", "code"} <= {*error}
-        code: str = error["code"]
-        return code
+    async def refused(self, web: Web, session: str, words: str = "Hi") -> Any:
+        """Send words that are refused, and return our code of the error."""
+        response = await web.client.post(self.path, **self._request(session, words))
+        return self.code_of(response.json()["error"])
 
     def tells_end(self, told: Told, code: str) -> bool:
         """Whether a terminal frame says that this ended the stream."""
         return told.code == code if self.has_codes else bool(told.code)
 
     def _request(self, session: str, words: str) -> dict[str, Any]:
-        return {"json": self.body(session, words), "headers": {"x-session-id": session}}
+        headers = {"x-session-id": session, **self.headers}
+        return {"json": self.body(session, words), "headers": headers}
 
 
 def _read_ui(stream: str) -> Told:
@@ -134,6 +132,29 @@ def _told(text: str, frames: Frames, lasts: tuple[str, ...], **more: Any) -> Tol
     return Told(text=text, ends=ends.count(True), is_last=ends[-1], **more)
 
 
+def _read_a2a(stream: str) -> Told:
+    frames, text = test_a2a_calls.frames_of(stream), ""
+    for frame in frames:
+        update = frame.get("artifactUpdate") or {}
+        said = "".join([part["text"] for part in update.get("artifact", {}).get("parts", ())])
+        text = text + said if update.get("append", True) else said
+    states = [frame.get("statusUpdate", {}).get("status", {}).get("state", "") for frame in frames]
+    ends = ["error" in frame or state in A2A_LAST for frame, state in zip(frames, states, strict=True)]
+    code = _code_of_a2a(frames[-1]["error"]) if "error" in frames[-1] else None
+    task = frames[0]["task"]["id"]
+    return Told(text=text, ends=ends.count(True), is_last=ends[-1], code=code, response_id=task)
+
+
+def _code_of_a2a(error: dict[str, Any]) -> Any:
+    assert {"code", "message", "data"} <= {*error}
+    return error["data"][0]["metadata"]["code"]
+
+
+def _code_of_openai(error: dict[str, Any]) -> Any:
+    assert {"message", "type", "param", "code"} <= {*error}
+    return error["code"]
+
+
 # --- after a restart
 
 
@@ -152,6 +173,17 @@ async def _response_again(web: Web, _: str, response: str) -> Told:
     )
 
 
+async def _task_again(web: Web, _: str, task: str) -> Told:
+    body = {"jsonrpc": "2.0", "id": 7, "method": "SubscribeToTask", "params": {"id": task}}
+    response = await web.client.post(test_a2a_calls.RPC, json=body, headers=test_a2a_calls.VERSION)
+    return _read_a2a(response.text)
+
+
+def _a2a_body(session: str, words: str) -> dict[str, Any]:
+    params = test_a2a_calls.message(words, name=f"u-{_name(words)}", contextId=session)
+    return {"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": params}
+
+
 def _name(words: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
 
@@ -162,6 +194,9 @@ def _ag_ui_body(session: str, words: str) -> dict[str, Any]:
     return {"threadId": session, "runId": f"run-{_name(words)}", "messages": [said], **more}
 
 
+A2A_LAST: Final = tuple(
+    [f"TASK_STATE_{one}" for one in ("COMPLETED", "INPUT_REQUIRED", "CANCELED", "FAILED", "REJECTED")]
+)
 AGAIN: Final = "[The answer broke off here and begins again.]"
 
 WIRES: Final = (
@@ -182,6 +217,7 @@ WIRES: Final = (
     Wire(
         name="chat",
         via="openai",
+        code_of=_code_of_openai,
         path="/v1/chat/completions",
         body=lambda _, words: {
             "model": "desk",
@@ -193,6 +229,7 @@ WIRES: Final = (
     Wire(
         name="responses",
         via="openai",
+        code_of=_code_of_openai,
         path="/v1/responses",
         body=lambda session, words: {
             "model": "desk",
@@ -203,4 +240,17 @@ WIRES: Final = (
         read=_read_responses,
         again=_response_again,
     ),
+    Wire(
+        name="a2a",
+        via="a2a",
+        path=test_a2a_calls.RPC,
+        headers=test_a2a_calls.VERSION,
+        body=_a2a_body,
+        read=_read_a2a,
+        code_of=_code_of_a2a,
+        again=_task_again,
+    ),
 )
+
+PROTOCOLS: Final = ("ai-ui", "ag-ui", "openai", "a2a")
+"""All of them, as options of an application."""
