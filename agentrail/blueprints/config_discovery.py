@@ -15,7 +15,14 @@ from agentrail.errors import OptionError
 from agentrail.named_modules import ModuleFile
 
 FileOrigin: TypeAlias = Literal[
-    "agentrail", "claude", "codex", "claude settings", "claude command", "codex command", "gemini command"
+    "agentrail",
+    "claude",
+    "codex",
+    "claude settings",
+    "claude command",
+    "codex command",
+    "gemini command",
+    "mcp servers",
 ]
 _AGENTS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
     ("claude", "claude", ".claude/agents", "*.md"),
@@ -154,6 +161,7 @@ def find_imported(
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if one.is_file()]
+    wanted += [("mcp servers", place / one) for one in kinds.get("mcp", ())]
     return tuple(
         _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted
     )

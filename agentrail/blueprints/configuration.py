@@ -35,6 +35,7 @@ from agentrail.config.imported_commands import (
     read_markdown_command,
 )
 from agentrail.config.imported_permissions import read_claude_settings
+from agentrail.config.imported_servers import read_mcp_json
 from agentrail.config.key_filter import in_one_line
 from agentrail.config.settings import (
     NO_SETTINGS,
@@ -193,6 +194,12 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     named = {name: said.value for name, said in models.items()}
     read_project += _read_all(files.project[len(read_project) :], named)
     read_user += _read_all(files.user[len(read_user) :], named)
+    if not trusted:  # servers that are not granted stop no run
+        of_servers = {one.name for one in files.project if one.origin == "mcp servers"}
+        read_project = [
+            _left_out(one, one.faults) if one.faults and one.name in of_servers else one
+            for one in read_project
+        ]
     read_project, read_user = _fitting(files, read_project, read_user)
     project, faults = join_files(read_project)
     user, faults_of_user = join_files(read_user)
@@ -264,13 +271,13 @@ def _read_all(found: Sequence[FoundFile], models: Mapping[str, str]) -> list[Con
 
 
 def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
-    """Read a file. A faulty one of another program is skipped with a note, unless it holds permissions."""
+    """Read a file. A faulty one of another program is skipped with a note, unless it holds permissions or was named."""
     if found.unread:
         place = ConfigPlace(file=found.name)
         read = ConfigFile(name=found.name, faults=(ConfigFault(place=place, said=found.unread),))
     else:
         read = _read_text(found, models)
-    is_ours = found.origin in {"agentrail", "claude settings"}
+    is_ours = found.origin in {"agentrail", "claude settings", "mcp servers"}
     return read if is_ours or not read.faults else _left_out(read, read.faults)
 
 
@@ -328,6 +335,8 @@ def _read_text(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
         return _read_command(found, text)
     if found.origin == "claude settings":
         return _with_rules_read(read_claude_settings(found.name, text, **given))
+    if found.origin == "mcp servers":
+        return read_mcp_json(found.name, text, **given)
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)
     if found.path.name == PERMISSIONS_FILE.name:

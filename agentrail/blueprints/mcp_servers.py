@@ -7,6 +7,7 @@ from typing import Any, Final
 import attrs
 
 from agentrail.abc import Secret
+from agentrail.blueprints.config_discovery import USER_FOLDER
 from agentrail.blueprints.secret_refs import secret_of
 from agentrail.config.schema import HeaderForm, McpForm, McpOAuthForm
 from agentrail.config.settings import Settings, Sourced
@@ -70,8 +71,8 @@ def _server_of(name: str, said: Sourced, environ: Mapping[str, str]) -> McpServe
     if form.oauth is not None:
         given["oauth"] = _client_of(form.oauth, said.folder, environ)
     folder = Path(said.folder)
-    # The user's file is in that directory already.
-    pins = folder / PINS_FILE if said.scope == "user" else folder / ".agentrail" / PINS_FILE
+    # The user's own file is in that directory already.
+    pins = (folder if folder.name == USER_FOLDER else folder / USER_FOLDER) / PINS_FILE
     return McpServer(name, **{**given, "cwd": folder / (form.cwd or "."), "pins": pins})
 
 

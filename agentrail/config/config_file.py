@@ -69,7 +69,7 @@ def read_toml(
     except TomlFault as fault:
         return _only(made, _fault(name, fault.line, fault.said))
     if not is_policy:
-        return _checked(made, tree, lines, only_texts=False)
+        return checked_file(made, tree, lines, only_texts=False)
     if not isinstance(tree.get("permissions"), dict):
         tree = {"permissions": tree}
         lines = {("permissions", *path): line for path, line in lines.items()} | {("permissions",): 1}
@@ -82,7 +82,7 @@ def read_toml(
                 place=place, said="this file is for permissions only: move this key to agentrail.toml"
             ),
         )
-    return _checked(made, tree, lines, only_texts=False)
+    return checked_file(made, tree, lines, only_texts=False)
 
 
 def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
@@ -102,7 +102,7 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     if body:
         values["prompt"] = body
         lines["agents", agent, "prompt"] = text.count("\n", 0, text.rfind(body.split("\n", 1)[0])) + 1
-    return _checked(made, {"agents": {agent: values}}, lines, only_texts=True)
+    return checked_file(made, {"agents": {agent: values}}, lines, only_texts=True)
 
 
 _TWO_PROMPTS: Final = "there are two prompts, this one and the text below the front matter: remove one"
@@ -111,7 +111,7 @@ _TWO_PROMPTS: Final = "there are two prompts, this one and the text below the fr
 # --- faults, and the remaining values
 
 
-def _checked(
+def checked_file(
     made: ConfigFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
 ) -> ConfigFile:
     found: list[tuple[ConfigPath, str]] = [*_keys_in(tree, ())]
@@ -200,6 +200,17 @@ def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
         if not AGENT_NAME.fullmatch(name):
             said = "expected a name of 1 to 64 of A-Z a-z 0-9 _ -"
             yield ConfigFault(place=read.place("agents", name), said=said)
+
+    listed = read.form.mcp.get("import", [])
+    for path in listed if isinstance(listed, list) else [listed]:
+        if not is_below(path):
+            said = f'expected files below the directory, such as [".mcp.json"], got {show_value(path)}'
+            yield ConfigFault(place=read.place("mcp", "import"), said=said)
+
+
+def is_below(path: object) -> bool:
+    """Return whether a value is the relative path of a file below its directory."""
+    return isinstance(path, str) and path[:1] not in {"", "/", "~"} and ".." not in path.split("/")
 
 
 def _fault(name: str, line: int, said: str) -> ConfigFault:

@@ -422,7 +422,8 @@ class FileForm:
         models: Models, by the names that files of other programs use.
         web: Rules for web access.
         host: Options of `agentrail serve`.
-        mcp: MCP servers by name, see `[mcp.NAME]`. Those of an untrusted project are not even read.
+        mcp: MCP servers by name, see `[mcp.NAME]`. Those of an untrusted project are not even read. `import` lists JSON files
+            of other programs with servers, such as `.mcp.json`, below the project's directory or your home directory.
         memory: Memory of agents.
         embedder: Embedding model for memories and passages.
     """

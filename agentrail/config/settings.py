@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.config_file import ConfigFile, Scope
+from agentrail.config.config_file import ConfigFile, Scope, is_below
 from agentrail.config.schema import PermissionsForm, PluginForm
 from agentrail.config.structure import structure_server
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
@@ -240,14 +240,22 @@ def _rest_of(read: ConfigFile) -> Settings:
         providers={name: _values_of(read, one, "providers", name) for name, one in form.providers.items()},
         policies=() if policy.is_empty else (policy,),
         skills=_values_of(read, form.skills, "skills"),
-        imports=_values_of(read, form.import_, "import"),
+        imports=_values_of(read, form.import_, "import") | _imported_servers(read),
         models={name: _sourced(read, model, "models", name) for name, model in form.models.items()},
         web=_values_of(read, form.web, "web"),
         host=_host_of(read),
-        mcp={name: _sourced(read, server, "mcp", name) for name, server in form.mcp.items()},
+        mcp={
+            name: _sourced(read, server, "mcp", name) for name, server in form.mcp.items() if name != "import"
+        },
         memory=_values_of(read, form.memory, "memory"),
         embedder=_values_of(read, form.embedder, "embedder"),
     )
+
+
+def _imported_servers(read: ConfigFile) -> dict[str, Sourced]:
+    listed = read.form.mcp.get("import")
+    paths = tuple(filter(is_below, listed if isinstance(listed, list) else ()))
+    return {"mcp": _sourced(read, paths, "mcp", "import")} if paths else {}
 
 
 def _host_of(read: ConfigFile) -> dict[str, Sourced]:

@@ -152,7 +152,7 @@ async def test_an_untrusted_project_starts_nothing_of_its_own(place):
     # Trusted, what cannot be read is said with its line, and a check starts nothing.
     checked = await run_in(place, "config", "check", "--trust-project")
     assert checked.code == 1
-    assert "agentrail.toml:13: mcp.import: expected a table, got a list" in checked.err
+    assert ".mcp.json cannot be read: No such file or directory" in checked.err
     assert processes_of_mark() == []
 
 

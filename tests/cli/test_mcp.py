@@ -183,3 +183,36 @@ async def test_a_chat_asks_before_a_tool_of_a_server_runs(place):
     unasked = await run_in(place, *words, "--approve", "none", stdin=typed)
     assert "needs an approval" not in unasked.err
     assert "→ mcp__plain__" in unasked.err
+
+
+@pytest.mark.protocol(62)
+async def test_servers_of_a_file_of_another_program_start_after_trust_alone(place, tmp_path):
+    """P-062, 11.3: `mcp.import` reads it when it is named. A changed file is not trusted, and the nearer file counts."""
+    count = tmp_path / "count"
+    write(place, '[mcp]\nimport = [".mcp.json"]\n' + table("near", "obedient"))
+    entry = {"command": sys.executable, "args": [str(PLAIN), "counting", str(count)]}
+    file = place / "project" / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"plain": entry, "near": {"command": "nothing"}}}, indent=1))
+    for command in (("config", "check"), ("mcp", "list"), ("run", "--model", "demo:", "hi")):
+        ran = await run_in(place, *command)
+        assert ".mcp.json:3" in ran.err + ran.out
+    assert not count.exists()
+    assert "the MCP server plain (.mcp.json:3)" in (await run_in(place, "trust")).out
+    checked = await run_in(place, "mcp", "check")
+    assert [line.partition(",")[0] for line in checked.out.splitlines() if ": " in line] == [
+        "plain: ready",
+        "near: ready",
+    ]
+    count.unlink()
+    file.write_text(file.read_text() + " ")
+    ran = await run_in(place, "mcp", "check")
+    assert "is not trusted" in ran.err + ran.out
+    file.unlink()
+    ran = await run_in(place, "config", "check", "--trust-project")
+    untrusted = await run_in(place, "run", "--model", "demo:", "hi")
+    assert (untrusted.code, "is not trusted" in untrusted.err) == (0, True)
+    assert (ran.code, ".mcp.json cannot be read: No such file" in ran.err + ran.out) == (1, True)
+    assert not count.exists()
+    write(place, '[mcp]\nimport = ["../x.json", 7]\n')
+    ran = await run_in(place, "config", "check", "--trust-project")
+    assert (ran.err + ran.out).count("expected files below the directory") == 2

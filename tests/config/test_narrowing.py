@@ -248,7 +248,6 @@ def test_a_project_starts_no_servers_of_tools():
     assert sorted(map(str, refused)) == [
         "mcp files, mine (agentrail.toml:6)",
         "the MCP server files (agentrail.toml:1)",
-        "the MCP server import (agentrail.toml:4)",
     ]
     (mine,) = merge_settings(left, own).mcp.values()
     assert mine.scope == "user"
