@@ -159,3 +159,7 @@ from agentrail.core.protocol.tool_changes import (
     UpdateContext as UpdateContext,
     UpdateTodos as UpdateTodos,
 )
+from agentrail.core.protocol.tool_questions import (
+    Resumption as Resumption,
+    ToolQuestion as ToolQuestion,
+)

@@ -8,6 +8,7 @@ from attrs import field, frozen
 from agentrail.abc.tool_context import ToolContext
 from agentrail.abc.tool_images import checked_images
 from agentrail.core.protocol.tool_changes import Change
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json
@@ -73,7 +74,7 @@ class ToolUpdate:
         self.__attrs_init__(changes=changes, text=text, details=details)
 
 
-ToolOutcome: TypeAlias = Ok | Error | ToolUpdate
+ToolOutcome: TypeAlias = Ok | Error | ToolUpdate | ToolQuestion
 
 
 MAX_RESULT_BYTES: Final = 1 << 20

@@ -16,6 +16,7 @@ from agentrail.abc.notes import Notes
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.recall import Memories
 from agentrail.abc.sandbox import Sandbox
+from agentrail.core.protocol.tool_questions import Resumption
 from agentrail.core.values.question_forms import fault_of_form, fault_of_url
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
@@ -178,6 +179,7 @@ class ToolContext(Generic[D]):
         process: Called by `open_process`.
         question: Called by `ask_user`.
         child: Called by `run_session`.
+        resumption: The answer to the `ToolQuestion` that the call's last run returned. None in its first run.
     """
 
     session_id: SessionId
@@ -214,6 +216,7 @@ class ToolContext(Generic[D]):
     process: OpenProcess = _open_nothing
     question: AskQuestion = _answer_nothing
     child: RunSession = _run_nothing
+    resumption: Resumption | None = None
 
     @property
     def depth(self) -> int:
@@ -387,7 +390,7 @@ class ToolContext(Generic[D]):
         schema: JsonObject | None = None,
         url: str | None = None,
     ) -> str | JsonObject | None:
-        """Ask the user and wait for the answer in this process. Use the tool `ask_user` for a question that must survive a restart.
+        """Ask the user and wait for the answer in this process. Return a `ToolQuestion` if the question must survive a restart.
 
         Publishes `AskUser`. Answer it with `session.respond` or `session.decline`.
 

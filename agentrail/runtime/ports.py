@@ -82,6 +82,7 @@ class Ports:
     Attributes:
         providers: By model string.
         tools: By name, and by the change of the session's tools that added them. 0 for those of the start.
+        from_sources: The present tools of its root's sources, by name.
         user_data: The application's own data, frozen. Visible to every tool, plugin and child.
         own: Memories, notes and knowledge of its owner. Shared with its children.
         above: Reads the instruction files above its working directory. None if it has only its sandbox.
@@ -95,6 +96,7 @@ class Ports:
     session_id: SessionId
     providers: dict[str, Provider]
     tools: dict[tuple[str, int], Tool]
+    from_sources: dict[str, Tool] = field(factory=dict)
     find_provider: ResolveProvider
     spec_of: SpecOf
     run_child: "RunChild"

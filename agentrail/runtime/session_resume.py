@@ -47,7 +47,7 @@ from agentrail.runtime.session_loader import (
 )
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_sandbox import Workspace
-from agentrail.runtime.tool_origins import FROM_SOURCE, GoneTool, tool_at
+from agentrail.runtime.tool_origins import FROM_SOURCE, GoneTool, gone_tool, tool_at
 from agentrail.runtime.tree_secrets import has_handle
 
 ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
@@ -400,9 +400,7 @@ def ports_of(
             tools[key] = by_name[spec.name]
         elif imported is not None:
             found = imported.get((spec.origin, spec.name))
-            tools[key] = found or GoneTool(
-                name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class
-            )
+            tools[key] = found or gone_tool(spec, above.from_sources)
     providers = dict(above.providers)
     model = data.model.model
     if model not in providers and _plain(model) in providers:

@@ -27,6 +27,7 @@ from agentrail.abc import (
     ToolContext,
     ToolOutcome,
     ToolProcess,
+    ToolQuestion,
     ToolUpdate,
     Unknown,
     UserQuestion,
@@ -155,7 +156,7 @@ class Progress:
 MAX_CRASH_CHARACTERS: Final = 1000
 _OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
-_OUTCOMES: Final = (Ok, Error, ToolUpdate)
+_OUTCOMES: Final = (Ok, Error, ToolUpdate, ToolQuestion)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
@@ -187,6 +188,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     late: "AttemptEnd | None" = None
     images: tuple[Image, ...] = ()
     ran: bool = True
+    asks: ToolQuestion | None = None
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
@@ -268,11 +270,21 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
             text if attempt.withheld.known is None else attempt.withheld.replaced(text), max_bytes=max_bytes
         )
         or _without_words(images),
-        is_error=isinstance(returned, Error),
+        is_error=isinstance(returned, Error | ToolQuestion),
         details=plain_details(tool.name, returned.details),
         changes=returned.changes if isinstance(returned, ToolUpdate) else (),
         images=images,
+        asks=_checked_question(tool, returned) if isinstance(returned, ToolQuestion) else None,
     )
+
+
+def _checked_question(tool: Tool, asked: ToolQuestion) -> ToolQuestion:
+    seconds = asked.timeout_seconds
+    if not asked.question.strip() or (seconds is not None and not 0 < seconds < math.inf):
+        message = f"tool {tool.name!r} returned a question without words, or with a time limit of {seconds!r}"
+        raise ToolContractError(message)
+    state = plain_details(tool.name, asked.state)
+    return msgspec.structs.replace(asked, question=clean_text(asked.question), state=state)
 
 
 def _without_words(images: tuple[Image, ...]) -> str:
@@ -670,6 +682,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
                 "total_tokens",
                 "cost_usd",
                 "todos",
+                "resumption",
             )
         },
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
@@ -774,6 +787,7 @@ class ToolCallRunner:
             late=ended.late is not None,
             images=ended.images,
             ran_ms=ran_ms,
+            asks=ended.asks,
             value=None
             if ended.late is None
             else LateValue(

@@ -18,6 +18,10 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.session_loader import found_at
 from agentrail.runtime.session_options import fault_of_tool
 
+SOURCE_WAIT_SECONDS: Final = 20.0
+"""Time that an open call of a restored session waits for its source."""
+
+_LOOK_SECONDS: Final = 0.1
 _NOTHING: Final[Any] = object()
 
 _UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran, and the tool is not there any more]"
@@ -66,12 +70,44 @@ class GoneTool:
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         del arguments
         await trio.lowlevel.checkpoint()
-        return Error(text=_UNKNOWN if ctx.attempt > 1 else _NOT_RUN)
+        return Error(text=_UNKNOWN if ctx.attempt > 1 or ctx.resumption is not None else _NOT_RUN)
 
     async def reconcile(self, operation_id: str, ctx: ToolContext) -> Unknown:
         del operation_id
         await trio.lowlevel.checkpoint()
         return Unknown()
+
+
+@frozen(kw_only=True)
+class AwaitedTool(GoneTool):
+    """Placeholder for a tool of a source, in an open call of a restored session, until the source is there with the same text."""
+
+    origin: str
+    present: Mapping[str, Tool]
+    timeout_seconds: float | None = None
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        with trio.move_on_after(min(SOURCE_WAIT_SECONDS, ctx.seconds_left() / 2)):
+            while self.name not in self.present:  # noqa: ASYNC110 - a mapping sets no event
+                await trio.sleep(_LOOK_SECONDS)
+        tool = self.present.get(self.name)
+        if tool is None or source_origin(tool) != self.origin:
+            return await super().execute(arguments, ctx)
+        return await tool.execute(arguments, ctx)
+
+
+def gone_tool(spec: ToolSpec, present: Mapping[str, Tool]) -> GoneTool:
+    """Return the placeholder for a tool that is not there."""
+    if not spec.origin.startswith(FROM_SOURCE):
+        return GoneTool(name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class)
+    return AwaitedTool(
+        name=spec.name,
+        parameters=spec.parameters,
+        effect_class=spec.effect_class,
+        timeout_seconds=spec.timeout_seconds,
+        origin=spec.origin,
+        present=present,
+    )
 
 
 def _place_of(tool: Tool) -> str:

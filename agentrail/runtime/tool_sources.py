@@ -227,7 +227,8 @@ class SessionTools(ChangingHandle):
         owner = session_owner_key(cell.ports.user_data)
         self._shared = sources.of_principal(servers, owner)
         self._own = sources.of_session(servers, owner, start)
-        self._wanted: dict[str, Tool] = {}
+        self._wanted: dict[str, Tool] = cell.ports.from_sources
+        self._wanted.clear()
         self._attached: dict[str, Tool] = {}
         self._states: list[tuple[str, ToolSourceState, str | None]] = []
         self._leave: list[Callable[[], None]] = []

@@ -17,6 +17,7 @@ from agentrail.abc import (
     Tool,
     ToolContext,
     ToolListing,
+    ToolQuestion,
     ToolUpdate,
     effect_class_of,
     timeout_seconds_of,
@@ -111,7 +112,7 @@ async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: 
 
 
 async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
-    """It returns `Ok`, `Error` or `ToolUpdate`, whose text is text and whose details are JSON, and leaves its arguments alone."""
+    """It returns `Ok`, `Error`, `ToolUpdate` or `ToolQuestion`, whose text is text and whose details are JSON, and leaves its arguments alone."""
     if getattr(tool, "answered_by", "code") != "code":
         await trio.lowlevel.checkpoint()
         return
@@ -119,7 +120,7 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
     given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     before = msgspec.json.encode(given, order="deterministic")
     returned: object = await tool.execute(given, ctx)
-    assert isinstance(returned, Ok | Error | ToolUpdate), (
+    assert isinstance(returned, Ok | Error | ToolUpdate | ToolQuestion), (
         f"it returned a value of type {type(returned).__name__}"
     )
     assert isinstance(returned.text, str), f"its text is a value of type {type(returned.text).__name__}"

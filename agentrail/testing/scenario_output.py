@@ -139,7 +139,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return " ".join((effect_name(type(effect)), *EFFECTS[type(effect)].write(effect)))
         case asked.RunTool(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
-            return f"RunTool {effect_id} {block_word(call)}"
+            resumption = effect.resumption
+            resumed = "" if resumption is None else f" {json.dumps(msgspec.to_builtins(resumption))}"
+            return f"RunTool {effect_id} {block_word(call)}{resumed}"
         case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
             who = unless(effect.agent == GENERAL_PURPOSE, f"agent={effect.agent}")

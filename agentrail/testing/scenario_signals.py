@@ -32,6 +32,7 @@ from agentrail.core.protocol.signals import (
     Signal,
 )
 from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.values.instruction_order import InstructionFile
 from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec, read_call
@@ -154,7 +155,7 @@ _GRAMMAR: Final = """
     ChildPublished     effect_id @event child=child_id
     ToolEmitted        effect_id "name" payload=
     ToolAnsweredEarly       effect_id "text" details= started=started_at_ms?@at_ms ran=ran_ms
-    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms @value
+    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms asks= @value
     HostJudged         effect_id "deny" arguments= by=
     HostTold           effect_id
     AgentIdled         effect_id outcome "text" turns= spent=
@@ -307,6 +308,11 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         ),
         PromptSettings: WordForm(
             "a JSON object of settings", settings_of, lambda one: JSON.encode(msgspec.to_builtins(one))
+        ),
+        ToolQuestion: WordForm(
+            "a JSON object of a question",
+            converter_of(ToolQuestion),
+            lambda one: JSON.encode(msgspec.to_builtins(one)),
         ),
         TraceContext: WordForm(
             "traceparent, or traceparent;tracestate",

@@ -23,6 +23,7 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.protocol.tool_changes import Change, RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import read_call
@@ -469,6 +470,19 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
         changes=st.tuples(session_changes()),
         value=st.none() | late_values(),
     )
+    asking = _outcome(
+        s.ToolFinished,
+        text=_words,
+        is_error=st.just(value=True),
+        started_at_ms=st.just(0),
+        asks=st.builds(
+            ToolQuestion,
+            question=_words,
+            timeout_seconds=st.none() | st.just(1.0),
+            schema=st.sampled_from((None, None, FORM, {"type": "array"})),
+            state=_words,
+        ),
+    )
     spoken = st.one_of(
         _outcome(s.ToolProgressed, text=_words),
         _outcome(s.ToolEmitted, name=_words),
@@ -489,7 +503,7 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
             max_turns=st.none() | st.integers(0, 2),
         ),
     )
-    return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing)
+    return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing, asking)
 
 
 def host_outcomes() -> SearchStrategy[s.Signal]:

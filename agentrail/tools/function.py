@@ -32,6 +32,7 @@ from agentrail.abc import (
     ToolContext,
     ToolListing,
     ToolOutcome,
+    ToolQuestion,
     ToolUpdate,
 )
 from agentrail.core.values.foreign_calls import Raised, attempt
@@ -68,12 +69,12 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
     Args:
         name: Name of the tool, for the message.
-        value: `Ok`, `Error`, `ToolUpdate`, text or None. Also a mapping, list, tuple, set, number or bool, and an
+        value: `Ok`, `Error`, `ToolUpdate`, `ToolQuestion`, text or None. Also a mapping, list, tuple, set, number or bool, and an
             object of a dataclass, of attrs, msgspec or pydantic. Also an enum, a date or time, a UUID, a `Decimal` or a
             path. Values that JSON represents as a text become that text, without quotes. Sets are sorted.
 
     Returns:
-        `Ok`, `Error` or `ToolUpdate`. Its text is never empty unless it has pictures, and its details are plain JSON.
+        `Ok`, `Error`, `ToolUpdate` or `ToolQuestion`. Its text is never empty unless it has pictures, and its details are plain JSON.
 
     Raises:
         ToolContractError: The tool author's move: any other value, or one that contains something JSON cannot
@@ -97,6 +98,8 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
             return type(value)(text=text or NO_OUTPUT, details=_details(name, details))
         case None:
             return Ok(text=NO_OUTPUT)
+        case ToolQuestion():
+            return value
         case str():
             # The text itself, also for an enum of strings, whose `str()` would be "Color.RED".
             return Ok(text=str.__str__(value) or NO_OUTPUT)
@@ -187,7 +190,18 @@ def _kind(value: object) -> str:
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _CONTAINERS: Final = (list, tuple, set, frozenset, collections.abc.Mapping)
-_SAYS_NOTHING: Final = (object, Any, None, type(None), typing.NoReturn, typing.Never, Ok, Error, ToolUpdate)
+_SAYS_NOTHING: Final = (
+    object,
+    Any,
+    None,
+    type(None),
+    typing.NoReturn,
+    typing.Never,
+    Ok,
+    Error,
+    ToolUpdate,
+    ToolQuestion,
+)
 _COLLECT: Final = "collect it first, as in list(…)"
 _AWAIT: Final = "await it, in an `async def`"
 _WRAP: Final = "return text, data, an object of a dataclass, or Ok(text=str(value))"

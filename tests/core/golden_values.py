@@ -18,6 +18,7 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import hooks, request as wire, signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.tool_changes import RequestCompaction, UpdateContext, UpdateTodos
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.values.instruction_order import InstructionFile
 from agentrail.core.values.notes_markdown import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec
@@ -474,6 +475,14 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "change_plugins_entry": s.ChangePlugins(**_BY, change="reload", name="CostGuard", entry=_CHANGED),
     "tool_finished_images": s.ToolFinished(**_OF_TOOL, text="a picture", images=(ASKED[1],)),
     "tool_finished_ran_ms": s.ToolFinished(**_OF_TOOL, text="done", ran_ms=9),
+    "tool_finished_asks": s.ToolFinished(
+        **_OF_TOOL,
+        text="[not asked]",
+        is_error=True,
+        asks=ToolQuestion(
+            question="Which one?", timeout_seconds=60.0, schema=_FORM, state={"sealed": "v1.x"}
+        ),
+    ),
     "tool_finished_value": s.ToolFinished(
         **_OF_TOOL,
         text="Timed out after 30 s.",

@@ -12,6 +12,7 @@ from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import SignalId, ToolWantsChild
+from agentrail.core.protocol.tool_questions import Resumption
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import Event, Todo
 from agentrail.messages import CallId, JsonObject, JsonValue, Message, SessionId, ToolResult
@@ -75,6 +76,7 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cost_usd: Their cost. None if a price is unknown.
         todos: The model's task list.
         memory: Data that the session's tools keep between calls.
+        resumption: The answer to the call's own question. None before it has asked one.
     """
 
     effect_id: EffectId
@@ -92,6 +94,7 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd: float | None = None
     todos: tuple[Todo, ...] = ()
     memory: JsonValue = None
+    resumption: Resumption | None = None
 
 
 class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -21,6 +21,7 @@ from agentrail.core.protocol.signal_base import (
     Stamped as Stamped,
 )
 from agentrail.core.protocol.tool_changes import Change
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, Event, ToolSourceState
@@ -164,6 +165,7 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
         ran_ms: How long the code of this attempt took, in milliseconds. None if no code ran. This is less than the
             time until this signal, which comes when the tool's processes have also ended.
         value: The late value. Older journals do not have it.
+        asks: A question of the tool, which is not done: the text is for a call that cannot wait for the answer.
     """
 
     text: str
@@ -179,6 +181,7 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     images: tuple[Image, ...] = ()
     ran_ms: int | None = None
     value: LateValue | None = None
+    asks: ToolQuestion | None = None
 
     def __post_init__(self) -> None:
         if self.details is not None:

@@ -32,6 +32,7 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolProgressed,
 )
+from agentrail.core.protocol.tool_questions import Resumption, ToolQuestion
 from agentrail.core.session import (
     agent_calls,
     agent_pool,
@@ -284,7 +285,8 @@ def tool_asked(step: StepContext, signal: ToolAsked) -> None:
     elif (fault := interactions.fault_of_question(signal.schema, signal.url)) is not None:
         step.refuse(signal.signal_id, ToolContractError(f"ask_user: {fault}"))
     else:
-        interactions.ask_for_tool(step, call_results.one_of_batch(step, owner.call_id), signal)
+        state = call_results.one_of_batch(step, owner.call_id)
+        interactions.ask_for_tool(step, state, signal, signal.timeout_ms)
 
 
 def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
@@ -293,6 +295,12 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     state = call_results.one_of_batch(step, call_id)
     if step.data.interactions:
         interactions.withdraw(step, state.call.call_id)
+    if signal.asks is not None:
+        fault = interactions.fault_of_question(signal.asks.schema, signal.asks.url)
+        if fault is None:
+            call_results.put(step, _wait_with_question(step, state, signal.asks))
+            return continue_batch(step)
+        signal = replace(signal, text=f"The question of the tool cannot be shown: {fault}", is_error=True)
     abort = None
     if signal.crashed:
         pauses, abort = _pause(step, state, signal)
@@ -306,6 +314,14 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     call_results.publish_metrics(step, state, signal)
     call_results.put(step, call_approval.report_call(step, state, result, signal))
     return continue_batch(step) if abort is None else BreakOff(abort)
+
+
+def _wait_with_question(step: StepContext, state: CallState, asks: ToolQuestion) -> CallState:
+    """Ask the question of a tool whose call then waits as data, without a slot. With the answer, it runs again."""
+    seconds = asks.timeout_seconds
+    timeout_ms = step.data.config.question_timeout_ms if seconds is None else round(seconds * 1000)
+    interactions.ask_for_tool(step, state, asks, timeout_ms)
+    return replace(state, stage="asking", effect_id=None, resumption=Resumption(state=asks.state))
 
 
 def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
@@ -694,6 +710,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
             cost_usd=step.data.usage.cost_usd,
             todos=step.data.todos,
             memory=step.data.memory,
+            resumption=state.resumption,
         ),
         OfCall(call.call_id),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.signals import Approve, Asked, Decline, Reject, Respond
@@ -37,6 +38,7 @@ from agentrail.messages import ApprovalId, ClientCallRef, JsonObject, JsonValue,
 
 _OF_CLIENT: Final = "a call of the client: answer it with answer"
 SUPERSEDED_AT_CLIENT: Final = "The user went on with another prompt, and the client did not answer."
+SUPERSEDED_IN_QUESTION: Final = "The user went on with another prompt instead of answering the tool."
 SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of deciding]"
 
 
@@ -131,11 +133,11 @@ def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
         step.reply(interaction.asker, response)
         step.reply(signal.signal_id, None)
         return phase
-    if isinstance(response, str):
-        _answer(step, interaction, response, responded, is_error=False)
-    else:
-        text = canonical_json(response).decode()
-        _answer(step, interaction, text, responded, is_error=False, details=cast("JsonValue", response))
+    said = cast("JsonValue", response)
+    if not _resumed(step, interaction, "answered", responded, answer=said):
+        text = response if isinstance(response, str) else canonical_json(response).decode()
+        details = None if isinstance(response, str) else said
+        _answer(step, interaction, text, responded, is_error=False, details=details)
     step.reply(signal.signal_id, None)
     return batch.decided(step, "user_respond", resume=True)
 
@@ -159,7 +161,8 @@ def decline_question(step: StepContext, phase: Phase, signal: Decline) -> Next:
         step.refuse(interaction.asker, error)
         step.reply(signal.signal_id, None)
         return phase
-    _answer(step, interaction, str(error), declined, is_error=False)
+    if not _resumed(step, interaction, "declined", declined):
+        _answer(step, interaction, str(error), declined, is_error=False)
     step.reply(signal.signal_id, None)
     return batch.decided(step, "user_decline", resume=True)
 
@@ -175,6 +178,8 @@ def time_is_up(
         return phase
     asked = interaction.asked
     assert asked.expires_at_ms is not None  # noqa: S101 - it has a timer
+    if _resumed(step, interaction, "timeout"):
+        return batch.decided(step, "tool_approval_timeout", resume=True)
     seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"
     if isinstance(asked, PendingClientCall):
         why = f"The client did not answer within {seconds}."
@@ -192,12 +197,12 @@ def supersede(step: StepContext) -> None:
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "superseded", "superseded")
         state = _call_of(step, interaction)
-        is_of_client = isinstance(interaction.asked, PendingClientCall)
-        _answer(
-            step,
-            interaction,
-            call_results.in_doubt(state, SUPERSEDED_AT_CLIENT) if is_of_client else SUPERSEDED,
-        )
+        text = SUPERSEDED
+        if isinstance(interaction.asked, PendingClientCall):
+            text = call_results.in_doubt(state, SUPERSEDED_AT_CLIENT)
+        elif state.resumption is not None:
+            text = call_results.in_doubt(state, SUPERSEDED_IN_QUESTION)
+        _answer(step, interaction, text)
     batch.into_history(step)
     interactions.end_wait(step, "superseded")
     cycle.finish(step, "superseded")
@@ -297,6 +302,24 @@ def _response(interaction: Interaction, given: str | int | JsonObject) -> str | 
         )
         raise InvalidResponse(message)
     return options[given]
+
+
+def _resumed(
+    step: StepContext,
+    interaction: Interaction,
+    outcome: Literal["answered", "declined", "timeout"],
+    *between: UserResponded | UserDeclined,
+    answer: JsonValue = None,
+) -> bool:
+    """Let a call run again with the answer to its tool's question. Return whether its tool asked one."""
+    state = _call_of(step, interaction)
+    if state.resumption is None:
+        return False
+    for event in between:
+        step.publish(event)
+    resumption = replace(state.resumption, outcome=outcome, answer=answer)
+    call_results.put(step, replace(state, stage="waiting", resumption=resumption))
+    return True
 
 
 def _answer(

@@ -10,6 +10,7 @@ from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked
+from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.session import approval_rules, call_results
 from agentrail.core.session.effect_owners import OfInteraction
 from agentrail.core.session.open_calls import CallState, WantedApproval
@@ -103,20 +104,24 @@ def fault_of_question(schema: object, url: object) -> str | None:
     return None if fault is None else f"url {fault}"
 
 
-def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
-    expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
+def ask_for_tool(
+    step: StepContext, state: CallState, asked: ToolAsked | ToolQuestion, timeout_ms: int | None
+) -> None:
+    """Ask the user a tool's question: for its running call, or for one that waits as data."""
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
-        question=signal.question,
-        options=signal.options,
-        schema=signal.schema,
-        url=signal.url,
+        question=asked.question,
+        options=asked.options,
+        schema=asked.schema,
+        url=asked.url,
         requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
         path=step.data.config.path,
     )
-    _open(step, question, expires_at_ms, asker=signal.signal_id)
+    asker = asked.signal_id if isinstance(asked, ToolAsked) else None
+    _open(step, question, expires_at_ms, asker=asker)
     _publish_question(step, question)
 
 

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias, overload
 import msgspec
 
 from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.tool_questions import Resumption
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import PermissionOption
 from agentrail.messages import CallId, JsonObject, SessionId, ToolCall, ToolResult
@@ -77,6 +78,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         check: Set while it is checking. Kept while the user sees the host's changes to an edit.
         due_at_ms: End of a pause. 0 in other stages.
         judged_by: For a call that waits for an approval: the plugins that have judged these very arguments, sorted.
+        resumption: The last question of its tool, whose answer it waits for or has. None if its tool asked none that way.
         detached: For a survivor: whether its tool has answered it and continues in the background. No abort had to
             spare it.
     """
@@ -100,6 +102,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     due_at_ms: int = 0
     detached: bool = False
     judged_by: tuple[str, ...] = ()
+    resumption: Resumption | None = None
 
     @property
     def wants_child(self) -> bool:

@@ -522,6 +522,7 @@ LATER_FIELDS: Final = frozenset(
         ("CallState", "detached"),
         ("CallState", "due_at_ms"),
         ("CallState", "judged_by"),
+        ("CallState", "resumption"),
         ("Cycle", "goes_on"),
         ("Cycle", "request_id"),
         ("Cycle", "settings"),

@@ -76,6 +76,7 @@ def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
             run.call_id in waited
             or isinstance(seen.signal, ResponseCompleted)
             or run.attempt > 1
+            or run.resumption is not None
             or recovered
         )
         if state in data.survivors:
@@ -319,7 +320,11 @@ def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
             _check_verdict(seen, was)
         elif was.stage == "asking":
             shown = [one.asked for one in seen.before.data.interactions if one.asked.call_id == run.call_id]
-            assert any(isinstance(one, Approval) and same_json(one.arguments, run.arguments) for one in shown)
+            assert any(
+                (isinstance(one, Approval) or run.resumption is not None)
+                and same_json(getattr(one, "arguments", was.arguments), run.arguments)
+                for one in shown
+            )
         else:
             # A recovered call runs again in another process, and had its verdict before its first run.
             assert was.stage in {

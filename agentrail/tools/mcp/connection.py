@@ -41,6 +41,7 @@ from agentrail.tools.mcp.call_result import (
     lost_call,
     refused_call,
 )
+from agentrail.tools.mcp.input_rounds import OUR_ANSWERS, InputRounds, asks_for_input
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
 from agentrail.tools.mcp.oauth_login import (
     LOGIN_CODE,
@@ -275,9 +276,6 @@ AskForm: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 ReportProgress: TypeAlias = Callable[[str], None]
 
-MAX_QUESTION_ROUNDS: Final = 10
-"""Questions in a row that one call may ask."""
-
 _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
 _SESSION_GONE: Final = "Session terminated"
 
@@ -452,11 +450,12 @@ class ServerConnection:
         self,
         name: str,
         arguments: Mapping[str, Any],
+        rounds: InputRounds,
         *,
         report: ReportProgress,
         ask: AskForm,
     ) -> Mapping[str, Any]:
-        """Call a tool, and answer its questions.
+        """Call a tool, with the answers to the questions of its last result. Return its result, which may ask again.
 
         Raises:
             ServerLost: The connection broke, and the call may have taken effect.
@@ -467,36 +466,41 @@ class ServerConnection:
         self._asking.append(ask)
         try:
             with self._translated():
-                return await self._call(name, arguments, report, ask)
+                return await self._call(name, arguments, rounds, report, ask)
         finally:
             self._asking.remove(ask)
 
     async def _call(
-        self, name: str, arguments: Mapping[str, Any], report: ReportProgress, ask: AskForm
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        rounds: InputRounds,
+        report: ReportProgress,
+        ask: AskForm,
     ) -> Mapping[str, Any]:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: RUF029 - a callback of the library
             share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
             report(share if message is None else f"{message} ({share})")
 
-        answers: Any = None
-        state: str | None = None
-        for _ in range(MAX_QUESTION_ROUNDS):
-            params = types.CallToolRequestParams(
-                name=name, arguments=dict(arguments), input_responses=answers, request_state=state
-            )
-            request = types.CallToolRequest(params=params)
-            raw: Mapping[str, Any] = await self.session.send_request(
-                request, _RAW, progress_callback=progressed
-            )
-            if raw.get("resultType") != "input_required":
-                return raw
-            wanted = types.InputRequiredResult.model_validate(raw, by_name=False)
-            answers, state = None, wanted.request_state
-            if wanted.input_requests:
-                answers = {key: await self._answer(one, ask) for key, one in wanted.input_requests.items()}
-            else:
-                await trio.sleep(0.25)
-        raise refused_call(types.INTERNAL_ERROR, f"it asked more than {MAX_QUESTION_ROUNDS} times")
+        params = types.CallToolRequestParams.model_validate(
+            {
+                "name": name,
+                "arguments": dict(arguments),
+                "inputResponses": dict(rounds.answers) or None,
+                "requestState": rounds.sealed,
+            }
+        )
+        request = types.CallToolRequest(params=params)
+        raw: Mapping[str, Any] = await self.session.send_request(request, _RAW, progress_callback=progressed)
+        if not asks_for_input(raw):
+            return raw
+        wanted = types.InputRequiredResult.model_validate(raw, by_name=False).input_requests or {}
+        answers = {
+            key: _plain(await self._answer(one, ask))
+            for key, one in wanted.items()
+            if not isinstance(one, types.ElicitRequest)
+        }
+        return {**raw, OUR_ANSWERS: answers}
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -522,7 +526,7 @@ class ServerConnection:
         """Answer a question of the older revision, which names no call: only if one call alone is in flight."""
         if len(self._asking) != 1:
             return types.ElicitResult(action="decline")
-        return await _ask(params, self._asking[0])
+        return types.ElicitResult.model_validate(await self._asking[0](_plain(params)))
 
     async def _sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
@@ -552,10 +556,8 @@ class ServerConnection:
 
     async def _answer(
         self, request: object, ask: AskForm
-    ) -> types.ElicitResult | types.CreateMessageResult | types.ListRootsResult:
+    ) -> types.CreateMessageResult | types.ListRootsResult:
         match request:
-            case types.ElicitRequest():
-                return await _ask(request.params, ask)
             case types.CreateMessageRequest() if self._server.sampling:
                 return await _sampled(request.params, ask)
             case types.ListRootsRequest() if self._server.roots:
@@ -568,14 +570,13 @@ class ServerConnection:
             self.changed.set()
 
 
-async def _ask(params: Any, ask: AskForm) -> types.ElicitResult:
-    answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
-    return types.ElicitResult.model_validate(answer)
+def _plain(value: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return plain
 
 
 async def _sampled(params: Any, ask: AskForm) -> types.CreateMessageResult:
-    answer = await ask(params.model_dump(by_alias=True, mode="json", exclude_none=True))
-    return types.CreateMessageResult.model_validate(answer)
+    return types.CreateMessageResult.model_validate(await ask(_plain(params)))
 
 
 @contextmanager

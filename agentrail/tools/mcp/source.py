@@ -20,6 +20,7 @@ from agentrail.abc import (
     ToolContext,
     ToolListener,
     ToolOutcome,
+    ToolQuestion,
     ToolServer,
 )
 from agentrail.config.key_filter import HIDDEN, hide_keys
@@ -40,6 +41,7 @@ from agentrail.tools.mcp.call_result import (
     absent_server,
     fold_result,
 )
+from agentrail.tools.mcp.input_rounds import InputRounds, asks_for_input, resumed_rounds
 from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
@@ -77,6 +79,7 @@ RECONNECT_SECONDS: Final = 15.0
 
 _INTERNAL_ERROR: Final = -32_603  # of JSON-RPC
 _SAMPLING_PROMPT: Final = "A tool server asks you. Answer it, and nothing else."
+_NOTHING_ASKED_SECONDS: Final = 0.25
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LAST_PAUSE_SECONDS: Final = 30.0
 _LARGE_CHARACTERS: Final = 200_000
@@ -456,27 +459,47 @@ class McpTool:
         Cancellation: The server is told first.
         """
         source, listed = self.source, self.listed
-        if ctx.attempt > 1:
+        if ctx.attempt > 1 or ctx.resumption is not None:
             await source.wait_ready(min(RECONNECT_SECONDS, ctx.seconds_left() / 2))
         try:
-            raw = await source.request(partial(self._ask, arguments, ctx), ctx.session_id, ctx.operation_id)
+            raw = await self._result_or_question(arguments, ctx)
         except ServerLost as lost:
             if listed.effect_class in {"pure", "idempotent"}:
                 raise
             return Error(text=str(lost))
         except CallFailed as failed:
             return Error(text=str(failed))
+        if isinstance(raw, ToolQuestion):
+            return raw
         fold = partial(
             fold_result, raw, listed, call_id=ctx.call_id, read_with=resource_tool(source.name, "read")
         )
         is_large = too_large(raw, max_characters=_LARGE_CHARACTERS) is not None
         return await self._kept(await outside.offload(fold) if is_large else fold(), ctx)
 
-    async def _ask(self, arguments: JsonObject, ctx: ToolContext, connection: Any) -> Mapping[str, Any]:
+    async def _result_or_question(
+        self, arguments: JsonObject, ctx: ToolContext
+    ) -> Mapping[str, Any] | ToolQuestion:
+        rounds = resumed_rounds(ctx.resumption)
+        while True:
+            rounds, question = rounds.next_question(self.source.name)
+            if question is not None:
+                return question
+            ask = partial(self._ask, arguments, ctx, rounds)
+            raw = await self.source.request(ask, ctx.session_id, ctx.operation_id)
+            if not asks_for_input(raw):
+                return raw
+            rounds = rounds.asked(raw)
+            if not rounds.left:
+                await trio.sleep(_NOTHING_ASKED_SECONDS)
+
+    async def _ask(
+        self, arguments: JsonObject, ctx: ToolContext, rounds: InputRounds, connection: Any
+    ) -> Mapping[str, Any]:
         name = self.listed.remote_name
         if not self.listed.is_ours:
             ask = partial(ask_in_call, ctx, self.source.name)
-            called = connection.call(name, arguments, report=ctx.report_progress, ask=ask)
+            called = connection.call(name, arguments, rounds, report=ctx.report_progress, ask=ask)
         elif name == "list_resources":
             called = connection.list_resources()
         else:
@@ -528,7 +551,7 @@ class AskForLogin(McpTool):
 
 
 async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ask the user of a call what its server asks, and return the result of the elicitation.
+    """Ask the user of a running call what its server of the older revision asks, and return the result of the elicitation.
 
     A form that sessions cannot show is declined. Of an address its host is shown, and nothing is opened.
     """

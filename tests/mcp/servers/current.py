@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.request_state import RequestStateSecurity
 from mcp_types import (
     CreateMessageRequest,
     CreateMessageRequestParams,
@@ -19,7 +20,9 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-server = MCPServer("current")
+# One key for all lives of the server: what it sealed before a restart it knows again.
+KEY = "a key of thirty-two bytes or more"
+server = MCPServer("current", request_state_security=RequestStateSecurity(keys=[KEY]))
 
 
 class Sum(BaseModel):
@@ -61,6 +64,26 @@ async def parrot(ctx: Context) -> str | InputRequiredResult:
     message = SamplingMessage(role="user", content=TextContent(text="Say a."))
     said = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=9))
     return InputRequiredResult(input_requests={"said": said, "roots": ListRootsRequest()})
+
+
+@server.tool()
+async def pay(ctx: Context, amount: int) -> str | InputRequiredResult:
+    """Ask whether to pay, and pay."""
+    sure = (ctx.input_responses or {}).get("sure")
+    if not isinstance(sure, ElicitResult):
+        schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+        form = ElicitRequestFormParams(message=f"Pay {amount}?", requested_schema=schema)
+        request = ElicitRequest(params=form)
+        return InputRequiredResult(input_requests={"sure": request}, request_state=f"to pay {amount}")
+    return f"{ctx.request_state}, paid {amount}: {sure.action} {(sure.content or {}).get('sure')}"
+
+
+@server.tool()
+def nag(ctx: Context) -> InputRequiredResult:
+    """Ask without end."""
+    form = ElicitRequestFormParams(message="Again?", requested_schema={"type": "object", "properties": {}})
+    request = ElicitRequest(params=form)
+    return InputRequiredResult(input_requests={"again": request}, request_state=f"{ctx.request_state}+")
 
 
 @server.tool()
