@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -153,6 +153,11 @@ class RealMachine:
         return waiting
 
 
+MAX_PROCESS_TURNS: Final = 8
+_TURNS: Final[trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]]] = trio.lowlevel.RunVar(
+    "agentrail_process_turns"
+)
+
 MACHINE: Final[Outside] = RealMachine()
 
 _IN_PLACE: Final[ContextVar[Outside]] = ContextVar("agentrail_outside", default=MACHINE)
@@ -226,6 +231,19 @@ def way_back() -> Callable[..., object]:
 
 def processes() -> ProcessDoor:
     return _IN_PLACE.get().processes
+
+
+def process_turns(kind: Literal["starting", "leaving"]) -> trio.CapacityLimiter:
+    """Return the turns of long-lived processes that start, or leave, in this Trio run: eight at a time.
+
+    Each takes the processor from the loop. Two hundred that left together held it for half a second.
+    """
+    try:
+        turns = _TURNS.get()
+    except LookupError:
+        turns = {name: trio.CapacityLimiter(MAX_PROCESS_TURNS) for name in ("starting", "leaving")}
+        _TURNS.set(turns)
+    return turns[kind]
 
 
 def watchdog(seconds: float, bark: Callable[[], None]) -> Watchdog:

@@ -359,13 +359,17 @@ class OpenedProcess:
 
         Cancellation: Shielded, with a time limit.
         """
-        with trio.move_on_after(GRACE_SECONDS, shield=True):
-            await self._streams[0].aclose()
+        with trio.CancelScope(shield=True):
             async with trio.open_nursery() as reading:
                 reading.start_soon(_read_off, self._streams[1])
                 reading.start_soon(_read_off, self._streams[2])
-                await self._running.process.wait()
-                reading.cancel_scope.cancel(reason="the process has ended")
+                async with outside.process_turns("leaving"):
+                    await self._streams[0].aclose()
+                    with trio.move_on_after(_TURN_SECONDS):
+                        await self._running.process.wait()
+                with trio.move_on_after(GRACE_SECONDS - _TURN_SECONDS):
+                    await self._running.process.wait()
+                reading.cancel_scope.cancel(reason="the process has ended, or is stopped now")
 
     async def stop(self) -> None:
         """End it and all its descendants.
@@ -378,6 +382,10 @@ class OpenedProcess:
                     self._is_stopped = True
                     await self._running.stop()
             await close_all(*self._streams)
+
+
+_TURN_SECONDS: Final = 0.05
+"""Time after which a process that has not left yet lets the next one leave."""
 
 
 async def _read_off(stream: trio.lowlevel.FdStream) -> None:

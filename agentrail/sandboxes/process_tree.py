@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 from attrs import frozen
@@ -28,6 +28,7 @@ KILL_SECONDS: Final = 2.0
 
 PROC: Final = Path("/proc")
 _PF_KTHREAD: Final = 0x00200000  # in the kernel's sched.h, unchanged since 2.6
+_MARKER: Final = f"{MARKER}=".encode()
 _MAX_LOOKS: Final = 3
 _LOOK_AGAIN_SECONDS: Final = 0.001
 _FIRST_PAUSE_SECONDS: Final = 0.002
@@ -78,7 +79,7 @@ class ProcessTree:
         return await outside.offload(self._count_below_sync, limiter=trio.CapacityLimiter(1))
 
     def _count_below_sync(self) -> int:
-        pids = (int(name) for name in os.listdir(PROC) if name.isdecimal())  # noqa: PTH208 - see `_find_sync`
+        pids = _pids()
         children: dict[int, list[int]] = {}
         for pid in pids:
             if (status := _status_of(pid)) is not None:
@@ -100,35 +101,17 @@ class ProcessTree:
         return await self._find()
 
     async def _find(self) -> frozenset[int]:
-        # In a thread, because the search takes a while on a machine with thousands of processes. With a separate limiter, because
-        # clean-up must not wait.
-        return await outside.offload(self._find_sync, limiter=trio.CapacityLimiter(1))
-
-    def _find_sync(self) -> frozenset[int]:
         if not has_proc():
+            await trio.lowlevel.checkpoint()
             return frozenset({self.group}) if _group_exists(self.group) else frozenset()
-        # By name rather than as paths: there are thousands, and each command ends with this.
-        pids = (int(name) for name in os.listdir(PROC) if name.isdecimal())  # noqa: PTH208 - see above
-        return frozenset(pid for pid in pids if self._owns(pid))
-
-    def _owns(self, pid: int) -> bool:
-        status = _status_of(pid)
-        if status is None or status.is_kernel_thread:
-            return False
-        return status.group == self.group or self._has_marker(pid)
-
-    def _has_marker(self, pid: int) -> bool:
-        try:
-            environment = PROC.joinpath(str(pid), "environ").read_bytes()
-            for _ in range(_MAX_LOOKS):
-                if environment:
-                    break
-                # In the middle of an exec, the old environment is gone and the new one is not there yet.
-                time.sleep(_LOOK_AGAIN_SECONDS)
-                environment = PROC.joinpath(str(pid), "environ").read_bytes()
-        except OSError:  # ended, or of another user
-            return False
-        return f"{MARKER}={self.token}".encode() in environment.split(b"\0")
+        table = _TABLE.get(None)
+        if table is None:
+            table = _ProcessTable()
+            _TABLE.set(table)
+        found = await table.read()
+        return frozenset(
+            pid for pid, (group, token) in found.items() if group == self.group or token == self.token
+        )
 
     def _send(self, pids: Iterable[int], number: signal.Signals) -> None:
         groups = {pid: status.group for pid in pids if (status := _status_of(pid)) is not None}
@@ -147,7 +130,7 @@ class ProcessTree:
             with contextlib.suppress(OSError):  # ended
                 descriptor = os.pidfd_open(pid)
                 try:
-                    if self._has_marker(pid):
+                    if _token_of(pid) == self.token:
                         signal.pidfd_send_signal(descriptor, number)
                 finally:
                     os.close(descriptor)
@@ -172,6 +155,89 @@ def _status_of(pid: int) -> _Status | None:
     if state in {"Z", "X"}:
         return None
     return _Status(parent=int(parent), group=int(group), is_kernel_thread=bool(int(flags) & _PF_KTHREAD))
+
+
+def _pids() -> list[int]:
+    # By name rather than as paths: there are thousands, and each command ends with this.
+    return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - see above
+
+
+def _token_of(pid: int) -> str | None:
+    """Return the marker of a process, or None without one."""
+    try:
+        environment = PROC.joinpath(str(pid), "environ").read_bytes()
+        for _ in range(_MAX_LOOKS):
+            if environment:
+                break
+            # In the middle of an exec, the old environment is gone and the new one is not there yet.
+            time.sleep(_LOOK_AGAIN_SECONDS)
+            environment = PROC.joinpath(str(pid), "environ").read_bytes()
+    except OSError:  # ended, or of another user
+        return None
+    if _MARKER not in environment:
+        return None
+    found = (one for one in environment.split(b"\0") if one.startswith(_MARKER))
+    return next(found, _MARKER)[len(_MARKER) :].decode(errors="replace")
+
+
+_Processes: TypeAlias = Mapping[int, tuple[int, str | None]]
+"""Group and marker of each living process."""
+
+
+def _read_processes() -> _Processes:
+    living = ((pid, _status_of(pid)) for pid in _pids())
+    return {
+        pid: (status.group, _token_of(pid))
+        for pid, status in living
+        if status is not None and not status.is_kernel_thread
+    }
+
+
+class _Reading:
+    __slots__ = ("done", "found")
+
+    def __init__(self) -> None:
+        self.done: Final = trio.Event()
+        self.found: _Processes | None = None
+
+
+class _ProcessTable:
+    """Reads all processes once for all trees that are searched at the same time.
+
+    A search reads hundreds of files in a thread. Two hundred trees that ended together did so at once, and their threads held the
+    interpreter for half a second.
+    """
+
+    def __init__(self) -> None:
+        self._turn = trio.Lock()
+        self._next: _Reading | None = None
+
+    async def read(self) -> _Processes:
+        while True:
+            reading = self._next
+            if reading is not None:
+                await reading.done.wait()
+            else:
+                reading = self._next = _Reading()
+                try:
+                    async with self._turn:
+                        # Later callers get the next one: this one may miss a process that they want to find.
+                        self._next = None
+                        # With a separate limiter, because clean-up must not wait.
+                        reading.found = await outside.offload(
+                            _read_processes, limiter=trio.CapacityLimiter(1)
+                        )
+                finally:
+                    if self._next is reading:
+                        self._next = None
+                    reading.done.set()
+            if reading.found is not None:  # otherwise its reader was cancelled
+                return reading.found
+
+
+_TABLE: Final[trio.lowlevel.RunVar[_ProcessTable | None]] = trio.lowlevel.RunVar(
+    "agentrail_process_table", default=None
+)
 
 
 def _is_alive(pid: int) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 import agentrail
+from agentrail import outside
 from agentrail.abc import Ok
 from agentrail.errors import OptionError, SessionRefused
 from agentrail.events import (
@@ -250,6 +251,21 @@ async def test_a_server_that_dies_at_different_messages_is_there_in_the_end(plai
             assert seen.count("restarting") == 6
             assert seen[-3:] == ["parked", "connecting", "ready"]
             assert not (await results_of(session))[0].is_error
+
+
+async def test_a_few_servers_start_at_a_time_and_silent_ones_hold_up_no_other(plain):
+    """All others have the processor meanwhile. A server that is not ready soon lets the next one start."""
+    silent = [server(plain, "silent", name=f"s{number}", required=False) for number in range(8)]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[*silent, server(plain)]) as supervisor:
+            most = 0
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(supervisor.start_session, model=called("echo")))
+                source = supervisor.sources.running["p"].source
+                while not source.settled.is_set():  # noqa: ASYNC110 - the turns set no event
+                    most = max(most, outside.process_turns("starting").borrowed_tokens)
+                    await trio.sleep(0.001)
+            assert (most, source.state) == (outside.MAX_PROCESS_TURNS, "ready")
 
 
 @pytest.mark.protocol(7)

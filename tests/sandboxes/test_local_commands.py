@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -174,3 +175,36 @@ async def test_without_proc_the_group_is_still_stopped(unconfined, alive, monkey
     result = await unconfined.execute("pwd", ExecuteOptions(workdir="a"))
     assert result.output == f"{tmp_path}/a\n"
     assert alive() == 0
+
+
+async def test_trees_that_end_together_are_looked_for_together(monkeypatch):
+    """One reading of all processes serves all who came before it began, also if the one who asked for it is cancelled."""
+    began, ends = threading.Event(), threading.Event()
+    found = []
+
+    def listed(place):
+        found.append(place)
+        began.set()
+        ends.wait(HANGS)
+        return []
+
+    monkeypatch.setattr(process_tree.os, "listdir", listed)
+    tree = process_tree.ProcessTree(group=1 << 30, token="")
+    with trio.fail_after(HANGS):
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(tree.stop)
+            await trio.to_thread.run_sync(began.wait)
+            scopes = [trio.CancelScope() for _ in range(3)]
+            for scope in scopes:
+                nursery.start_soon(_stop_within, scope, tree)
+                await trio.testing.wait_all_tasks_blocked()
+            scopes[0].cancel(reason="the two others wait for the reading that it asked for")
+            ends.set()
+    assert [scope.cancelled_caught for scope in scopes] == [True, False, False]
+    assert len(found) == 2  # one for the fifty, and one for those that came while it ran
+
+
+async def _stop_within(scope, tree):
+    with scope:
+        await tree.stop()

@@ -82,6 +82,9 @@ _SAMPLING_PROMPT: Final = "A tool server asks you. Answer it, and nothing else."
 _NOTHING_ASKED_SECONDS: Final = 0.25
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LAST_PAUSE_SECONDS: Final = 30.0
+_TURN_SECONDS: Final = 0.5
+"""Time after which a server that is not ready yet lets the next one start."""
+
 _LARGE_CHARACTERS: Final = 200_000
 _MAX_REASON: Final = 1_000
 _MAX_LOGIN_QUESTIONS: Final = 5
@@ -260,7 +263,9 @@ class McpSource:
         library = await outside.offload(load_library)
         self._login = None if self._login_file is None else library.ServerLogin(self.server, self._login_file)
         try:
-            await self._live()
+            async with trio.open_nursery() as turn:
+                await turn.start(self._hold_turn)
+                await self._live()
         except Exception as error:
             if self._login is None or not self._login.missing.is_set():
                 raise
@@ -321,6 +326,12 @@ class McpSource:
         if connecting.cancelled_caught:
             message = f"it did not answer within {seconds:g} s"
             raise ServerLost(message)
+
+    async def _hold_turn(self, task_status: trio.TaskStatus[None]) -> None:
+        async with outside.process_turns("starting"):
+            task_status.started()
+            with trio.move_on_after(_TURN_SECONDS):
+                await self._is_ready.wait()
 
     async def _leave_without_login(self) -> None:
         await self._login.missing.wait()
