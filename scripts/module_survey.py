@@ -39,7 +39,7 @@ REASONS: Final[Mapping[str, str]] = {
         OwnKeywords/SessionOptions SessionConfig/OwnKeywords DefaultsForm/OwnKeywords""",
     "file: plain values of a configuration file, read before what they configure is imported": """
         DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings ServeFlags/HostForm
-        McpForm/McpServer""",
+        McpForm/McpServer McpOAuthForm/OAuthClient""",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
 }

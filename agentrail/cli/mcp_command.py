@@ -36,13 +36,13 @@ from agentrail.tools.mcp.call_result import ServerLost
 from agentrail.tools.mcp.login_files import LoginFile
 from agentrail.tools.mcp.pins import Pins, pins_of
 from agentrail.tools.mcp.source import log_in, login_file_of
+from agentrail.tools.mcp.user_login import LOGIN_SECONDS
 
 app: Final = App(name="mcp", result_action="return_value")
 
 _USUAL: Final = ConfigFiles()
 _ERROR_LINES: Final = 10
 _WIDTH: Final = 24
-LOGIN_SECONDS: Final = 600.0
 _REQUEST_SECONDS: Final = 5.0
 _MAX_HEAD_BYTES: Final = 16_384
 _PATH: Final = "/callback"
