@@ -1,6 +1,8 @@
 """Logins of a served program's users: a link in a question, a browser, and the tools. Nobody continues the login of another one."""
 
+import logging
 import re
+import stat
 from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 
@@ -98,8 +100,9 @@ async def result_of(events):
 
 
 @pytest.mark.protocol(68)
-async def test_a_user_logs_in_while_a_cycle_waits_and_the_call_runs(tmp_path):
+async def test_a_user_logs_in_while_a_cycle_waits_and_the_call_runs(tmp_path, caplog):
     """P-068: the link is of that principal alone, another browser's answer is refused, and fifty calls make one refresh."""
+    caplog.set_level(logging.DEBUG)
     async with guarded_server() as guarded:
         turns = (LOG_IN, LOG_IN, ECHO, says("done"), calls(*[("mcp__g__echo", {})] * 50))
         async with (
@@ -134,6 +137,8 @@ async def test_a_user_logs_in_while_a_cycle_waits_and_the_call_runs(tmp_path):
             await session.prompt("go on")
             assert {await result_of(hers) for _ in range(50)} == {"echoed"}
             assert guarded.asked == ["authorization_code", "refresh_token"]
+            assert stat.S_IMODE(hers_file.path.stat().st_mode) == 0o600
+    assert not [one for one in guarded.issued if one in caplog.text]
 
 
 async def test_a_login_that_was_refused_can_be_tried_again(tmp_path):
