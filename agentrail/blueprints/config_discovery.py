@@ -22,7 +22,7 @@ FileOrigin: TypeAlias = Literal[
     "claude command",
     "codex command",
     "gemini command",
-    "mcp servers",
+    "mcp",
 ]
 _AGENTS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
     ("claude", "claude", ".claude/agents", "*.md"),
@@ -161,7 +161,7 @@ def find_imported(
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if one.is_file()]
-    wanted += [("mcp servers", place / one) for one in kinds.get("mcp", ())]
+    wanted += [("mcp", place / one) for one in kinds.get("mcp", ())]
     return tuple(
         _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted
     )

@@ -195,7 +195,7 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     read_project += _read_all(files.project[len(read_project) :], named)
     read_user += _read_all(files.user[len(read_user) :], named)
     if not trusted:  # servers that are not granted stop no run
-        of_servers = {one.name for one in files.project if one.origin == "mcp servers"}
+        of_servers = {one.name for one in files.project if one.origin == "mcp"}
         read_project = [
             _left_out(one, one.faults) if one.faults and one.name in of_servers else one
             for one in read_project
@@ -277,7 +277,7 @@ def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
         read = ConfigFile(name=found.name, faults=(ConfigFault(place=place, said=found.unread),))
     else:
         read = _read_text(found, models)
-    is_ours = found.origin in {"agentrail", "claude settings", "mcp servers"}
+    is_ours = found.origin in {"agentrail", "claude settings", "mcp"}
     return read if is_ours or not read.faults else _left_out(read, read.faults)
 
 
@@ -335,7 +335,7 @@ def _read_text(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
         return _read_command(found, text)
     if found.origin == "claude settings":
         return _with_rules_read(read_claude_settings(found.name, text, **given))
-    if found.origin == "mcp servers":
+    if found.origin == "mcp":
         return read_mcp_json(found.name, text, **given)
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)

@@ -298,7 +298,7 @@ class McpForm:
         max_message_bytes: Size limit of one message of the server.
         allow_private: Whether `url` may lead to a private or link-local address.
         instructions: Whether its instructions are a section of the system prompt.
-        roots: Whether it is told the workspace.
+        roots: Whether it is told the workspace. Each session has a server of its own then.
         sampling: Whether it may ask the model during a call.
     """
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 import agentrail
+from agentrail.errors import OptionError
 from agentrail.events import SubagentStart, ToolExecutionEnd
 from agentrail.messages import UserMessage
 from agentrail.testing.models import FunctionModel, calls, says
@@ -99,28 +100,21 @@ async def test_with_two_calls_in_flight_no_model_answers(plain, tmp_path):
             await other.abort("enough")
 
 
-async def test_a_server_is_told_the_workspace_while_all_its_sessions_have_it(plain, tmp_path):
-    """11.5: with two workspaces none is told, because each session could reach the other's files. Each change is told."""
-    one, two, told = tmp_path / "one", tmp_path / "two", tmp_path / "told"
-    one.mkdir()
-    two.mkdir()
-
-    async def told_at(number):
-        while not told.exists() or told.read_text().count("\n") <= number:  # noqa: ASYNC110 - of another process
-            await trio.sleep(0.01)
-        return json.loads(told.read_text().splitlines()[number])["roots"]
-
+async def test_a_server_is_told_the_workspace_of_its_session_alone(plain, tmp_path):
+    """11.5: each session has a server of its own, because it could reach the files of the others."""
     with trio.fail_after(WITHIN_SECONDS):
-        async with agentrail.open_supervisor(mcp=[server(plain, told, roots=True)]) as supervisor:
-            model = parrot(*[("mcp__p__list_roots", {})] * 3)
-            session = await supervisor.start_session(model=model, working_dir=one)
-            here = [{"uri": one.as_uri()}]
-            assert json.loads(await text_of(session))["roots"] == here
-            other = await supervisor.start_session(model="demo:", working_dir=two)
-            assert await told_at(0) == []
-            assert json.loads(await text_of(session))["roots"] == []
-            await supervisor.stop_session(other.session_id)
-            assert await told_at(1) == here
+        async with agentrail.open_supervisor(mcp=[server(plain, roots=True)]) as supervisor:
+            sessions = []
+            for name in ("one", "two"):
+                place = tmp_path / name
+                place.mkdir()
+                model = parrot(("mcp__p__list_roots", {}))
+                sessions.append(await supervisor.start_session(model=model, working_dir=place))
+            for session, name in zip(sessions, ("one", "two"), strict=True):
+                told = json.loads(await text_of(session))["roots"]
+                assert told == [{"uri": (tmp_path / name).as_uri()}]
+    with pytest.raises(OptionError, match="with roots each session has a server of its own"):
+        McpServer("p", command=["p"], roots=True, scope="supervisor")
 
 
 async def test_in_the_current_revision_both_are_answers_of_the_call(tmp_path):

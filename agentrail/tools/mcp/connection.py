@@ -308,9 +308,8 @@ class ServerConnection:
     """A connected server.
 
     Attributes:
-        workspace: Returns the workspace that a server with `roots` is told.
+        workspaces: The workspaces that a server with `roots` is told.
         log: Called with the level and the data of each log message.
-        moved: Set when the workspace may be another one.
         changed: Set when the tools or prompts of the server may have changed. Replaced before they are listed.
     """
 
@@ -319,9 +318,8 @@ class ServerConnection:
     ) -> None:
         self._dispatcher = dispatcher
         self._server = server
-        self.workspace: Callable[[], str | None] = lambda: None
+        self.workspaces: Sequence[str] = ()
         self.log: Callable[[str, object], None] = lambda _level, _data: None
-        self.moved: trio.Event = trio.Event()
         self._asking: list[AskForm] = []
         self.session: Final = ClientSession(
             dispatcher=dispatcher,
@@ -540,16 +538,8 @@ class ServerConnection:
             return types.ErrorData(code=failed.code, message=str(failed))
 
     async def _list_roots(self, context: ClientRequestContext | None) -> types.ListRootsResult:  # noqa: RUF029 - a callback of the library
-        workspace = self.workspace()
-        roots = [] if workspace is None else [types.Root.model_validate({"uri": Path(workspace).as_uri()})]
+        roots = [types.Root.model_validate({"uri": Path(one).as_uri()}) for one in self.workspaces]
         return types.ListRootsResult(roots=roots)
-
-    async def follow_roots(self) -> None:
-        """Notify the server of the older revision whenever the workspace may be another one."""
-        while self._server.roots and not self.is_current:
-            await self.moved.wait()
-            self.moved = trio.Event()
-            await self.session.send_notification(types.RootsListChangedNotification())
 
     async def _log(self, params: types.LoggingMessageNotificationParams) -> None:  # noqa: RUF029 - a callback of the library
         self.log(params.level, params.data)

@@ -97,7 +97,7 @@ class McpServer:
         max_message_bytes: Size limit of one message of the server.
         allow_private: Whether `url` may lead to a private or link-local address.
         instructions: Whether its instructions are a section of the system prompt, `mcp.<name>`.
-        roots: Whether it is told the workspace, as long as all sessions that use it have the same one.
+        roots: Whether it is told the workspace. Each session has a server of its own then.
         sampling: Whether it may ask the model during a call: one turn without tools, at the session's cost.
 
     Raises:
@@ -155,7 +155,8 @@ class McpServer:
     @property
     def sharing(self) -> ServerScope:
         """The scope, or its default."""
-        return self.scope or ("principal" if self.has_login_per_principal else "supervisor")
+        default: ServerScope = "principal" if self.has_login_per_principal else "supervisor"
+        return self.scope or ("session" if self.roots else default)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -203,6 +204,8 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         value = given.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
             yield f"{key} is {value!r:.80}: expected a number above 0"
+    if given.get("roots") is True and given.get("scope") not in {None, "session"}:
+        yield f'scope is {given["scope"]!r:.80}: with roots each session has a server of its own, use "session"'
     for key in ("required", "allow_private", "instructions", "roots", "sampling"):
         if not isinstance(given.get(key, False), bool):
             yield f"{key} is {given[key]!r:.80}: expected true or false"

@@ -1,11 +1,11 @@
 """The prompts that an MCP server lists: names of their commands, typed arguments, and messages as the user's words. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from attrs import frozen
-
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.errors import CommandError
 from agentrail.tools.mcp.call_result import text_of_block
 from agentrail.tools.mcp.tool_listing import MAX_TOOL_TITLE_CHARACTERS, cleaned, safe_name
@@ -15,67 +15,62 @@ MAX_PROMPT_MESSAGE_BYTES: Final = 1 << 20
 _OTHER: Final = re.compile(r"[^a-z0-9_-]")
 _WORD: Final = re.compile(r"""("[^"]*+"|'[^']*+'|\S*+)\s*+""")
 
+AskForPrompt: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[str]]
+"""Asks the server for the text of a prompt, given its name there and its arguments."""
 
-@frozen(kw_only=True)
-class ListedPrompt:
-    """A prompt as its server describes it. `arguments` says by name which ones are required."""
 
-    name: str
-    remote_name: str
-    description: str
-    arguments: Mapping[str, bool]
+def read_prompts(
+    server: str, raw: Sequence[Mapping[str, Any]], ask: AskForPrompt
+) -> tuple[SourcePrompt, ...]:
+    """Read a valid list of prompts. Of two with one name the first counts."""
+    found: dict[str, SourcePrompt] = {}
+    for one in raw[:MAX_PROMPTS]:
+        name = f"{server}:{safe_name(one['name'].lower(), _OTHER).lstrip('_-')}"
+        declared = {each["name"]: each.get("required") is True for each in one.get("arguments") or ()}
+        shown = ((cleaned(each, MAX_TOOL_TITLE_CHARACTERS), needed) for each, needed in declared.items())
+        hint = " ".join([f"<{each}>" if needed else f"[{each}]" for each, needed in shown])
+        usage = f"usage: /{name} {hint}".rstrip()
+        prompt = SourcePrompt(
+            source=server,
+            name=name,
+            description=cleaned(one.get("description") or f"A prompt of the server {server}."),
+            arguments=hint,
+            expand=partial(_expand, usage, declared, partial(ask, one["name"])),
+        )
+        found.setdefault(name, prompt)
+    return tuple(found.values())
 
-    @property
-    def hint(self) -> str:
-        shown = {cleaned(name, MAX_TOOL_TITLE_CHARACTERS): needed for name, needed in self.arguments.items()}
-        return " ".join(f"<{name}>" if needed else f"[{name}]" for name, needed in shown.items())
 
-    def read_arguments(self, text: str) -> dict[str, str]:
-        """Read typed arguments: in their order or as `name=value`, quoted if they have blanks. The last one takes the rest.
+async def _expand(
+    usage: str, declared: Mapping[str, bool], ask: Callable[[Mapping[str, str]], Awaitable[str]], text: str
+) -> str:
+    return await ask(read_arguments(usage, declared, text))
 
-        Raises:
-            CommandError: The user's move: a required argument is missing, or there are none. The message shows the usage.
-        """
-        left, rest = list(self.arguments), text.strip()
-        given: dict[str, str] = {}
-        while left and rest:
-            name, is_named, value = rest.partition("=")
-            if not is_named or name not in left:
-                name, value = left[0], rest
-            left.remove(name)
-            word = _WORD.match(value) if left else None
-            given[name] = _unquoted(value.strip() if word is None else word[1])
-            rest = "" if word is None else value[word.end() :]
-        if rest or any(self.arguments[name] for name in left):
-            raise CommandError(f"usage: /{self.name} {self.hint}".rstrip())
-        return given
+
+def read_arguments(usage: str, declared: Mapping[str, bool], text: str) -> dict[str, str]:
+    """Read typed arguments: in their order or as `name=value`, quoted if they have blanks. The last one takes the rest.
+
+    Raises:
+        CommandError: The user's move, with the usage: a required argument is missing, or none is declared.
+    """
+    left, rest = list(declared), text.strip()
+    given: dict[str, str] = {}
+    while left and rest:
+        name, is_named, value = rest.partition("=")
+        if not is_named or name not in left:
+            name, value = left[0], rest
+        left.remove(name)
+        word = _WORD.match(value) if left else None
+        given[name] = _unquoted(value.strip() if word is None else word[1])
+        rest = "" if word is None else value[word.end() :]
+    if rest or any(declared[name] for name in left):
+        raise CommandError(usage)
+    return given
 
 
 def _unquoted(word: str) -> str:
     is_quoted = len(word) > 1 and word[0] in "\"'" and word.find(word[0], 1) == len(word) - 1
     return word[1:-1] if is_quoted else word
-
-
-def read_prompts(server: str, raw: Iterable[Any]) -> tuple[ListedPrompt, ...]:
-    """Read the prompts of a server. Of two with one name the first counts."""
-    found: dict[str, ListedPrompt] = {}
-    for one in raw:
-        remote = one.get("name") if isinstance(one, Mapping) else None
-        if not isinstance(remote, str) or len(found) == MAX_PROMPTS:
-            continue
-        name = f"{server}:{safe_name(remote.lower(), _OTHER).lstrip('_-')}"
-        listed = one.get("arguments")
-        arguments = {
-            argument["name"]: argument.get("required") is True
-            for argument in (listed if isinstance(listed, list) else ())
-            if isinstance(argument, Mapping) and isinstance(argument.get("name"), str)
-        }
-        said = one.get("description") or one.get("title") or f"A prompt of the server {server}."
-        found.setdefault(
-            name,
-            ListedPrompt(name=name, remote_name=remote, description=cleaned(str(said)), arguments=arguments),
-        )
-    return tuple(found.values())
 
 
 def text_of_prompt(server: str, prompt: str, result: Mapping[str, Any], read_with: str) -> str:

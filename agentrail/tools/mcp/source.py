@@ -46,12 +46,7 @@ from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
 from agentrail.tools.mcp.server_options import McpServer, ServerScope
-from agentrail.tools.mcp.server_prompts import (
-    ListedPrompt,
-    read_prompts,
-    text_of_prompt,
-    text_of_sampling,
-)
+from agentrail.tools.mcp.server_prompts import read_prompts, text_of_prompt, text_of_sampling
 from agentrail.tools.mcp.tool_listing import (
     ListedTool,
     ServerTools,
@@ -193,21 +188,7 @@ class McpSource:
         self._listeners.append(listener)
         listener.tools_changed(self.tools, ())
         listener.state_changed(self.state, self.reason)
-        self._tell_moved()
-        return partial(self._leave, listener)
-
-    def _leave(self, listener: ToolListener) -> None:
-        self._listeners.remove(listener)
-        self._tell_moved()
-
-    def _tell_moved(self) -> None:
-        if self.connection is not None:
-            self.connection.moved.set()
-
-    def _workspace(self) -> str | None:
-        """Return the working directory of all its sessions, or None if they have several: no one's files are for the others."""
-        found = {one.working_dir for one in self._listeners}
-        return found.pop() if len(found) == 1 else None
+        return partial(self._listeners.remove, listener)
 
     def _log(self, level: str, data: object) -> None:
         now = trio.current_time()
@@ -304,7 +285,8 @@ class McpSource:
         with trio.move_on_after(seconds) as connecting:
             async with library.open_connection(self.server, self._open_process, self._login) as connection:
                 self._errors = connection.errors
-                connection.workspace, connection.log = self._workspace, self._log
+                connection.workspaces = [one.working_dir for one in self._listeners]
+                connection.log = self._log
                 await connection.connect()
                 said = cleaned(connection.instructions)
                 self.instructions = f'Instructions of the server "{self.name}":\n\n{said}' if said else None
@@ -317,7 +299,6 @@ class McpSource:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, connection)
                     nursery.start_soon(self._list_changes, connection)
-                    nursery.start_soon(connection.follow_roots)
                     if self._login is not None:
                         nursery.start_soon(self._leave_without_login)
                     await connection.wait_gone()
@@ -360,7 +341,7 @@ class McpSource:
         raw = await connection.list_tools() if connection.offers("tools") else []
         has_resources = connection.offers("resources")
         listing = await outside.offload(self._read_listing, raw, has_resources)
-        self.prompts = tuple(map(self._prompt_of, read_prompts(self.name, await connection.list_prompts())))
+        self.prompts = read_prompts(self.name, await connection.list_prompts(), self._ask_for_prompt)
         change = decide_change(self.listing, listing)
         self.listing = listing
         log_in_name = log_in_tool(self.name).name
@@ -380,31 +361,17 @@ class McpSource:
     def _read_listing(self, raw: list[Any], has_resources: bool) -> ServerTools:  # noqa: FBT001 - the argument of a thread
         return check_pins(self.server, read_listing(self.server, raw, has_resources=has_resources))
 
-    def _prompt_of(self, listed: ListedPrompt) -> SourcePrompt:
-        return SourcePrompt(
-            source=self.name,
-            name=listed.name,
-            description=listed.description,
-            arguments=listed.hint,
-            expand=partial(self._expand, listed),
-        )
-
-    async def _expand(self, listed: ListedPrompt, text: str) -> str:
+    async def _ask_for_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """Ask the server for a prompt. Every failure is a `CommandError`."""
-        arguments = listed.read_arguments(text)
-        said = f'The server "{self.name}" did not answer within {self.server.timeout_seconds:g} s.'
-        with trio.move_on_after(self.server.timeout_seconds):
-            try:
+        try:
+            with trio.fail_after(self.server.timeout_seconds):
                 found = await self.request(
-                    lambda connection: connection.get_prompt(listed.remote_name, arguments),
-                    self.name,
-                    outside.ids(8),
+                    lambda connection: connection.get_prompt(name, arguments), self.name, outside.ids(8)
                 )
-            except (ServerLost, CallFailed) as failed:
-                raise CommandError(str(failed)) from None
-            read_with = resource_tool(self.name, "read")
-            return await outside.offload(text_of_prompt, self.name, listed.remote_name, found, read_with)
-        raise CommandError(said)
+        except (ServerLost, CallFailed, trio.TooSlowError) as failed:
+            message = str(failed) or f'The server "{self.name}" did not answer in time.'
+            raise CommandError(message) from None
+        return await outside.offload(text_of_prompt, self.name, name, found, resource_tool(self.name, "read"))
 
     def _change_state(self, state: ToolSourceState, reason: str | None = None) -> None:
         if state == self.state and state != "restarting":

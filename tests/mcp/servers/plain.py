@@ -182,8 +182,6 @@ def hear(message):
             )
         case "notifications/initialized" | "ping":
             pass
-        case "notifications/roots/list_changed":
-            send({"id": "changed", "method": "roots/list"})
         case "notifications/cancelled":
             STATE["cancelled"].append(message["params"]["requestId"])
         case "tools/list":
@@ -198,9 +196,6 @@ def hear(message):
             request = STATE.pop(str(message.get("id")), None)
             if request is not None:
                 answer(request, text(json.dumps(message.get("result", message.get("error")))))
-            elif message["id"] == "changed":
-                with Path(ARGUMENT).open("a") as file:
-                    file.write(json.dumps(message["result"]) + "\n")
         case _:
             send({"id": message.get("id"), "error": {"code": -32601, "message": "Method not found"}})
 

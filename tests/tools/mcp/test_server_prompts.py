@@ -1,17 +1,30 @@
 """Prompts that a server lists: names of commands, typed arguments, and messages that no server can speak for the model."""
 
 import pytest
+import trio
 from hypothesis import given, strategies as st
 
 from agentrail.errors import CommandError
-from agentrail.tools.mcp.server_prompts import MAX_PROMPTS, read_prompts, text_of_prompt, text_of_sampling
+from agentrail.tools.mcp.server_prompts import (
+    MAX_PROMPTS,
+    read_arguments,
+    read_prompts,
+    text_of_prompt,
+    text_of_sampling,
+)
 
 CITY = {"name": "weather", "arguments": [{"name": "city", "required": True}, {"name": "state"}]}
 
 
+async def ask(name, arguments):
+    """Return what the server is asked for."""
+    await trio.lowlevel.checkpoint()
+    return name, arguments
+
+
 def only(raw):
     """Read a list of one prompt."""
-    (prompt,) = read_prompts("s", [raw])
+    (prompt,) = read_prompts("s", [raw], ask)
     return prompt
 
 
@@ -25,24 +38,23 @@ def only(raw):
         ("x" * 80, f"s:{'x' * 55}_"),
     ],
 )
-def test_a_prompt_has_a_name_that_can_be_typed(remote, name):
-    """11.4, 12.10: lower case, and a hash where characters were replaced or cut."""
-    assert only({"name": remote}).name.startswith(name)
-    assert only({"name": remote}).remote_name == remote
+async def test_a_prompt_has_a_name_that_can_be_typed(remote, name):
+    """11.4, 12.10: lower case, and a hash where characters were replaced or cut. The server is asked by its own name."""
+    prompt = only({"name": remote})
+    assert prompt.name.startswith(name)
+    assert await prompt.expand("") == (remote, {})
 
 
-def test_a_list_is_read_with_its_faults():
-    """What has no name is no prompt; the first of one name counts; a description loses what nobody sees."""
+def test_a_list_is_read_to_its_limit():
+    """The first of one name counts; a description loses what nobody sees."""
     raw = [
-        "none",
-        {"title": "T"},
         CITY | {"description": "Asks.\u200b"},
         CITY | {"description": "Twice."},
-        *({"name": f"p{number}"} for number in range(MAX_PROMPTS + 5)),
+        *({"name": f"p{number}"} for number in range(MAX_PROMPTS)),
     ]
-    found = read_prompts("s", raw)
-    assert len(found) == MAX_PROMPTS
-    assert (found[0].description, found[0].hint) == ("Asks.", "<city> [state]")
+    found = read_prompts("s", raw, ask)
+    assert len(found) == MAX_PROMPTS - 1
+    assert (found[0].description, found[0].arguments) == ("Asks.", "<city> [state]")
     assert found[1].description == "A prompt of the server s."
 
 
@@ -63,9 +75,9 @@ def test_a_list_is_read_with_its_faults():
     ],
 )
 @pytest.mark.protocol(69)
-def test_arguments_are_typed_in_order_or_by_name(typed, given):
+async def test_arguments_are_typed_in_order_or_by_name(typed, given):
     """P-069: the last one takes the rest of the line."""
-    assert only(CITY).read_arguments(typed) == given
+    assert await only(CITY).expand(typed) == ("weather", given)
 
 
 @pytest.mark.protocol(69)
@@ -77,24 +89,24 @@ def test_arguments_are_typed_in_order_or_by_name(typed, given):
         ({"name": "plain"}, "words", "usage: /s:plain"),
     ],
 )
-def test_a_missing_argument_is_answered_with_the_usage(raw, typed, usage):
+async def test_a_missing_argument_is_answered_with_the_usage(raw, typed, usage):
     """P-069: and so are words for a prompt that takes none."""
     with pytest.raises(CommandError) as caught:
-        only(raw).read_arguments(typed)
+        await only(raw).expand(typed)
     assert str(caught.value) == usage
 
 
 @given(st.text(), st.lists(st.tuples(st.text(min_size=1), st.booleans()), max_size=4))
 def test_any_line_gives_declared_arguments_or_the_usage(typed, arguments):
     """Nothing that is typed does anything else."""
-    prompt = only({"name": "p", "arguments": [{"name": name, "required": one} for name, one in arguments]})
+    declared = dict(arguments)
     try:
-        found = prompt.read_arguments(typed)
+        found = read_arguments("usage", declared, typed)
     except CommandError:
-        assert prompt.arguments == {} or any(prompt.arguments.values())
+        assert not declared or any(declared.values())
     else:
-        assert set(found) <= set(prompt.arguments)
-        assert all(name in found for name, needed in prompt.arguments.items() if needed)
+        assert set(found) <= set(declared)
+        assert all(name in found for name, needed in declared.items() if needed)
 
 
 @pytest.mark.protocol(69)
