@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import msgspec
 
-from agentrail.abc import Sandbox
+from agentrail.abc import Sandbox, Tool
 from agentrail.core.journal.file_changes import FilesBehind
 from agentrail.core.journal.fold import asked_by
 from agentrail.core.session.fork import config_of_fork, forked_state
@@ -37,6 +37,7 @@ from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_resume import missing_code, ports_of
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
+from agentrail.runtime.tool_origins import GoneTool, gone_tool
 
 T = TypeVar("T")
 
@@ -149,7 +150,7 @@ class Forks:
             return number, _state_of_fork(journal.state_behind(number), fresh.state, given, at_ms)
 
         number, state = await keeping.fold(work)
-        state = asked_by(state, watch)
+        state = _without_absent(asked_by(state, watch), cell.ports.tools)
         fork = SessionCell(state, _ports_of_fork(state, fresh.ports, cell.ports))
         watch.report_to(fork.mailbox)
         refused = decide_refusal(state, now_ms())
@@ -211,7 +212,21 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
     for spec in tools:
-        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), by_name[spec.name])
+        tool = by_name.get(spec.name) or gone_tool(spec, ports.from_sources)
+        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), tool)
+
+
+def _without_absent(state: SessionState, known: Mapping[tuple[str, int], Tool]) -> SessionState:
+    """Leave out the tools of sources that are not there. A source attaches them to the fork when it is."""
+    box = state.data.tools
+    absent = [
+        spec.name
+        for spec in box
+        if spec.shown_text
+        and isinstance(known.get((spec.name, box.generation_of(spec.name))), GoneTool | None)
+    ]
+    left = box.changed((), absent, box.generation, replace=False) if absent else box
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, tools=left))
 
 
 def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:

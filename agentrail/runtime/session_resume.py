@@ -318,7 +318,7 @@ def missing_code(
     missing = [
         f"tool {spec.name!r}"
         for spec in data.tools
-        if spec.name not in names and not (finds_tools and spec.origin)
+        if spec.name not in names and not (spec.origin if finds_tools else spec.shown_text)
     ]
     missing += [
         f"agent {spec.name!r}" for spec in data.config.agents if is_root and spec.name not in ports.agents
