@@ -29,6 +29,7 @@ from benchmarks.gateway.fanout import few_readers, many_readers, many_sessions_r
 from benchmarks.gateway.hooks import requests_through_the_host
 from benchmarks.gateway.stopping import aborts_by_socket, leavers, shutdown
 from benchmarks.gateway.weights import weights_of_readers
+from benchmarks.gateway.wires import streams_of_wires
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
 from benchmarks.knowledge import knowledge
@@ -102,6 +103,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "gateway-leavers": leavers,
     "gateway-shutdown": shutdown,
     "gateway-aborts": aborts_by_socket,
+    "gateway-wires": streams_of_wires,
     "console-drawing": drawing,
     "console-page": ageing,
     "console-lists": lists,

@@ -88,6 +88,10 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "ten plugins add":      ("ours",  (1000, 490),  None),  # µs
         "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
+        "delta of a wire":      ("ours",  (5, 3),       None),  # µs
+        "delivery over a wire": ("ratio", (1.3, 1.1),   None),
+        "first frame of a completion": ("ours", (2, 1), None),  # ms
+        "lag of 200 completions": ("ratio", (2.0, 1.5), None),
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
         "task":                 ("ratio", (2.0, 1.65),  None),
         "100 agents":           ("ratio", (1.6, 1.4),   None),

@@ -9,6 +9,7 @@ accepts, for a client that has what it sent. The journal of every thread folds t
 import copy
 import json
 import os
+import re
 from functools import partial
 from random import Random
 
@@ -205,8 +206,10 @@ class Round:
 
     def sessions(self):
         """The session of the thread, and those that branched off it."""
-        known, thread = self.web.host.supervisor.sessions(scope="local"), self.page.thread
-        return [one for one in known if one.session_id == thread or one.session_id.startswith(f"{thread}-")]
+        own = re.compile(rf"{self.page.thread}(-[0-9a-f]{{16}})*")
+        return [
+            one for one in self.web.host.supervisor.sessions(scope="local") if own.fullmatch(one.session_id)
+        ]
 
 
 @pytest.mark.protocol(23)

@@ -16,6 +16,8 @@ from tests.gateway.interface import PageCheck
 from tests.gateway.sse import Frame, parse
 from tests.host.hosting import profile
 
+# Idle connections are given up before the server does it, or a call may be sent as its connection is closed.
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=2)
 HURRY = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2)
 
 
@@ -72,7 +74,7 @@ async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> As
 
     base = f"http://{address[0]}:{address[1]}"
     async with (
-        httpx.AsyncClient(base_url=base, verify=False, timeout=10, headers=headers) as client,  # noqa: S501 - no TLS here
+        httpx.AsyncClient(base_url=base, verify=False, timeout=10, headers=headers, limits=_LIMITS) as client,  # noqa: S501 - no TLS here
         trio.open_nursery() as nursery,
     ):
         await nursery.start(partial(serve_app, check, listeners, wait_stop, limits=HURRY))
