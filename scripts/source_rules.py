@@ -193,6 +193,7 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
         "runtime/event_subscription.py:_snapshots": "one for each `EventsLost` of `_replay` and `_buffer`"
     },
     "tests/mcp/test_client.py": {"tools/mcp/source.py:_listed_at": "MAX_LISTINGS"},
+    "tests/mcp/test_offers.py": {"tools/mcp/source.py:_logged_at": "MAX_LOGGED"},
     "tests/sandboxes/test_attacks.py": {"sandboxes/protected_mounts.py:waiting": "_MAX_ENTRIES_LOOKED_AT"},
 }
 """The queues of the shell by the test that meets their bound, each with its bound."""

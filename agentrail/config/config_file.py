@@ -203,12 +203,12 @@ def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
 
     listed = read.form.mcp.get("import", [])
     for path in listed if isinstance(listed, list) else [listed]:
-        if not is_below(path):
+        if not stays_below(path):
             said = f'expected files below the directory, such as [".mcp.json"], got {show_value(path)}'
             yield ConfigFault(place=read.place("mcp", "import"), said=said)
 
 
-def is_below(path: object) -> bool:
+def stays_below(path: object) -> bool:
     """Return whether a value is the relative path of a file below its directory."""
     return isinstance(path, str) and path[:1] not in {"", "/", "~"} and ".." not in path.split("/")
 

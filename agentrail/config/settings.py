@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.config_file import ConfigFile, Scope, is_below
+from agentrail.config.config_file import ConfigFile, Scope, stays_below
 from agentrail.config.schema import PermissionsForm, PluginForm
 from agentrail.config.structure import structure_server
 from agentrail.config.toml_positions import ConfigFault, ConfigPlace
@@ -254,7 +254,7 @@ def _rest_of(read: ConfigFile) -> Settings:
 
 def _imported_servers(read: ConfigFile) -> dict[str, Sourced]:
     listed = read.form.mcp.get("import")
-    paths = tuple(filter(is_below, listed if isinstance(listed, list) else ()))
+    paths = tuple(filter(stays_below, listed if isinstance(listed, list) else ()))
     return {"mcp": _sourced(read, paths, "mcp", "import")} if paths else {}
 
 

@@ -138,7 +138,7 @@ class CommandsOfHost:
         self, name: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandRegistry:
         """Return the commands, with the prompts of a session's servers if the name may be one, or lists all."""
-        source = source_in(name, self.registry)
+        source = source_in(name, self.registry) if self.are_read else None
         sources = self._parts.sessions.supervisor.sources
         if source is not None and facts is not None:
             session = await self._parts.sessions.open(facts, owner)

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.config_file import is_below
+from agentrail.config.config_file import stays_below
 from agentrail.config.imported_servers import read_mcp_json
 from agentrail.config.structure import structure_server
 
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_one_fault(text, said):
 def test_paths_stay_below_the_directory():
     """No file elsewhere is read for a project."""
     taken = (".mcp.json", ".vscode/mcp.json", "..a", "/etc/passwd", "../x", "a/../../x", "~/x", "", 7)
-    assert [one for one in taken if is_below(one)] == [".mcp.json", ".vscode/mcp.json", "..a"]
+    assert [one for one in taken if stays_below(one)] == [".mcp.json", ".vscode/mcp.json", "..a"]
 
 
 json_values = st.recursive(

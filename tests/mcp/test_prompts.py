@@ -91,6 +91,15 @@ async def test_a_prompt_over_http_approves_nothing(plain):
     )
 
 
+@on_bounded_time
+async def test_where_messages_are_taken_literally_no_prompt_is_a_command(plain):
+    """12.10: its text would reach the model as it was typed."""
+    async with serving(ScriptedModel([says("hi")]), mcp=[McpServer("p", command=plain("offering"))]) as web:
+        await web.post("/sessions", {"session_id": "main"})
+        said = await web.post("/commands/p:claims", {"session_id": "main"})
+        assert (said.status_code, said.json()["error"]["code"]) == (404, "command_unknown")
+
+
 async def test_a_request_for_a_prompt_carries_nothing_of_the_caller(plain):
     """P-071: a trace of ours, and no baggage."""
     from opentelemetry import baggage, context  # noqa: PLC0415 - comes with the extra
