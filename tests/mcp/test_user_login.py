@@ -14,15 +14,16 @@ import trio
 from agentrail import outside
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import OptionError
-from agentrail.events import AskUser, ToolExecutionEnd
+from agentrail.events import AgentEnd, AskUser, ToolExecutionEnd
 from agentrail.host.host_options import HostOptions
+from agentrail.sandboxes.server_process import open_server_process
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.mcp import McpServer
-from agentrail.tools.mcp.source import login_file_of
+from agentrail.tools.mcp.source import log_in, login_file_of
 from agentrail.tools.mcp.user_login import LOGIN_SECONDS, BrowserLogin
 from tests.gateway.callers import CALLERS, auth, by
 from tests.gateway.web import error_of, serving
-from tests.mcp.guarded_server import guarded_server
+from tests.mcp.guarded_server import ScriptedBrowser, guarded_server
 
 WITHIN_SECONDS = 60
 PUBLIC = "http://localhost:1"
@@ -251,3 +252,27 @@ def test_an_address_that_no_browser_reaches_safely_is_refused(address):
     """Tokens of other services pass through it."""
     with pytest.raises(OptionError, match=r"public_url is .*: expected https://host"):
         HostOptions(public_url=address)
+
+
+async def test_a_call_whose_login_was_revoked_names_the_tool_that_asks_for_another(tmp_path):
+    """11.4: after the new login the same tools are there, and the one that asks is gone."""
+    async with (
+        guarded_server() as guarded,
+        hosted(tmp_path, guarded, ECHO, says("done"), ECHO, LOG_IN, ECHO, LOG_IN) as (web, server),
+    ):
+        file = login_file_of(server, tmp_path, owner_of("ann"))
+        await log_in(server, open_server_process, file, ScriptedBrowser())
+        async with prompted(web) as (session, events):
+            assert await result_of(events) == "echoed"
+            await next_of(events, AgentEnd)
+            guarded.valid.clear()
+            guarded.refresh.clear()
+            await session.prompt("go on")
+            assert await result_of(events) == 'The server "g" needs a login: call mcp__g__log_in'
+            browser = UserBrowser(web)
+            done = await browser.get(await browser.walk((await next_of(events, AskUser)).url))
+            assert done.status_code == 200
+            with trio.fail_after(server.connect_timeout / 2):  # it is the connection that is waited for
+                assert (await result_of(events)).endswith("The tools of g are: mcp__g__echo")
+            assert await result_of(events) == "echoed"
+            assert (await result_of(events)).startswith("Unknown tool")

@@ -167,8 +167,7 @@ class McpSource:
             state, reason = "restarting", self._hidden(describe_loss(error))
             raise ServerLost(reason) from None
         finally:
-            self.connection = None
-            self._is_ready = trio.Event()
+            self._disconnect()
             if self.state == "ready" and state == "restarting":
                 self.settled = trio.Event()  # sessions that need it wait for the outcome of the next life
             else:
@@ -200,7 +199,13 @@ class McpSource:
     async def wait_ready(self, seconds: float) -> None:
         """Wait until it is connected, for at most this long."""
         with trio.move_on_after(seconds):
-            await self._is_ready.wait()
+            while self.connection is None:
+                await self._is_ready.wait()
+
+    def _disconnect(self) -> None:
+        self.connection = None
+        self._is_ready.set()  # wakes those that wait, for the next connection from now on
+        self._is_ready = trio.Event()
 
     async def request(
         self, ask: Callable[[Any], Awaitable[Mapping[str, Any]]], session_id: str, operation_id: str
@@ -255,8 +260,7 @@ class McpSource:
         self._change_state("connecting")
 
     async def _wait_for_login(self) -> None:
-        self.connection = None
-        self._is_ready = trio.Event()
+        self._disconnect()
         self.settled.set()
         login = self.user_login
         if login is None:
