@@ -195,6 +195,17 @@ app.command(
     Works while another process reads them. Exit codes: 0 done, 1 a document could not be read, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.acp_command:serve_editor",
+    name="acp",
+    help="""Serve an agent to the editor that starts this command, over the Agent Client Protocol.
+
+    Messages are read from stdin and written to stdout; logs go to stderr. Without --agent it is the default agent of the
+    configuration files, otherwise the built-in coding agent. Calls with effects are asked about in the editor, and sessions are
+    kept. Closed input, Ctrl-C or SIGTERM abort the work and end it.
+
+    Exit codes: 0 ended, 1 it failed, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.mcp_command:app",
     name="mcp",
     help="""List MCP servers, check them, call a tool of one, accept changed tools.

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from agentrail.logs import Logger
-from agentrail.tools.mcp.message_lines import BadServer, LineCutter
+from agentrail.wire.byte_lines import ByteLines
 
 MAX_LINE_BYTES: Final = 16 << 20
 READER_SECONDS: Final = 30.0
@@ -21,10 +21,6 @@ LAST_SECONDS: Final = 1.0
 
 _READ_BYTES: Final = 65_536
 _LOGGER: Final = Logger("agentrail.stdio")
-
-
-class LineTooLong(Exception):
-    """The client sent a line over the limit. The beginning of the next one cannot be found."""
 
 
 class LineStream:
@@ -40,7 +36,7 @@ class LineStream:
         self.is_lost = False
         self.has_ended = False
         self._source, self._target = source, target
-        self._cutter = LineCutter(max_bytes)
+        self._cutter = ByteLines(max_bytes)
         self._lock = trio.Lock()
         self._reading = trio.CancelScope()
         self._writing = trio.CancelScope()
@@ -66,11 +62,8 @@ class LineStream:
             LineTooLong: A line is over the limit.
         """
         while data := await self._read():
-            try:
-                for line in self._cutter.feed(data):
-                    yield line
-            except BadServer as error:
-                raise LineTooLong from error
+            for line in self._cutter.feed(data):
+                yield line
 
     async def _read(self) -> bytes:
         while not self.has_ended:

@@ -1,12 +1,11 @@
-"""Bytes of a server's standard output, cut into JSON-RPC messages. Pure.
+"""Bytes of a server's standard output, cut into JSON-RPC messages. Pure."""
 
-Bytes, not text: pieces are joined once per line, so a long line costs its length and not its square.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+
+from agentrail.wire.byte_lines import ByteLines
 
 MAX_MESSAGE_LEVELS: Final = 64
 MAX_BAD_LINES: Final = 100
@@ -20,36 +19,13 @@ class BadServer(Exception):
     """The server broke the protocol beyond what is tolerated. The message says how."""
 
 
-class LineCutter:
-    """Cuts bytes at newlines."""
+class LineCutter(ByteLines):
+    """Cuts the output of a server at newlines. A line over the limit is a `BadServer`."""
 
-    __slots__ = ("_max_bytes", "_parts", "_size")
+    __slots__ = ()
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that are complete with these bytes.
-
-        Raises:
-            BadServer: A line is longer than the limit.
-        """
-        begin = 0
-        while (end := data.find(b"\n", begin)) >= 0:
-            self._keep(data[begin:end])
-            yield b"".join(self._parts)
-            self._parts, self._size, begin = [], 0, end + 1
-        self._keep(data[begin:])
-
-    def _keep(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self._max_bytes:
-            message = f"it sent a message of over {self._max_bytes:,} bytes"
-            raise BadServer(message)
-        if part:
-            self._parts.append(part)
+    def _too_long(self, max_bytes: int) -> Exception:
+        return BadServer(f"it sent a message of over {max_bytes:,} bytes")
 
 
 class MessageReader:

@@ -11,7 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.gateway.stdio.line_stream import READER_SECONDS, LineStream, LineTooLong
+from agentrail.gateway.stdio.line_stream import READER_SECONDS, LineStream
+from agentrail.wire.byte_lines import LineTooLong
 
 ECHO = """
 import os, subprocess, sys

@@ -1,0 +1,239 @@
+"""One session in an editor: everything that it is shown, in order, and the prompts that it waits for."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+from attrs import define, field
+from msgspec.structs import replace
+
+from agentrail.errors import AgentrailError, SubscriberTooSlow
+from agentrail.events import (
+    AgentStart,
+    Approval,
+    AskUser,
+    ClientCall,
+    Event,
+    EventsLost,
+    ModelSwitched,
+    PluginOptsUpdated,
+    PromptQueued,
+    PromptReceived,
+    PromptTaken,
+    SteeringApplied,
+    SteeringReceived,
+)
+from agentrail.messages import AssistantMessage, Text, UserBlock
+from agentrail.protocols import acp
+from agentrail.protocols.response_changes import Frame
+from agentrail.protocols.response_state import Bridged, Response
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import window_of
+
+if TYPE_CHECKING:
+    from agentrail.host.requests import HostRequest, RequestRecord
+
+Asked: TypeAlias = Approval | AskUser
+_BUFFER = 4_096
+
+
+@define(eq=False)
+class EditorPrompt:
+    """A `session/prompt` that is not answered yet."""
+
+    before: "EditorPrompt | None" = None
+    admitted: trio.Event = field(factory=trio.Event)
+    cancelled: trio.Event = field(factory=trio.Event)
+    request: "HostRequest | None" = None
+
+    @contextmanager
+    def admitting(self) -> Iterator[None]:
+        """Let the next prompt follow after the block."""
+        try:
+            yield
+        finally:
+            self.admitted.set()
+
+
+@define(eq=False)
+class EditorSession:
+    """A session that an editor has open.
+
+    Attributes:
+        send: Sends a frame.
+        ask: Called with each new question or approval, and its call.
+        shown: Number of the last event that was shown.
+        words: Question that the next prompt answers, for an editor without forms.
+    """
+
+    session: Session
+    cwd: str
+    send: Callable[[Frame], Awaitable[None]]
+    ask: Callable[["EditorSession", str, Asked], None]
+    when_busy: str = "interrupt"
+    prompts: list[EditorPrompt] = field(factory=list)
+    last: EditorPrompt | None = None
+    words: AskUser | None = None
+    answered_by: "HostRequest | None" = None
+    shown: int = 0
+    is_over: bool = False
+    asked: dict[str, Asked] = field(factory=dict)
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    view: acp.AcpView = field(init=False)
+    _closed_id: str = ""
+    _changed: trio.Event = field(factory=trio.Event)
+    _aborting: trio.Lock = field(factory=trio.Lock)
+    _said: dict[str, Sequence[UserBlock]] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        window = window_of(self.session) or 0
+        self.view = acp.AcpView(session_id=self.session.session_id, cwd=self.cwd, window=window)
+
+    def changed(self) -> None:
+        """Wake all waiters."""
+        before, self._changed = self._changed, trio.Event()
+        before.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for a condition, or for the end of the session."""
+        while not (is_so() or self.is_over):
+            await self._changed.wait()
+
+    def add_prompt(self) -> EditorPrompt:
+        """Return a new prompt, after all earlier ones."""
+        self.last = EditorPrompt(before=self.last)
+        self.prompts.append(self.last)
+        return self.last
+
+    def abort_soon(self, prompts: Sequence[EditorPrompt], reason: str) -> Callable[[], Awaitable[None]]:
+        """Mark prompts as cancelled. The result aborts their work, and returns when it has ended."""
+        for one in prompts:
+            one.cancelled.set()
+
+        async def abort() -> None:
+            async with self._aborting:
+                with suppress(AgentrailError):  # the session has ended
+                    await self.session.abort(reason, clear_queue=True, wait=True)
+
+        return abort
+
+    def ask_in_words(self, asked: AskUser) -> None:
+        """End the turn with a question, which the next prompt answers."""
+        self.words = asked
+        self.changed()
+
+    async def result_of(self, request: "HostRequest") -> "RequestRecord":
+        """Wait for the end of a request and for everything that it shows, or for a question in words."""
+        async with trio.open_nursery() as nursery:
+
+            async def wait(for_it: Callable[[], Awaitable[object]]) -> None:
+                await for_it()
+                nursery.cancel_scope.cancel(reason="the turn is over")
+
+            nursery.start_soon(wait, request.outcome)
+            nursery.start_soon(wait, partial(self.until, lambda: self.words is not None))
+        record = request.record
+        if not record.has_ended and self.words is not None:
+            self.answered_by = request
+            return replace(record, status="completed")
+        async with self._aborting:  # an abort has settled when it returns
+            pass
+        await self.until(lambda: self.shown >= (record.end_seq or 0))
+        return record
+
+    async def follow(
+        self, *, replays: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Show the session until it ends or `scope` is cancelled. Reports when the past is over."""
+        read = self.session.reads_answers()
+
+        def read_text(message: AssistantMessage) -> str:
+            return read((message,))
+
+        state = Bridged(Response(read_text=read_text), self.view)
+        past = (await self.session.status()).last_seq
+        waits_for_past = True
+        with self.scope:
+            while True:
+                with suppress(SubscriberTooSlow):  # what it missed comes again, without deltas
+                    async with self.session.subscribe(after=self.shown, buffer=_BUFFER) as events:
+                        async for event in events:
+                            number = 0 if event.meta is None else event.meta.seq
+                            is_past = waits_for_past and number <= past
+                            state = await self._show(state, event, is_past=is_past, replays=replays)
+                            self.shown = max(self.shown, number)
+                            if waits_for_past and self.shown >= past:
+                                waits_for_past = False
+                                self._look_at_questions(state.response)
+                                task_status.started()
+                            self.changed()
+                    break
+        self.is_over = True
+        self.changed()
+
+    async def _show(
+        self, state: Bridged[acp.AcpView], event: Event, *, is_past: bool, replays: bool
+    ) -> Bridged[acp.AcpView]:
+        said = self._words_before(event) if is_past else ()
+        state, frames = acp.ACP.fold(state, event)
+        response = state.response
+        if response.end is not None and not response.is_paused and response.response_id != self._closed_id:
+            self._closed_id = response.response_id
+            frames = (*frames, *acp.ACP.close(state))
+        if isinstance(event, EventsLost):
+            self.shown = event.to_seq
+        if not is_past and isinstance(event, ModelSwitched | PluginOptsUpdated):
+            frames = (*frames, *await self.settings_changed())
+        for frame in (*said, *frames) if replays or not is_past else ():
+            await self.send(frame)
+        if not is_past:
+            self._look_at_questions(response)
+        return state
+
+    def _words_before(self, event: Event) -> tuple[Frame, ...]:
+        """Return the user's words, where they begin to count."""
+        match event:
+            case PromptReceived(ref=ref, content=content) | PromptQueued(ref=ref, content=content):
+                self._said[ref] = content
+            case SteeringReceived(ref=ref, text=text):
+                self._said[ref] = (Text(text=text),)
+            case AgentStart(ref=ref) | PromptTaken(ref=ref):
+                return acp.user_chunks(self.session.session_id, self._said.pop(ref, ()))
+            case SteeringApplied(refs=refs):
+                steers = [block for ref in refs for block in self._said.pop(ref, ())]
+                return acp.user_chunks(self.session.session_id, steers)
+            case _:
+                pass
+        return ()
+
+    def _look_at_questions(self, response: Response) -> None:
+        for name in [name for name in self.asked if name not in response.asked]:
+            del self.asked[name]  # a late answer is dropped
+        for name, (call_id, what) in response.asked.items():
+            if name not in self.asked and not isinstance(what, ClientCall):
+                self.asked[name] = what
+                self.ask(self, call_id, what)
+        if self.words is not None and self.words.ref not in self.asked:
+            self.words = None  # it was answered elsewhere
+
+    # --- settings
+
+    async def settings_changed(self) -> tuple[Frame, ...]:
+        told = await self.settings()
+        session_id = self.session.session_id
+        mode = told.get("modes")
+        shown = acp.acp_update(session_id, "config_option_update", configOptions=told["configOptions"])
+        if mode is None:
+            return (shown,)
+        current = mode["currentModeId"]
+        return (acp.acp_update(session_id, "current_mode_update", currentModeId=current), shown)
+
+    async def settings(self) -> dict[str, Any]:
+        """Return the modes and options of the session."""
+        status = await self.session.status()
+        mode = next((one.options.get("mode") for one in status.plugins if one.name == "Permissions"), "")
+        return acp.session_settings(
+            status.model, f"{mode or 'default'}" if mode != "" else None, self.when_busy
+        )

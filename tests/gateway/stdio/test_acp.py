@@ -1,0 +1,440 @@
+"""ACP as an editor sees it, over pipes."""
+
+import json
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail import tool
+from agentrail.commands import CommandRegistry
+from agentrail.errors import Authentication, Overloaded
+from agentrail.plugins import HumanApproval, Permissions
+from agentrail.testing.models import calls, fails, says
+from agentrail.tools import builtin
+from tests.gateway.stdio.acp_client import FILES, choosing, open_editor
+
+EDITING = builtin("read_file", "edit_file", "write_file", "list_dir")
+ASKING = (HumanApproval, {"require_approval_for": ["*"]})
+WRITING = calls(("write_file", {"path": "a", "content": "b"}))
+
+
+def text_of(updates):
+    return "".join(one["content"]["text"] for one in updates)
+
+
+async def test_a_prompt_is_answered_after_everything_that_it_shows(tmp_path):
+    """11.10: exactly one response, after all updates."""
+    script = (calls(("list_dir", {"path": "."})), says("Empty."))
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING) as editor:
+        answer = await editor.answer_to(editor.prompt("look"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        assert answer["result"]["usage"]["totalTokens"] > 0
+        call, ended = editor.updates("tool_call", "tool_call_update")
+        assert call["kind"] == "search"
+        assert call["locations"] == [{"path": str(tmp_path)}]
+        assert call["rawInput"] == {"path": "."}
+        assert ended["status"] == "completed"
+        assert text_of(editor.updates("agent_message_chunk")) == "Empty."
+        assert editor.log[-1] == answer
+
+
+# --- bad input: 11.13
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "rpc_id"),
+    [
+        (b"no json", -32700, None),
+        (b'{"a": ' * 10_000, -32700, None),
+        (b'"\\ud800', -32700, None),
+        (b"\xff", -32700, None),
+        (b"[]", -32600, None),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600, None),
+        (b"{}", -32600, None),
+        (b'{"jsonrpc":"2.0","id":[],"method":"initialize"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":9,"method":"session/new","params":{}}', -32600, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"nonsense"}', -32600, 9),
+    ],
+)
+async def test_a_line_that_cannot_be_used_is_answered(line, code, rpc_id):
+    """No JSON, a batch, no message, and a call before `initialize`. The next line is read as usual."""
+    async with open_editor() as editor:
+        editor.write(line + b"\n")
+        answer = await editor.answer_to(rpc_id)
+        assert answer["error"]["code"] == code
+        assert (await editor.call("initialize", protocolVersion=2))["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("session/new", {"cwd": ".", "mcpServers": []}, -32602),
+        ("session/new", {"cwd": "/no/such/directory", "mcpServers": []}, -32602),
+        ("session/new", {"cwd": 3}, -32602),
+        ("session/new", {}, -32602),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a"}]}, -32602),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "", "command": "a"}]}, -32602),
+        ("session/load", {"sessionId": "s-unknown", "cwd": "/", "mcpServers": []}, -32002),
+        ("session/load", {"sessionId": "../..", "cwd": "/", "mcpServers": []}, -32602),
+        ("session/resume", {"sessionId": "s-unknown", "cwd": "/"}, -32002),
+        ("session/prompt", {"sessionId": "s-unknown", "prompt": []}, -32002),
+        ("session/close", {"sessionId": "s-unknown"}, -32002),
+        ("session/delete", {"sessionId": "s-unknown"}, -32002),
+        ("session/set_mode", {"sessionId": "s-unknown", "modeId": "plan"}, -32002),
+        ("session/fork", {}, -32601),
+    ],
+)
+async def test_a_call_that_cannot_be_done_is_refused(method, params, code):
+    """An unknown session, a relative or missing directory, parameters of another type, an unknown method."""
+    async with open_editor() as editor:
+        await editor.call("initialize", protocolVersion=1)
+        assert (await editor.call(method, **params))["code"] == code
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {},
+        {"type": "audio", "data": "", "mimeType": "a/b"},
+        {"type": "text"},
+        {"type": "resource", "resource": 3},
+    ],
+)
+async def test_a_block_that_cannot_be_read_is_refused(tmp_path, block):
+    """The session accepts the next prompt."""
+    async with open_editor(says("Hi."), cwd=tmp_path) as editor:
+        refused = await editor.call("session/prompt", sessionId=editor.session_id, prompt=[block])
+        assert refused["code"] == -32602
+        assert (await editor.answer_to(editor.prompt("Hi")))["result"]["stopReason"] == "end_turn"
+
+
+async def test_an_id_used_twice_leaves_the_first_one_alone(tmp_path):
+    """The second is refused without an id, so that the editor does not take it for the first."""
+    async with open_editor(WRITING, says("Done."), cwd=tmp_path, tools=EDITING, plugins=[ASKING]) as editor:
+        prompt = editor.prompt("write")
+        asked = await editor.asked("session/request_permission")
+        editor.send(id=prompt, method="session/list", params={})
+        assert (await editor.answer_to(None))["error"]["code"] == -32600
+        editor.send(id=asked["id"], **choosing("allow_once")({}))
+        assert (await editor.answer_to(prompt))["result"]["stopReason"] == "end_turn"
+
+
+async def test_a_line_over_the_limit_ends_the_connection():
+    """-32600 without an id, then the end."""
+    async with open_editor(max_bytes=1_000) as editor:
+        editor.write(b" " * 1_001)
+        assert (await editor.answer_to(None))["error"]["code"] == -32600
+        await editor.ended.wait()
+
+
+async def test_unknown_notifications_and_answers_are_ignored(tmp_path):
+    """JSON-RPC answers neither."""
+    async with open_editor(says("Hi."), cwd=tmp_path) as editor:
+        before = len([one for one in editor.log if "error" in one])
+        editor.write(b"\n")
+        editor.send(method="$/unknown", params={})
+        editor.send(method="session/cancel", params={"sessionId": 3})
+        editor.send(id="a-1", result={})
+        editor.send(id=77, error={"code": 1, "message": ""})
+        await editor.answer_to(editor.prompt("Hi"))
+        assert len([one for one in editor.log if "error" in one]) == before
+
+
+# --- permissions and questions
+
+
+@pytest.mark.parametrize(
+    ("option", "is_written", "asks"),
+    [("allow_once", True, 2), ("allow_always", True, 1), ("reject_once", False, 2)],
+)
+async def test_permissions(tmp_path, option, is_written, asks):
+    """Once, always, or not this time. What was approved is what runs."""
+    script = (WRITING, WRITING, says("Done."))
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING, plugins=[ASKING]) as editor:
+        editor.answers["session/request_permission"] = choosing(option)
+        assert (await editor.answer_to(editor.prompt("write")))["result"]["stopReason"] == "end_turn"
+        asked = [one["params"] for one in editor.log if one.get("method") == "session/request_permission"]
+        assert len(asked) == asks
+        assert asked[0]["toolCall"]["content"] == [{"type": "diff", "path": f"{tmp_path}/a", "newText": "b"}]
+        assert [one["optionId"] for one in asked[0]["options"]] == [
+            "allow_once",
+            "allow_always",
+            "reject_once",
+        ]
+        assert (tmp_path / "a").exists() == is_written
+
+
+async def test_always_names_the_rule_that_it_makes(tmp_path):
+    """The rule of `Permissions`, as in a chat."""
+    script = (calls(("shell", {"command": "git status"})), says("Done."))
+    plugins = [(Permissions, {"mode": "default"})]
+    async with open_editor(*script, cwd=tmp_path, tools=builtin("shell"), plugins=plugins) as editor:
+        editor.answers["session/request_permission"] = choosing("reject_once")
+        await editor.answer_to(editor.prompt("status"))
+        asked = await editor.asked("session/request_permission")
+        names = {one["optionId"]: one["name"] for one in asked["params"]["options"]}
+        assert "git status" in names.get("allow_always", "git status")
+
+
+@pytest.mark.protocol(41)
+async def test_cancel_while_a_permission_is_open(tmp_path):
+    """P-041: the prompt ends as cancelled once the abort has settled, and a late answer changes nothing."""
+    async with open_editor(WRITING, says("After."), cwd=tmp_path, tools=EDITING, plugins=[ASKING]) as editor:
+        prompt = editor.prompt("write")
+        asked = await editor.asked("session/request_permission")
+        editor.send(method="session/cancel", params={"sessionId": editor.session_id})
+        assert (await editor.answer_to(prompt))["result"]["stopReason"] == "cancelled"
+        editor.send(id=asked["id"], **choosing("allow_once")({}))
+        assert (await editor.answer_to(editor.prompt("go on")))["result"]["stopReason"] == "end_turn"
+        assert not (tmp_path / "a").exists()
+
+
+QUESTION = calls(("ask_user", {"question": "Which one?", "options": ["red", "blue"]}))
+
+
+async def test_a_question_is_a_form(tmp_path):
+    """`elicitation/create`, where the editor has forms."""
+    script = (QUESTION, says("Done."))
+    forms = {"elicitation": {"form": {}}}
+    async with open_editor(*script, cwd=tmp_path, tools=builtin("ask_user"), capabilities=forms) as editor:
+        editor.answers["elicitation/create"] = lambda _: {
+            "result": {"action": "accept", "content": {"answer": "blue"}}
+        }
+        assert (await editor.answer_to(editor.prompt("choose")))["result"]["stopReason"] == "end_turn"
+        asked = (await editor.asked("elicitation/create"))["params"]
+        assert asked["requestedSchema"]["properties"]["answer"]["enum"] == ["red", "blue"]
+        assert "blue" in json.dumps(editor.updates("tool_call_update"))
+
+
+async def test_without_forms_the_turn_ends_with_the_question(tmp_path):
+    """The next prompt answers it, and gets the rest of the response."""
+    async with open_editor(QUESTION, says("Blue it is."), cwd=tmp_path, tools=builtin("ask_user")) as editor:
+        assert (await editor.answer_to(editor.prompt("choose")))["result"]["stopReason"] == "end_turn"
+        assert "Which one?" in text_of(editor.updates("agent_message_chunk"))
+        assert (await editor.answer_to(editor.prompt("blue")))["result"]["stopReason"] == "end_turn"
+        assert text_of(editor.updates("agent_message_chunk")).endswith("Blue it is.")
+
+
+# --- a prompt while another one runs
+
+
+@tool(effect_class="pure")
+async def wait_long() -> str:
+    """Wait."""
+    await trio.sleep(30)
+    return "waited"
+
+
+@pytest.mark.protocol(42)
+async def test_a_second_prompt_interrupts_the_first(tmp_path):
+    """P-042: the first ends as cancelled, before the second starts."""
+    script = (calls(("wait_long", {})), says("Second."))
+    async with open_editor(*script, cwd=tmp_path, tools=[wait_long]) as editor:
+        first = editor.prompt("one")
+        await editor.wait_for(lambda one: "tool_call" in json.dumps(one))
+        second = editor.prompt("two")
+        assert (await editor.answer_to(first))["result"]["stopReason"] == "cancelled"
+        assert (await editor.answer_to(second))["result"]["stopReason"] == "end_turn"
+        assert text_of(editor.updates("agent_message_chunk")) == "Second."
+
+
+@pytest.mark.protocol(42)
+@pytest.mark.parametrize(("how", "said"), [("queue", "First.Second."), ("steer", "First.")])
+async def test_a_second_prompt_waits_or_steers(tmp_path, how, said):
+    """P-042: each prompt has one response. A steer belongs to the running turn."""
+    gate = trio.Event()
+
+    @tool(effect_class="pure")
+    async def wait_at_gate() -> str:
+        """Wait."""
+        await gate.wait()
+        return "open"
+
+    script = (calls(("wait_at_gate", {})), says("First."), says("Second."))
+    async with open_editor(*script, cwd=tmp_path, tools=[wait_at_gate]) as editor:
+        option = {"configId": "when_busy", "value": how}
+        await editor.call("session/set_config_option", sessionId=editor.session_id, **option)
+        first = editor.prompt("one")
+        await editor.wait_for(lambda one: "tool_call" in json.dumps(one))
+        second = editor.prompt("two")
+        await editor.call("session/list")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        gate.set()
+        assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
+        assert (await editor.answer_to(second))["result"]["stopReason"] == "end_turn"
+        assert text_of(editor.updates("agent_message_chunk")) == said
+
+
+# --- files
+
+
+@pytest.mark.protocol(46)
+async def test_an_unsaved_buffer_is_read_and_edited(tmp_path):
+    """P-046: text comes from the editor and goes to it. A path outside is refused before it is asked."""
+    (tmp_path / "a.py").write_text("on disk\n")
+    edit = {"path": "a.py", "old_string": "unsaved", "new_string": "edited"}
+    script = (
+        calls(("read_file", {"path": "a.py"})),
+        calls(("edit_file", edit)),
+        calls(("read_file", {"path": "../x"}), ("write_file", {"path": "../y", "content": ""})),
+        calls(("write_file", {"path": ".git/config", "content": ""})),
+        says("Done."),
+    )
+    buffers = {f"{tmp_path}/a.py": "unsaved\n"}
+
+    def read(params):
+        found = buffers.get(params["path"])
+        return (
+            {"error": {"code": -32002, "message": "none"}}
+            if found is None
+            else {"result": {"content": found}}
+        )
+
+    def write(params):
+        buffers[params["path"]] = params["content"]
+        return {"result": {}}
+
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING, capabilities=FILES) as editor:
+        editor.answers |= {"fs/read_text_file": read, "fs/write_text_file": write}
+        await editor.answer_to(editor.prompt("edit"))
+        ended = [
+            one for one in editor.updates("tool_call_update") if one.get("status") in {"completed", "failed"}
+        ]
+        assert [one["status"] for one in ended] == ["completed", "completed", "failed", "failed", "failed"]
+        assert "unsaved" in json.dumps(ended[0])
+        diff = {"type": "diff", "path": f"{tmp_path}/a.py", "oldText": "unsaved", "newText": "edited"}
+        assert ended[1]["content"] == [diff]
+        assert buffers == {f"{tmp_path}/a.py": "edited\n"}
+        assert (tmp_path / "a.py").read_text() == "on disk\n"
+        asked = {one["params"]["path"] for one in editor.log if one.get("method", "").startswith("fs/")}
+        assert all(path.startswith(f"{tmp_path}/") and ".." not in path for path in asked)
+
+
+async def test_an_editor_that_refuses_a_write_fails_the_call(tmp_path):
+    """The model reads why."""
+    script = (WRITING, says("Done."))
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING, capabilities=FILES) as editor:
+        editor.answers["fs/read_text_file"] = lambda _: {"error": {"code": 1, "message": "none"}}
+        editor.answers["fs/write_text_file"] = lambda _: {"error": {"code": 1, "message": "read-only"}}
+        await editor.answer_to(editor.prompt("write"))
+        assert "read-only" in json.dumps(editor.updates("tool_call_update"))
+        assert not (tmp_path / "a").exists()
+
+
+# --- sessions
+
+
+@pytest.mark.protocol(44)
+async def test_a_loaded_session_shows_what_was_seen_live(tmp_path):
+    """P-044: after a restart, the same updates with their deltas joined, and the user's words."""
+    store = {"store": f"sqlite:{tmp_path}/store.db"}
+    script = (calls(("list_dir", {"path": "."}), text="I look."), says("It ", "is ", "empty."))
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING, host=store) as editor:
+        await editor.answer_to(editor.prompt("look"))
+        session_id, live = editor.session_id, editor.updates()
+        listed = (await editor.call("session/list"))["sessions"]
+        assert [(one["sessionId"], one["cwd"], one["title"]) for one in listed] == [
+            (session_id, f"{tmp_path}", "look")
+        ]
+    async with open_editor(says("Again."), tools=EDITING, host=store) as editor:
+        await editor.call("initialize", protocolVersion=1)
+        told = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        assert "configOptions" in await editor.call("session/load", **told)
+        past = editor.updates()
+        assert past[0] == {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "look"}}
+        assert joined(past[1:]) == joined(live)
+        seen = len(editor.updates())
+        await editor.call("session/resume", **told)
+        assert [
+            one["sessionUpdate"] for one in editor.updates()[seen:] if "chunk" in one["sessionUpdate"]
+        ] == []
+        editor.session_id = session_id
+        assert (await editor.answer_to(editor.prompt("again")))["result"]["stopReason"] == "end_turn"
+        assert await editor.call("session/close", sessionId=session_id) == {}
+        assert (await editor.call("session/prompt", sessionId=session_id, prompt=[]))["code"] == -32002
+        assert await editor.call("session/delete", sessionId=session_id) == {}
+        assert (await editor.call("session/list"))["sessions"] == []
+
+
+def joined(updates):
+    """Return updates with the chunks of each message as one."""
+    shown = []
+    for one in updates:
+        if one["sessionUpdate"] == "available_commands_update":
+            continue
+        if shown and "messageId" in one and shown[-1].get("messageId") == one["messageId"]:
+            shown[-1] = {
+                **one,
+                "content": {**one["content"], "text": shown[-1]["content"]["text"] + one["content"]["text"]},
+            }
+        else:
+            shown.append(one)
+    return shown
+
+
+async def test_modes_and_options(tmp_path):
+    """They are shown, changed and announced. What a session has not is refused."""
+    plugins = [(Permissions, {"mode": "default"})]
+    async with open_editor(cwd=tmp_path, plugins=plugins) as editor:
+        told = {"sessionId": editor.session_id}
+        assert await editor.call("session/set_mode", **told, modeId="plan") == {}
+        await editor.wait_for(lambda one: '"currentModeId": "plan"' in json.dumps(one))
+        assert (await editor.call("session/set_mode", **told, modeId="bypass"))["code"] == -32602
+        changed = await editor.call("session/set_config_option", **told, configId="mode", value="default")
+        assert {one["id"]: one["currentValue"] for one in changed["configOptions"]}[
+            "when_busy"
+        ] == "interrupt"
+        for name, value in (("when_busy", "never"), ("model", "no such model"), ("nonsense", "")):
+            refused = await editor.call("session/set_config_option", **told, configId=name, value=value)
+            assert refused["code"] == -32602
+
+
+async def test_a_slash_command_is_answered(tmp_path):
+    """Commands are announced after the session is there."""
+    async with open_editor(cwd=tmp_path, host={"commands": CommandRegistry()}) as editor:
+        announced = await editor.wait_for(lambda one: "available_commands_update" in json.dumps(one))
+        names = [one["name"] for one in announced["params"]["update"]["availableCommands"]]
+        assert "status" in names
+        assert (await editor.answer_to(editor.prompt("/status")))["result"]["stopReason"] == "end_turn"
+        assert editor.updates("agent_message_chunk")
+
+
+# --- ends
+
+
+@pytest.mark.protocol(58)
+async def test_an_answer_that_begins_again_is_said_as_such(tmp_path):
+    """P-058: a line says that the first text does not count, and the message has another id."""
+    async with open_editor(fails(Overloaded("busy"), after="Half"), says("Whole."), cwd=tmp_path) as editor:
+        assert (await editor.answer_to(editor.prompt("Hi")))["result"]["stopReason"] == "end_turn"
+        chunks = editor.updates("agent_message_chunk")
+        assert "begins again" in text_of(chunks)
+        assert chunks[0]["messageId"] != chunks[-1]["messageId"]
+
+
+async def test_a_failure_is_an_error_with_our_code(tmp_path):
+    """The table of 11.7: `AgentError`."""
+    async with open_editor(fails(Authentication("no key")), cwd=tmp_path) as editor:
+        answer = await editor.answer_to(editor.prompt("Hi"))
+        assert answer["error"]["data"]["code"] == "authentication"
+
+
+@pytest.mark.protocol(59)
+@pytest.mark.protocol(43)
+async def test_the_end_of_input_aborts_and_answers(tmp_path):
+    """P-043, P-059: the running prompt is answered, nothing is left, and the session can be resumed."""
+    store = {"store": f"sqlite:{tmp_path}/store.db"}
+    async with open_editor(calls(("wait_long", {})), cwd=tmp_path, tools=[wait_long], host=store) as editor:
+        prompt = editor.prompt("one")
+        await editor.wait_for(lambda one: "tool_call" in json.dumps(one))
+        editor.close()
+        with trio.fail_after(10):
+            assert (await editor.answer_to(prompt))["result"]["stopReason"] == "cancelled"
+            await editor.ended.wait()
+        session_id = editor.session_id
+    async with open_editor(says("Back."), tools=[wait_long], host=store) as editor:
+        await editor.call("initialize", protocolVersion=1)
+        await editor.call("session/resume", sessionId=session_id, cwd=str(tmp_path))
+        editor.session_id = session_id
+        assert (await editor.answer_to(editor.prompt("two")))["result"]["stopReason"] == "end_turn"
