@@ -47,8 +47,6 @@ from agentrail.commands import (
     CommandRegistry,
     TypedCommand,
     read_typed,
-    source_in,
-    with_prompts,
 )
 from agentrail.errors import (
     AgentrailError,
@@ -525,11 +523,11 @@ class Chat:
 
     async def _commands_for(self, name: str) -> CommandRegistry:
         """Return the commands, with the prompts of the session's servers if the name may be one, or lists all."""
-        source = source_in(name, self.commands)
+        source = self.commands.source_in(name)
         if source is None:
             return self.commands
         if self.supervisor is not None:
-            return with_prompts(self.commands, await self.supervisor.sources.prompts_of(self.session, source))
+            return self.commands.with_prompts(await self.supervisor.sources.prompts_of(self.session, source))
         from agentrail.cli.remote_commands import far_registry
 
         return self.commands if self.far is None else await far_registry(self.far)

@@ -3,7 +3,7 @@
 - `slash_command.py`: `SlashCommand`, its input and its answer. `command_registry.py`: `CommandRegistry`, which finds a command by its
   name.
 - `built_in.py`: the built-in commands, `command_output.py`: their output. `markdown.py`: turns a Markdown file into a command.
-  `template.py`: fills the typed arguments into its prompt. `source_prompts.py`: commands for prompts of MCP servers.
+  `template.py`: fills the typed arguments into its prompt.
 
     >>> from agentrail.commands import CommandRegistry, SlashCommand, CommandAnswer
     >>> async def greet(call):
@@ -31,5 +31,4 @@ from agentrail.commands.slash_command import (
     TypedCommand as TypedCommand,
     read_typed as read_typed,
 )
-from agentrail.commands.source_prompts import source_in as source_in, with_prompts as with_prompts
 from agentrail.commands.template import expand_prompt as expand_prompt

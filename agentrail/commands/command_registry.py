@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from attrs import evolve, frozen
@@ -15,6 +16,7 @@ from agentrail.commands.slash_command import (
     SlashCommand,
     read_typed,
 )
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 
 MAX_REGISTERED: Final = 2_000
@@ -68,6 +70,23 @@ class CommandRegistry:
         if strange:
             raise OptionError([f"/{name} is not built in: add it with with_commands" for name in strange])
         return evolve(self, commands=tuple(instead.get(one.name, one) for one in self.commands))
+
+    def with_prompts(self, prompts: Iterable[SourcePrompt]) -> "CommandRegistry":
+        """Return a registry with prompts of tool sources whose names are free. One that cannot be typed is left out."""
+        found: list[SlashCommand] = []
+        for one in prompts:
+            with suppress(OptionError):
+                found += [] if self._has(one.name) else [_of_prompt(one)]
+        return self.with_commands(*found[: MAX_REGISTERED - len(self.commands)]) if found else self
+
+    def source_in(self, name: str) -> str | None:
+        """Return the source whose prompt a command may be: empty for `help`, which lists all, None for another command."""
+        wanted = name.removeprefix("/").lower()
+        source, colon, _ = wanted.partition(":")
+        return "" if wanted == "help" else source if colon and not self._has(wanted) else None
+
+    def _has(self, name: str) -> bool:
+        return any(one.name == name for one in self.commands)
 
     def find(self, name: str) -> SlashCommand:
         """Find a command.
@@ -124,3 +143,18 @@ class CommandRegistry:
         """Run a line if it is a command, same as `run`. Return None for any other text."""
         typed = read_typed(line)
         return None if typed is None else await self.run(typed.name, typed.text, desk)
+
+
+def _of_prompt(prompt: SourcePrompt) -> SlashCommand:
+    async def run(call: CommandCall) -> CommandAnswer:
+        return CommandAnswer(prompt=await prompt.expand(call.text))
+
+    return SlashCommand(
+        name=prompt.name,
+        description=prompt.description,
+        arguments=prompt.arguments,
+        run=run,
+        background=False,
+        in_history=True,
+        source=prompt.source,
+    )

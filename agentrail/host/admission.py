@@ -15,8 +15,6 @@ from agentrail.commands import (
     CommandRegistry,
     CommandRow,
     read_typed,
-    source_in,
-    with_prompts,
 )
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
@@ -138,11 +136,11 @@ class CommandsOfHost:
         self, name: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandRegistry:
         """Return the commands, with the prompts of a session's servers if the name may be one, or lists all."""
-        source = source_in(name, self.registry) if self.are_read else None
+        source = self.registry.source_in(name) if self.are_read else None
         sources = self._parts.sessions.supervisor.sources
         if source is not None and facts is not None:
             session = await self._parts.sessions.open(facts, owner)
-            return with_prompts(self.registry, await sources.prompts_of(session, source))
+            return self.registry.with_prompts(await sources.prompts_of(session, source))
         if source in sources.running:
             message = f"/{name} cannot be run here: needs a session, which starts with a first message"
             raise CommandError(message)

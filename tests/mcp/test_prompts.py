@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.commands import CommandDesk, CommandRegistry, with_prompts
+from agentrail.commands import CommandDesk, CommandRegistry
 from agentrail.errors import CommandError
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.plugins import HumanApproval
@@ -23,7 +23,7 @@ EVERYTHING = str(SERVICES["server-everything"])
 
 async def registry_of(supervisor, session, source=""):
     """Return all commands of a session."""
-    return with_prompts(CommandRegistry(), await supervisor.sources.prompts_of(session, source))
+    return CommandRegistry().with_prompts(await supervisor.sources.prompts_of(session, source))
 
 
 @pytest.mark.protocol(69)
@@ -126,7 +126,7 @@ async def test_a_server_that_is_not_there_is_named(plain):
         async with agentrail.open_supervisor(mcp=[server]) as supervisor:
             session = await supervisor.start_session(model=ScriptedModel([says("hi")]))
             registry = await registry_of(supervisor, session)
-            assert with_prompts(registry, await supervisor.sources.prompts_of(session)) is registry
+            assert registry.with_prompts(await supervisor.sources.prompts_of(session)) is registry
             supervisor.sources.running["p"].source.connection = None
             supervisor.sources.running["p"].source.state = "restarting"
             with pytest.raises(CommandError, match=r'The server "p" is restarting; try again later\.'):
