@@ -182,8 +182,9 @@ class ToolSources:
         return tuple(self.running[name] for name in names)
 
     async def prompts_of(self, session: ChangingHandle, source: str = "") -> tuple[SourcePrompt, ...]:
-        """Return the prompts of a session's sources. Waits until the named one, if any, was ready or lost once."""
-        await session._cell.awake()  # noqa: SLF001 - internal access to the cell of a handle
+        """Return the prompts of a session's sources. Wakes it for a named one, and waits until that was ready or lost once."""
+        if source:
+            await session._cell.awake()  # noqa: SLF001 - internal access to the cell of a handle
         tools = self.joined.get(session._cell.ports.key)  # noqa: SLF001 - same access
         return () if tools is None else await tools.prompts(source)
 

@@ -100,6 +100,21 @@ async def test_where_messages_are_taken_literally_no_prompt_is_a_command(plain):
         assert (said.status_code, said.json()["error"]["code"]) == (404, "command_unknown")
 
 
+async def test_a_list_of_commands_wakes_no_session(plain):
+    """12.10: a console that asks again and again would keep all sessions in memory. A command wakes its session."""
+    server = McpServer("p", command=plain("offering"), required=True)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(
+            mcp=[server], store="memory:", hibernate_after=0.05
+        ) as supervisor:
+            session = await supervisor.start_session(model="demo:")
+            while supervisor.sessions():  # noqa: ASYNC110 - it sets no event
+                await trio.sleep(0.01)
+            assert (await registry_of(supervisor, session)).commands == CommandRegistry().commands
+            assert supervisor.sessions() == ()
+            assert (await registry_of(supervisor, session, "p")).find("p:claims")
+
+
 async def test_a_request_for_a_prompt_carries_nothing_of_the_caller(plain):
     """P-071: a trace of ours, and no baggage."""
     from opentelemetry import baggage, context  # noqa: PLC0415 - comes with the extra
