@@ -48,20 +48,14 @@ class UserLogin(Protocol):
     """The login of one principal at a source, through pages that a host serves.
 
     Attributes:
+        server: Name of the source.
+        owner: The principal, as the owner of its sessions.
         user: Who asked for it, for people.
     """
 
+    server: str
+    owner: str
     user: str
-
-    @property
-    def server(self) -> str:
-        """Name of the source."""
-        ...
-
-    @property
-    def owner(self) -> str:
-        """The principal, as the owner of its sessions."""
-        ...
 
     def takes(self, ticket: str) -> bool:
         """Whether this is the ticket of the link that was given to the principal."""

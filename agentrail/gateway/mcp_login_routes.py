@@ -37,17 +37,14 @@ async def _begin(call: RouteCall) -> WholeAnswer:
     if not cookie or not hmac.compare_digest(
         given.get("confirm", "").encode(), _confirmation(cookie).encode()
     ):
-        return _confirm(login, ticket, is_secure=(call.host.options.public_url or "").startswith("https:"))
+        return _confirm(login, ticket, _cookie_name(call))
     address = await login.begin(cookie)
     if not address:
-        refuse_call(
-            "login_refused",
-            "the login could not begin: the server or its authorization server is unavailable",
-        )
+        refuse_call("login_refused", "the login could not begin: its authorization server is unavailable")
     return WholeAnswer(status=303, headers={**_HEADERS, "location": address})
 
 
-def _confirm(login: UserLogin, ticket: str, *, is_secure: bool) -> WholeAnswer:
+def _confirm(login: UserLogin, ticket: str, cookie_name: str) -> WholeAnswer:
     """Show whose sessions get access: the link may come from another user."""
     cookie = outside.ids(16)
     fields = "".join(
@@ -60,8 +57,8 @@ def _confirm(login: UserLogin, ticket: str, *, is_secure: bool) -> WholeAnswer:
         f"<form>{fields}<button>Continue</button></form>"
     )
     # `Lax`: the cookie must come with the redirect of the authorization server.
-    rules = f"Path=/; Max-Age=600; HttpOnly; SameSite=Lax{'; Secure' if is_secure else ''}"
-    return _page(body, {"set-cookie": f"{_COOKIE}={cookie}; {rules}"})
+    rules = f"Path=/; Max-Age=600; HttpOnly; SameSite=Lax{'; Secure' if cookie_name != _COOKIE else ''}"
+    return _page(body, {"set-cookie": f"{cookie_name}={cookie}; {rules}"})
 
 
 async def _end(call: RouteCall) -> WholeAnswer:
@@ -83,10 +80,7 @@ async def _find(call: RouteCall, is_meant: Callable[[UserLogin], bool]) -> UserL
         known = session_owner_key({"tenant_id": caller.tenant_id, "user_id": caller.user_id})
         found = found if known == found.owner else None
     if found is None:
-        refuse_call(
-            "login_refused",
-            "this belongs to no login that was begun in this browser, or it was used or is too old",
-        )
+        refuse_call("login_refused", "this login was not begun in this browser, or was used, or is too old")
     return found
 
 
@@ -96,7 +90,13 @@ def _page(body: str, headers: dict[str, str]) -> WholeAnswer:
 
 def _cookie_of(call: RouteCall) -> str:
     pairs = (one.strip().partition("=") for one in call.head.headers.get("cookie", "").split(";"))
-    return next((value for name, _, value in pairs if name == _COOKIE), "")
+    return next((value for name, _, value in pairs if name == _cookie_name(call)), "")
+
+
+def _cookie_name(call: RouteCall) -> str:
+    """Return the cookie's name. Over TLS it has the prefix that keeps neighbouring hosts from setting it."""
+    is_secure = (call.host.options.public_url or "").startswith("https:")
+    return f"__Host-{_COOKIE}" if is_secure else _COOKIE
 
 
 def _confirmation(cookie: str) -> str:

@@ -207,6 +207,20 @@ async def test_only_the_button_of_the_same_browser_begins_a_login(tmp_path):
         assert (await victim.get(second)).status_code == 200
 
 
+async def test_over_tls_no_neighbouring_host_can_set_the_cookie(tmp_path):
+    """A known cookie would press the button in place of the user."""
+    address = "https://agents.example/below"
+    async with (
+        guarded_server() as guarded,
+        hosted(tmp_path, guarded, LOG_IN, public_url=f"{address}/") as (web, _),
+        prompted(web) as (_, events),
+    ):
+        link = (await next_of(events, AskUser)).url
+        assert link.startswith(f"{address}/mcp-login/g?ticket=")
+        page = await UserBrowser(web).get(link.replace(address, PUBLIC))
+        assert re.fullmatch("__Host-agentrail-login=\\w{32}; Path=/; .*; Secure", page.headers["set-cookie"])
+
+
 async def test_without_a_public_address_there_is_no_link(tmp_path):
     """11.5: calls say what is missing, and no tool asks for a login that no page can serve."""
     async with (

@@ -64,8 +64,8 @@ class BrowserLogin:
     """
 
     def __init__(self, address: str, server: str, owner: str) -> None:
-        self.server: Final = server
-        self.owner: Final = owner
+        self.server = server
+        self.owner = owner
         self.user: str = ""
         self.reason: str | None = None
         self._address = address
@@ -147,12 +147,9 @@ class BrowserLogin:
 
     def awaits(self, state: str, cookie: str) -> bool:
         one = self._attempt
-        return (
-            one is not None
-            and one.state is not None
-            and _same(state, one.state)
-            and _same(cookie, one.cookie)
-        )
+        if one is None or one.state is None:
+            return False
+        return _same(state, one.state) and _same(cookie, one.cookie)
 
     async def end(self, answer: Mapping[str, str]) -> str | None:
         """Take the answer of the authorization server, once. Return why the login failed."""
