@@ -2,10 +2,13 @@
 
 import json
 import sys
+from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.cli.rig import run_in, write
 
@@ -59,30 +62,52 @@ async def test_a_check_names_the_exit_code_and_the_end_of_standard_error(place):
     assert (called.code, "it exited with code 7" in called.err) == (1, True)
 
 
+LINES = (
+    "config check",
+    "doctor --model demo:fast",
+    "mcp list",
+    "mcp check",
+    "run hi --model demo:fast",
+    "chat --model demo:fast --store memory:",
+)
+"""Commands that read the files of a directory. Each says that it is not trusted."""
+
+
+@asynccontextmanager
+async def counted_address():
+    """Listen on an address, and yield it with a list of its connections, which are closed at once."""
+    seen = []
+
+    async def hear(stream):
+        seen.append(stream)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, hear, 0, host="127.0.0.1"))
+        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp", seen
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.protocol(62)
 async def test_a_cloned_directory_starts_no_server_until_it_is_trusted(place):
-    """P-062: no process, whatever is run, before the user has trusted it; then it works."""
+    """P-062, 11.13: no process and no connection, whatever is run, before the user has trusted it; then it works."""
     lives = place / "lives"
-    write(place, table(mode="counting", argument=lives))
-    for line in (
-        "config check",
-        "doctor --model demo:fast",
-        "mcp list",
-        "mcp check",
-        "run hi --model demo:fast",
-        "chat --model demo:fast --store memory:",
-    ):
-        ran = await run_in(place, *line.split(), stdin=b"hi\n")
-        assert "is not trusted" in ran.err + ran.out
-        assert not lives.exists()
-    assert "the MCP server plain (agentrail.toml:1)" in ran.err
-    trusted = await run_in(place, "trust")
-    assert "the MCP server plain (agentrail.toml:1)" in trusted.out
-    assert not lives.exists()
-    looked = await run_in(place, "doctor", "--model", "demo:fast")
-    assert "plain; agentrail mcp check connects to them" in looked.out
-    ran = await run_in(place, "run", "hi", "--model", "demo:fast")
-    assert (ran.code, lives.read_text()) == (0, "1")
+    async with counted_address() as (url, connections):
+        write(place, table(mode="counting", argument=lives) + f'[mcp.far]\nurl = "{url}"\n')
+        for line in LINES:
+            ran = await run_in(place, *line.split(), stdin=b"hi\n")
+            assert "is not trusted" in ran.err + ran.out, line
+            assert (lives.exists(), connections) == (False, []), line
+        assert "the MCP server plain (agentrail.toml:1)" in ran.err
+        trusted = await run_in(place, "trust")
+        assert "the MCP server plain (agentrail.toml:1)" in trusted.out
+        assert (lives.exists(), connections) == (False, [])
+        looked = await run_in(place, "doctor", "--model", "demo:fast")
+        assert "plain, far; agentrail mcp check connects to them" in looked.out
+        assert (lives.exists(), connections) == (False, [])
+        ran = await run_in(place, "run", "hi", "--model", "demo:fast")
+        assert (ran.code, lives.read_text()) == (0, "1")
+        assert connections
 
 
 async def test_an_agent_has_the_servers_that_it_names(place):
