@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -543,6 +545,71 @@ async def test_a_message_beyond_the_limit_restarts_the_server(plain, quick_resta
                 assert "went away during this call" in result.text
                 lost = await state_of(events, "restarting")
             assert lost.reason == "it sent a message of over 100,000 bytes"
+
+
+@pytest.mark.parametrize(
+    ("levels", "result", "state"), [(50, "deep", "ready"), (64, "went away during this call", "restarting")]
+)
+async def test_a_message_of_over_64_levels_restarts_the_server(plain, quick_restarts, levels, result, state):
+    """11.13."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "more")]) as supervisor:
+            session = await supervisor.start_session(model=called("deep", levels=levels))
+            async with session.subscribe(kinds=[ToolSourceChanged], after=0) as events:
+                assert result in (await results_of(session))[0].text
+                assert (await state_of(events, "ready")).state == "ready"
+                if state == "restarting":
+                    assert (await state_of(events, state)).reason == "it sent a message of over 64 levels"
+
+
+async def test_second_and_unknown_answers_are_dropped_and_counted(plain):
+    """11.13: the call has its first answer, and the next call its own."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "more")]) as supervisor:
+            session = await supervisor.start_session(model=called("twice", "echo"))
+            twice, echo = await results_of(session, 2)
+            assert (twice.text, json.loads(echo.text)["name"]) == ("answer 0", "echo")
+            assert supervisor.sources.running["p"].source.connection.dropped == 3
+
+
+async def test_a_list_of_5_000_tools_and_40_megabytes_is_cut(plain):
+    """11.13: a thousand tools, a description of 4 KB, a name without control characters; the rest is named. No loop is held."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "huge", connect_timeout=50)]) as supervisor:
+            session = await supervisor.start_session(model="demo:", event_buffer_size=3_000)
+            tools = {one.name: one for one in supervisor.sources.running["p"].source.tools}
+            async with session.subscribe(kinds=[ToolSourceChanged], after=0) as events:
+                changed = await state_of(events, "changed")
+    assert len(tools) == 1_000
+    assert tools["mcp__p__t0_0"].description == "y" * 4_096
+    (odd,) = [name for name in tools if name.startswith("mcp__p__a")]
+    assert re.fullmatch(r"mcp__p__a__b_[0-9a-f]{8}", odd)
+    twice = "'t0_0' is listed twice, the first one counts"
+    assert changed.reason == f"{twice}; {twice}; 4,001 tools beyond the first 1,000 are left out"
+
+
+async def test_a_server_that_gets_no_descriptor_is_restarting_and_nothing_else_is(plain, quick_restarts):
+    """11.13: another server and the session go on, and it is there when there are descriptors again."""
+    servers = [server(plain, name="q"), server(plain, required=False)]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=servers) as supervisor:
+            session = await supervisor.start_session(
+                model=ScriptedModel([calls(("mcp__q__echo", {})), says("done")]), mcp=["q"]
+            )
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            free = os.dup(0)  # the next one, and the first that is too high
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+            try:
+                other = await supervisor.start_session(model="demo:", mcp=["p"])
+                async with other.subscribe(kinds=[ToolSourceChanged], after=0) as events:
+                    lost = await state_of(events, "restarting")
+                assert not (await results_of(session))[0].is_error
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert "Too many open files" in lost.reason
+            async with other.subscribe(kinds=[ToolSourceChanged], after=lost.meta.seq) as events:
+                await state_of(events, "ready")
 
 
 async def test_a_tool_is_called_without_a_model(plain):

@@ -8,10 +8,12 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.events import ToolExecutionEnd
+from agentrail.errors import UnknownApproval
+from agentrail.events import AskUser, ToolExecutionEnd
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools.mcp import McpServer
+from agentrail.tools.mcp.input_rounds import MAX_QUESTION_ROUNDS
 from tests.mcp.conftest import SERVERS
 
 WITHIN_SECONDS = 60
@@ -76,3 +78,33 @@ async def test_a_killed_process_keeps_the_question_and_the_very_call_ends(tmp_pa
                 texts = {(await anext(events)).result.text for _ in range(2)}
                 assert await session.collect_reply() == "done"
         assert texts == {"to pay 70, paid 70: accept False", "to pay 5, paid 5: decline None"}
+
+
+@pytest.mark.protocol(11)
+async def test_without_an_answer_in_time_the_server_is_told_so(tmp_path):
+    """P-011: `cancel`."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with supervising(tmp_path, [PAYING, says("done")], required=True) as supervisor:
+            session = await supervisor.start_session(model="scripted:m", tool_timeout_seconds=0.2)
+            async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+                assert await session.ask("go") == "done"
+                texts = {(await anext(events)).result.text for _ in range(2)}
+    assert texts == {"to pay 5, paid 5: cancel None", "to pay 70, paid 70: cancel None"}
+
+
+@pytest.mark.protocol(11)
+async def test_a_call_asks_ten_times_and_a_question_is_of_its_session(tmp_path):
+    """P-011: the next question ends the call, and another session cannot answer for it."""
+    with trio.fail_after(WITHIN_SECONDS):
+        turns = [calls(("mcp__c__nag", {})), says("done")]
+        async with supervising(tmp_path, turns, required=True) as supervisor:
+            session = await supervisor.start_session(model="scripted:m")
+            other = await supervisor.start_session(model="demo:")
+            async with session.subscribe(kinds=[AskUser, ToolExecutionEnd]) as events:
+                await session.prompt("go")
+                for _ in range(MAX_QUESTION_ROUNDS):
+                    asked = await anext(events)
+                    with pytest.raises(UnknownApproval):
+                        await other.respond(asked.ref, {})
+                    await session.respond(asked.ref, {})
+                assert "it asked more than 10 times" in (await anext(events)).result.text

@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
@@ -80,6 +81,7 @@ class StdioTransport:
         self._to_server: MemoryObjectReceiveStream[SessionMessage] = to_server
         self.streams: Final = (received, sent)
         self.errors: Final = ErrorTail()
+        self.reader: Final = MessageReader()
 
     async def run(self) -> None:
         """Carry messages.
@@ -101,7 +103,7 @@ class StdioTransport:
             raise BadServer(await self._last_words())
 
     async def _read(self) -> None:
-        cutter, reader = LineCutter(self._max_bytes), MessageReader()
+        cutter, reader = LineCutter(self._max_bytes), self.reader
         while data := await self._receive():
             for line in cutter.feed(data):
                 is_large = len(line) > _LARGE_BYTES
@@ -109,6 +111,8 @@ class StdioTransport:
                 message = None if value is None else _message_of(value)
                 if message is not None:
                     await self._to_session.send(SessionMessage(message))
+                elif value is not None:
+                    reader.dropped += 1
 
     async def _receive(self) -> bytes:
         try:
@@ -284,6 +288,7 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
     """Keeps the tools as the server lists them: the library refuses a whole page for one bad schema."""
 
     page: Sequence[Any] = ()
+    dropped: int = 0
 
     async def send_raw_request(
         self, method: str, params: Any, opts: Any = None, **more: Any
@@ -294,6 +299,11 @@ class _Dispatcher(JSONRPCDispatcher[Any]):
             self.page = tools if isinstance(tools, list) else []
             return {**raw, "tools": [one for one in self.page if _is_plain(one)]}
         return raw
+
+    def _resolve_pending(self, request_id: Any, outcome: Any) -> None:
+        # The library drops an unknown answer, and a second one, without a count.
+        self.dropped += request_id is None or coerce_request_id(request_id) not in self._pending
+        super()._resolve_pending(request_id, outcome)
 
 
 def _is_plain(tool: object) -> bool:
@@ -314,7 +324,7 @@ class ServerConnection:
     """
 
     def __init__(
-        self, dispatcher: _Dispatcher, errors: ErrorTail | None, gone: trio.Event, server: McpServer
+        self, dispatcher: _Dispatcher, stdio: StdioTransport | None, gone: trio.Event, server: McpServer
     ) -> None:
         self._dispatcher = dispatcher
         self._server = server
@@ -332,7 +342,8 @@ class ServerConnection:
         )
         self.changed: trio.Event = trio.Event()
         self._gone = gone
-        self.errors: Final = errors
+        self._stdio = stdio
+        self.errors: Final = None if stdio is None else stdio.errors
 
     async def connect(self) -> None:
         """Try the current revision, then the older handshake. The caller has the deadline."""
@@ -345,6 +356,12 @@ class ServerConnection:
     def is_current(self) -> bool:
         """Whether it speaks the current revision, in which a question is the answer of a call."""
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were no message, and answers to nothing."""
+        lines = 0 if self._stdio is None else self._stdio.reader.dropped
+        return self._dispatcher.dropped + lines
 
     @property
     def instructions(self) -> str:
@@ -603,7 +620,7 @@ async def open_connection(
     async with AsyncExitStack() as stack:
         stack.enter_context(in_trace(outside.ids(16), outside.ids(8)))
         nursery = None
-        errors = None
+        stdio: StdioTransport | None = None
         gone = trio.Event()
         if server.command:
             given = {name: one if isinstance(one, str) else one.reveal() for name, one in server.env.items()}
@@ -613,7 +630,6 @@ async def open_connection(
             stdio = StdioTransport(process, server.max_message_bytes)
             nursery.start_soon(stdio.run)
             streams: Any = stdio.streams
-            errors = stdio.errors
         else:
             tls = await outside.offload(_shared_tls)
             if login is not None:
@@ -623,7 +639,7 @@ async def open_connection(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
             streams = await stack.enter_async_context(carrying)
-        connection = ServerConnection(_Dispatcher(*streams), errors, gone, server)
+        connection = ServerConnection(_Dispatcher(*streams), stdio, gone, server)
         try:
             async with connection.session:
                 yield connection

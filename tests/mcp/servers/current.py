@@ -81,7 +81,8 @@ async def pay(ctx: Context, amount: int) -> str | InputRequiredResult:
 @server.tool()
 def nag(ctx: Context) -> InputRequiredResult:
     """Ask without end."""
-    form = ElicitRequestFormParams(message="Again?", requested_schema={"type": "object", "properties": {}})
+    schema = {"type": "object", "properties": {"again": {"type": "boolean"}}}
+    form = ElicitRequestFormParams(message="Again?", requested_schema=schema)
     request = ElicitRequest(params=form)
     return InputRequiredResult(input_requests={"again": request}, request_state=f"{ctx.request_state}+")
 

@@ -56,6 +56,13 @@ def listed(request):
         answer(request, {"tools": [tool(f"t{page}")], "nextCursor": str(page + 1)})
         return
     tools = [tool(name) for name in STATE["tools"]]
+    if MODE == "huge":
+        page = int((request.get("params") or {}).get("cursor") or 0)
+        many = [{**tool(f"t{page}_{number}"), "description": "x" * 8_000} for number in range(50)]
+        first = [{**tool("t0_0"), "description": "y" * (1 << 20)}, tool("a\u0007\u202eb"), tool("t0_0")]
+        more = {"nextCursor": str(page + 1)} if page < 99 else {}
+        answer(request, {"tools": [*(first if page == 0 else ()), *many], **more})
+        return
     if MODE == "renaming":
         tools[0]["description"] = STATE["word"]
     if MODE == "lying":
@@ -133,6 +140,16 @@ def called(request):
             if MODE == "dying_once":
                 Path(ARGUMENT).write_text("died")
             os.kill(os.getpid(), signal.SIGKILL)
+        case "deep":
+            deep = []
+            for _ in range(int(arguments["levels"])):
+                deep = [deep]
+            answer(request, text("deep", structuredContent={"deep": deep}))
+        case "twice":
+            answer({"id": 10_000}, text("to nothing"))
+            send({"result": {}})
+            for number in range(2):
+                answer(request, text(f"answer {number}"))
         case "wide":
             answer(request, text("x" * int(arguments["bytes"])))
         case "pattern":
@@ -240,6 +257,8 @@ def misbehave():
             )
         case "asking":
             STATE["tools"].append("ask")
+        case "more":
+            STATE["tools"] += ["deep", "twice"]
         case "offering":
             STATE["tools"] += ["sample", "list_roots", "log", "capabilities"]
 
