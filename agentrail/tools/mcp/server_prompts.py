@@ -11,6 +11,7 @@ from agentrail.tools.mcp.call_result import text_of_block
 from agentrail.tools.mcp.tool_listing import MAX_TOOL_TITLE_CHARACTERS, cleaned, safe_name
 
 MAX_PROMPTS: Final = 500
+MAX_PROMPT_ARGUMENTS: Final = 50
 MAX_PROMPT_MESSAGE_BYTES: Final = 1 << 20
 _OTHER: Final = re.compile(r"[^a-z0-9_-]")
 _WORD: Final = re.compile(r"""("[^"]*+"|'[^']*+'|\S*+)\s*+""")
@@ -26,7 +27,8 @@ def read_prompts(
     found: dict[str, SourcePrompt] = {}
     for one in raw[:MAX_PROMPTS]:
         name = f"{server}:{safe_name(one['name'].lower(), _OTHER).lstrip('_-')}"
-        declared = {each["name"]: each.get("required") is True for each in one.get("arguments") or ()}
+        listed = (one.get("arguments") or [])[:MAX_PROMPT_ARGUMENTS]
+        declared = {each["name"]: each.get("required") is True for each in listed}
         shown = ((cleaned(each, MAX_TOOL_TITLE_CHARACTERS), needed) for each, needed in declared.items())
         hint = " ".join([f"<{each}>" if needed else f"[{each}]" for each, needed in shown])
         usage = f"usage: /{name} {hint}".rstrip()

@@ -345,7 +345,8 @@ class McpSource:
         raw = await connection.list_tools() if connection.offers("tools") else []
         has_resources = connection.offers("resources")
         listing = await outside.offload(self._read_listing, raw, has_resources)
-        self.prompts = read_prompts(self.name, await connection.list_prompts(), self._ask_for_prompt)
+        prompts = await connection.list_prompts()
+        self.prompts = await outside.offload(read_prompts, self.name, prompts, self._ask_for_prompt)
         change = decide_change(self.listing, listing)
         self.listing = listing
         log_in_name = log_in_tool(self.name).name

@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.errors import CommandError
 from agentrail.tools.mcp.server_prompts import (
+    MAX_PROMPT_ARGUMENTS,
     MAX_PROMPTS,
     read_arguments,
     read_prompts,
@@ -50,12 +51,14 @@ def test_a_list_is_read_to_its_limit():
     raw = [
         CITY | {"description": "Asks.\u200b"},
         CITY | {"description": "Twice."},
+        {"name": "p", "arguments": [{"name": f"a{number}"} for number in range(MAX_PROMPT_ARGUMENTS + 9)]},
         *({"name": f"p{number}"} for number in range(MAX_PROMPTS)),
     ]
     found = read_prompts("s", raw, ask)
     assert len(found) == MAX_PROMPTS - 1
     assert (found[0].description, found[0].arguments) == ("Asks.", "<city> [state]")
     assert found[1].description == "A prompt of the server s."
+    assert found[1].arguments.endswith(f" [a{MAX_PROMPT_ARGUMENTS - 1}]")
 
 
 @pytest.mark.parametrize(
