@@ -112,6 +112,10 @@ class ToolSource(Protocol):
         """
         ...
 
+    def restart(self) -> None:
+        """End the present life, if there is one. Its supervisor begins another."""
+        ...
+
     def park(self) -> None:
         """Detach all tools: the supervisor gave up after too many losses."""
         ...

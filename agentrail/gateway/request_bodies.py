@@ -269,3 +269,15 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     CancelBody,
 )
 """The body of each route that has one."""
+
+
+class RestartSourceBody(Value, frozen=True, kw_only=True):
+    """Restarts an MCP server.
+
+    Attributes:
+        source: Name of its node in the tree, such as `mcp files`.
+        session_id: The session above the node, or None if the server belongs to no single session.
+    """
+
+    source: str
+    session_id: str | None = None

@@ -34,6 +34,7 @@ from agentrail.gateway.request_bodies import (
     CreateSessionBody,
     ForkBody,
     ModelBody,
+    RestartSourceBody,
     ResumeBody,
     RewindBody,
 )
@@ -453,6 +454,7 @@ SESSION_ROUTES: Final = (
         does="shows the supervision tree of the tenant, page by page",
         query=("after", "limit"),
         scope="inspect", replies={200: TreePage}),
+    CallRoute("POST", "/inspect/sources/restart", runs(calls.restart_source, _body), does="restarts an MCP server, also one that was given up", body=RestartSourceBody, scope="decide", success=204, replies={}, refusals="option_error"),
     CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host and of the sessions, by name", scope="inspect", replies={200: HostPluginList}),
     CallRoute("GET", "/inspect/cost", _cost, does="sums the usage of the tenant's sessions", query=("by", "since", "until", "tz"), scope="inspect", replies={200: CostReply}, refusals="option_error store_unavailable"),
     CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect", replies={200: InspectedMessages}),
@@ -500,6 +502,7 @@ OFFERS: Final = (
     Offer("create", ("POST", "/sessions")),
     Offer("sessions", ("GET", "/sessions"), is_ordered=False, is_read=True),
     Offer("commands", ("GET", "/commands"), is_ordered=False, is_read=True),
+    Offer("restart_source", ("POST", "/inspect/sources/restart")),
     Offer("run_command", ("POST", "/commands/{name}"), is_named=True),
     Offer("prompt", _only("sends a message", _prompt, PromptCommandBody, operation="prompt", replies={200: (AcceptedForm, SteerReply)}, asks_plugins=True)),
     # It costs as much as a message.

@@ -1,6 +1,6 @@
 """Rows of a tenant's supervision tree and plugins, and feeds of them."""
 
-from collections.abc import Container, Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import trio
@@ -15,6 +15,7 @@ from agentrail.runtime.session_clock import ms_of
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.session_rows import first_words_of, title_of
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.tool_sources import SOURCE_FLAGS, RunningSource, SourceId
 from agentrail.wire.inspection_rows import (
     ExitNote,
     FailureNote,
@@ -71,7 +72,11 @@ def abouts_of(
 
 
 def tree_rows(
-    root: TreeNode, parked: tuple[SessionReport, ...], tenant_id: str, abouts: Abouts = _NO_ABOUTS
+    root: TreeNode,
+    parked: tuple[SessionReport, ...],
+    tenant_id: str,
+    abouts: Abouts = _NO_ABOUTS,
+    sources: Iterable[tuple[str, RunningSource]] = (),
 ) -> dict[str, TreeRow]:
     rows = {row.key: row for row in _rows_below(root, None, tenant_id, abouts)}
     there = {row.session_id for row in rows.values()}
@@ -79,6 +84,11 @@ def tree_rows(
         if str(report.session_id) not in there:  # otherwise it came back
             row = _row_of_parked(report, root.key, abouts)
             rows.pop(row.key, None)
+            rows[row.key] = row
+    keys = {row.session_id: row.key for row in rows.values() if row.session_id is not None}
+    for session_id, one in sources:
+        if one.given_up_at_ms is not None:
+            row = _row_of_parked_source(one, keys.get(session_id, root.key), tenant_id)
             rows[row.key] = row
     return rows
 
@@ -93,7 +103,15 @@ def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abou
     """Return the row of a node without its children. Needs Trio for its clock."""
     name = plain_id(node.id, tenant_id)
     is_session = node.phase is not None
-    kind = "session" if is_session else "supervisor" if node.kind == "supervisor" else "actor"
+    kind = (
+        "session"
+        if is_session
+        else "source"
+        if isinstance(node.id, SourceId)
+        else "supervisor"
+        if node.kind == "supervisor"
+        else "actor"
+    )
     about = abouts.get(name, _NOT_KNOWN) if is_session else _NOT_KNOWN
     budget = node.budget
     return TreeRow(
@@ -141,6 +159,20 @@ def _row_of_parked(report: SessionReport, root_key: str, abouts: Abouts) -> Tree
     )
 
 
+def _row_of_parked_source(one: RunningSource, parent: str, tenant_id: str) -> TreeRow:
+    name = plain_id(one.child_id, tenant_id)
+    return TreeRow(
+        key=f"parked:{parent}:{name}",
+        parent=parent,
+        name=name,
+        kind="source",
+        status="parked",
+        incarnation=0,
+        restarts=SOURCE_FLAGS.intensity,
+        exits=(ExitNote(reason=one.source.reason or "", at_ms=one.given_up_at_ms or 0),),
+    )
+
+
 class TreeFeed(TakenRows):
     """Rows of a tree: polled periodically, and at once after a crash."""
 
@@ -165,7 +197,8 @@ class TreeFeed(TakenRows):
             if isinstance(row, TreeRow) and row.session_id is not None
         }
         known = {**seen, **abouts_of(self._supervisor, self._tenant_id)}
-        return tree_rows(root, parked, self._tenant_id, known)
+        sources = self._supervisor.sources.found(self._tenant_id)
+        return tree_rows(root, parked, self._tenant_id, known, sources)
 
 
 # --- plugins

@@ -105,7 +105,7 @@ from agentrail.runtime.shutdown import (
     rest_session,
     stop_quietly,
 )
-from agentrail.runtime.tool_sources import SessionTools, ToolSources
+from agentrail.runtime.tool_sources import SessionTools, ToolSources, is_shared
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.user_erasure import UserErasure
@@ -606,7 +606,9 @@ class SessionSupervisor:
         refuse(None if scope is None else fault_of_scope("scope", scope))
         try:
             wanted = TreePart(
-                wanted=lambda node: scope is None or is_in(scope, node), after=after, limit=limit
+                wanted=lambda node: scope is None or is_in(scope, node) or is_shared(node),
+                after=after,
+                limit=limit,
             )
             return await self._root.tree(wanted)
         except ActorDown:

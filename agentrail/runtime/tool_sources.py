@@ -1,6 +1,6 @@
 """The tool sources of a supervisor and of its sessions: started in the tree, and their tools attached to each session that uses them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 from weakref import WeakSet
@@ -31,6 +31,8 @@ from agentrail.otp.supervision_sweeps import GAVE_UP
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.live_settings import ChangingHandle
 from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_keys import NO_SCOPE, is_in, key_of
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -56,24 +58,33 @@ Servers: TypeAlias = Sequence[ToolServer | str] | None
 """Servers of a session: its own by their options, those of its supervisor by name. None: all of its supervisor's."""
 
 
+class SourceId(str):
+    """Id of a source's subtree: `mcp` and its name, and for the source of one principal a part of a hash."""
+
+    __slots__ = ()
+
+
 @define(eq=False)
 class RunningSource:
     """A source with its place in the tree.
 
     Attributes:
+        child_id: Its id there.
         is_running: Whether it was started, and has not given up.
-        owner: The principal whose source it is. Empty if it is everybody's.
+        given_up_at_ms: When its supervisor gave up. None if it did not, or it was started again.
     """
 
     source: ToolSource
     start: StartSource
+    child_id: SourceId
     is_running: bool = False
-    owner: str = ""
+    given_up_at_ms: int | None = None
 
     async def run(self) -> None:
         """Start it, and wait for the end of its subtree. Tells it if that gave up."""
+        self.is_running, self.given_up_at_ms = True, None
         spec = ChildSpec(
-            f"mcp {self.source.name}{f' {self.owner[:_SHOWN_OWNER]}' if self.owner else ''}",
+            self.child_id,
             subtree(
                 SOURCE_FLAGS,
                 [
@@ -95,7 +106,17 @@ class RunningSource:
         down = await monitor(handle).wait()
         self.is_running = False
         if down.reason == GAVE_UP:
+            self.given_up_at_ms = now_ms()
             self.source.park()
+
+
+def is_shared(child_id: object) -> bool:
+    """Return whether it is the id of a source that sessions of all scopes share."""
+    return isinstance(child_id, SourceId) and "/" not in child_id
+
+
+def _id_of(server: ToolServer) -> SourceId:
+    return SourceId(f"mcp {server.name}")
 
 
 class ToolSources:
@@ -114,7 +135,7 @@ class ToolSources:
         self.login_address: str | None = None
         self._made: WeakSet[ToolSource] = WeakSet()
         self.running: Mapping[str, RunningSource] = {
-            one.name: RunningSource(self.make(one), start) for one in servers
+            one.name: RunningSource(self.make(one), start, _id_of(one)) for one in servers
         }
         self.joined: dict[str, SessionTools] = {}
         self._personal: dict[tuple[str, str], RunningSource] = {}
@@ -139,7 +160,7 @@ class ToolSources:
         """Return the logins of all principals that a host serves pages for."""
         return tuple([one.user_login for one in self._made if one.user_login is not None])
 
-    def of_principal(self, servers: Servers, owner: str) -> tuple[RunningSource, ...]:
+    def of_principal(self, servers: Servers, owner: str, scope: str) -> tuple[RunningSource, ...]:
         """Return the sources that a session shares with others, some only with those of its principal.
 
         Raises:
@@ -147,7 +168,7 @@ class ToolSources:
         """
         shared = (one for one in self.chosen(servers) if one.source.sharing != "session")
         return tuple(
-            self._of_owner(one, owner) if owner and one.source.sharing == "principal" else one
+            self._of_owner(one, owner, scope) if owner and one.source.sharing == "principal" else one
             for one in shared
         )
 
@@ -157,13 +178,14 @@ class ToolSources:
         lent = [
             self._servers[one.source.name] for one in self.chosen(servers) if one.source.sharing == "session"
         ]
-        return tuple([RunningSource(self.make(one, owner), start) for one in (*lent, *own)])
+        return tuple([RunningSource(self.make(one, owner), start, _id_of(one)) for one in (*lent, *own)])
 
-    def _of_owner(self, running: RunningSource, owner: str) -> RunningSource:
+    def _of_owner(self, running: RunningSource, owner: str, scope: str) -> RunningSource:
         key = (running.source.name, owner)
         if key not in self._personal:
-            made = self.make(self._servers[running.source.name], owner)
-            self._personal[key] = RunningSource(made, self._start, owner=owner)
+            server = self._servers[running.source.name]
+            child_id = SourceId(key_of(scope, f"{_id_of(server)} {owner[:_SHOWN_OWNER]}"))
+            self._personal[key] = RunningSource(self.make(server, owner), self._start, child_id)
         return self._personal[key]
 
     def chosen(self, servers: Servers) -> tuple[RunningSource, ...]:
@@ -194,16 +216,40 @@ class ToolSources:
             running.is_running = True  # at once: the next session may want it before its actor is there
             self._nursery.start_soon(running.run, name=f"mcp {running.source.name}")
 
-    def restart(self, name: str) -> None:
-        """Start a parked source again.
+    def found(self, scope: str) -> Iterator[tuple[str, RunningSource]]:
+        """Yield the sources that sessions of a scope use: shared ones, and those of one session with its id."""
+        for shared in (*self.running.values(), *self._personal.values()):
+            if is_shared(shared.child_id) or is_in(scope, shared.child_id):
+                yield "", shared
+        for tools in self.joined.values():
+            ports = tools._cell.ports  # noqa: SLF001 - internal access to the cell of a handle
+            if ports.scope == scope:
+                yield from [(ports.session_id, one) for one in tools.own]
+
+    def restart(self, name: str, *, scope: str = NO_SCOPE, session_id: str = "") -> None:
+        """Start a parked source again, or end the present life of another one.
+
+        Args:
+            name: Id of its subtree, such as `mcp files`.
+            scope: Same as for a session.
+            session_id: The session, for a source that it has alone.
 
         Raises:
-            OptionError: Your move: an unknown name.
+            OptionError: Your move: there is no such source.
         """
-        personal = [one for (source, _), one in self._personal.items() if source == name]
-        for one in (*self.chosen((name,)), *personal):
-            if one.source.sharing == "supervisor" or one.source.state == "parked":
-                self.start(one)
+        found = {
+            one.child_id.removeprefix(f"{scope}/"): one
+            for session, one in self.found(scope)
+            if session == session_id
+        }
+        if name not in found:
+            raise OptionError(
+                [f"there is no tool source {name!r:.100}: there are {', '.join(found) or 'none'}"]
+            )
+        if found[name].is_running:
+            found[name].source.restart()
+        else:
+            self.start(found[name])
 
 
 class SessionTools(ChangingHandle):
@@ -212,12 +258,12 @@ class SessionTools(ChangingHandle):
     __slots__ = (
         "_attached",
         "_leave",
-        "_own",
         "_shared",
         "_sources",
         "_states",
         "_wake",
         "_wanted",
+        "own",
         "settled",
     )
 
@@ -226,8 +272,8 @@ class SessionTools(ChangingHandle):
         servers = cell.ports.servers
         self._sources = sources
         owner = session_owner_key(cell.ports.user_data)
-        self._shared = sources.of_principal(servers, owner)
-        self._own = sources.of_session(servers, owner, start)
+        self._shared = sources.of_principal(servers, owner, cell.ports.scope)
+        self.own: Final = sources.of_session(servers, owner, start)
         self._wanted: dict[str, Tool] = cell.ports.from_sources
         self._wanted.clear()
         self._attached: dict[str, Tool] = {}
@@ -238,12 +284,12 @@ class SessionTools(ChangingHandle):
 
     async def wait_settled(self) -> None:
         """Wait until each source was ready or lost once, and its tools are attached."""
-        for one in (*self._shared, *self._own):
+        for one in (*self._shared, *self.own):
             await one.source.settled.wait()
         await self.wait_attached()
 
     async def prompts(self, source: str) -> tuple[SourcePrompt, ...]:
-        sources = [one.source for one in (*self._shared, *self._own)]
+        sources = [one.source for one in (*self._shared, *self.own)]
         for one in sources:
             if one.name == source:
                 await one.settled.wait()
@@ -255,7 +301,7 @@ class SessionTools(ChangingHandle):
         Raises:
             SessionRefused: A required source is unavailable.
         """
-        for source in (one.source for one in (*self._shared, *self._own)):
+        for source in (one.source for one in (*self._shared, *self.own)):
             if not source.is_required:
                 continue
             await source.settled.wait()
@@ -276,7 +322,7 @@ class SessionTools(ChangingHandle):
         if self._leave:
             return
         self._sources.joined[self._cell.ports.key] = self
-        for one in (*self._shared, *self._own):
+        for one in (*self._shared, *self.own):
             self._leave.append(one.source.join(_Listener(self, one.source.name)))
 
     def leave(self) -> None:
@@ -292,7 +338,7 @@ class SessionTools(ChangingHandle):
             self._sources.start(one)
         with scope:
             async with trio.open_nursery() as nursery:
-                for one in self._own:
+                for one in self.own:
                     nursery.start_soon(one.run)
                 while await self._bring_up_to_date():
                     await self._wake.wait()
@@ -329,7 +375,7 @@ class SessionTools(ChangingHandle):
     def _changed_sections(self) -> tuple[tuple[str, str | None], ...]:
         known = self._cell.visible.data.sections
         # Not while a source is connecting: a restored session keeps its prompt if the server says the same again.
-        sources = (one.source for one in (*self._shared, *self._own) if one.source.settled.is_set())
+        sources = (one.source for one in (*self._shared, *self.own) if one.source.settled.is_set())
         texts = [(f"mcp.{one.name}", one.instructions) for one in sources]
         return tuple([(key, text) for key, text in texts if known.get(key) != text])
 

@@ -33,12 +33,12 @@ class TreeRow(Value, frozen=True, kw_only=True):
     """A node of the supervision tree.
 
     Attributes:
-        key: Position below the root, as numbers separated by dots. Stable across restarts. For a session that was given up,
+        key: Position below the root, as numbers separated by dots. Stable across restarts. For a session or a tool source that was given up,
             `parked:` and its id.
         parent: Key of the parent node, or None for the root.
         name: Name of the node, or the id of a session.
-        kind: `supervisor`, `session` or `actor`.
-        status: Status such as `running`, or `parked` for a session that was given up after too many crashes.
+        kind: `supervisor`, `session`, `source` for an MCP server, or `actor`.
+        status: Status such as `running`, or `parked` for a session or a source that was given up after too many crashes.
         phase: Phase of a session.
         session_id: Id of a session.
         title: Title that the model gave a session, or None before it sets one.

@@ -132,6 +132,43 @@ def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_ser
     shows(page, "No node matches.")
 
 
+@pytest.mark.protocol(61)
+def test_a_parked_server_is_restarted_by_a_button(pages, scripted_server):
+    """P-061: with the session that it belongs to, if any. A refusal is shown, and the button can be pressed again."""
+    gone = {"kind": "source", "status": "parked", "phase": None, "session_id": None}
+    scripted_server.rows["tree"] = [
+        ROOT,
+        tree_row("0.1", name="main"),
+        tree_row("0.2", name="mcp files", kind="source", phase=None, session_id=None),
+        tree_row("parked:0:mcp tracker", name="mcp tracker", exits=crashed(1_000, "exit code 7"), **gone),
+        tree_row("parked:0.1:mcp own", "0.1", name="mcp own", exits=crashed(1_000, "exit code 7"), **gone),
+    ]
+    page = pages.open(scripted_server.link("#/tree"), showing="mcp tracker")
+    pages.of(page).expects.append("status of 403")
+    asked, statuses = [], [403, 204, 204]
+
+    def answer(route):
+        asked.append(route.request.post_data_json)
+        status = statuses.pop(0)
+        refusal = {
+            "error": {"code": "forbidden", "message": "the token lacks the scope decide", "hint": None}
+        }
+        route.fulfill(status=status, **({"json": refusal} if status == 403 else {}))
+
+    page.route("**/inspect/sources/restart", answer)
+    for name in ("mcp tracker", "mcp own"):
+        page.locator(".tree-body .tree-row", has_text=name).click()
+        page.get_by_role("dialog").get_by_role("button", name="Restart the server").click()
+        if name == "mcp tracker":
+            shows(page, "lacks the scope")
+            page.get_by_role("dialog").get_by_role("button", name="Restart the server").click()
+        until(page, "() => !document.querySelector('[role=dialog]')")
+    assert asked == [
+        *[{"source": "mcp tracker", "session_id": None}] * 2,
+        {"source": "mcp own", "session_id": "main"},
+    ]
+
+
 @nightly
 def test_a_session_is_named_by_what_it_is_about_and_its_id_is_seen_too(pages, scripted_server):
     """The title first, else its first words, with the id dim behind it or below it: neither pushes the other out of sight. All are found, and a title is text."""

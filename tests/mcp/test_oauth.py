@@ -53,7 +53,7 @@ async def ready(supervisor, **options):
     session = await supervisor.start_session(model="demo:", **options)
     await supervisor.wait_for_tools(session.session_id)
     owner = session_owner_key(options.get("user_data", {}))
-    return next(one.source for one in supervisor.sources.of_principal(None, owner))
+    return next(one.source for one in supervisor.sources.of_principal(None, owner, ""))
 
 
 def expire(server, directory):

@@ -32,6 +32,7 @@ from agentrail.gateway.calls.inspection import (
     inspect_state as inspect_state,
     inspect_trace as inspect_trace,
     inspect_tree as inspect_tree,
+    restart_source as restart_source,
 )
 from agentrail.gateway.calls.session_calls import (
     AskedSessions as AskedSessions,

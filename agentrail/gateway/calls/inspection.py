@@ -1,4 +1,4 @@
-"""Read-only calls for operators, limited to their tenant. None wakes a session or shows plugin options."""
+"""Calls for operators, limited to their tenant. None wakes a session or shows plugin options."""
 
 from typing import Final
 
@@ -20,6 +20,7 @@ from agentrail.gateway.inspection_replies import (
     TreeItem,
     TreePage,
 )
+from agentrail.gateway.request_bodies import RestartSourceBody
 from agentrail.host import Host, Principal
 from agentrail.host.tenant_rows import Abouts, abouts_of, row_of_node
 from agentrail.runtime.journal_inspection import WantedRecords
@@ -65,6 +66,13 @@ def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
         **picked_fields(row, "key", "up_at_ms", "intensity", "exits", "stuck", "title", "first_words"),
         children=tuple(item_of_node(child, tenant_id, abouts) for child in node.children),
     )
+
+
+async def restart_source(host: Host, principal: Principal, asked: RestartSourceBody) -> CallAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
+    host.supervisor.sources.restart(
+        asked.source, scope=principal.tenant_id, session_id=asked.session_id or ""
+    )
+    return CallAnswer(status=204)
 
 
 async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: RUF029 - the handler of a route, which is awaited

@@ -125,6 +125,7 @@ class McpSource:
         self.sharing: ServerScope = server.sharing
         self.user_login: BrowserLogin | None = None
         self._is_ready = trio.Event()
+        self._restart = trio.Event()
         self._open_process = open_process
         self._login_file = login_file
         self._login: Any = None
@@ -173,6 +174,10 @@ class McpSource:
             else:
                 self.settled.set()
             self._change_state(state, reason)
+
+    def restart(self) -> None:
+        """End the present life, if it is connected. Its supervisor begins another."""
+        self._restart.set()
 
     def park(self) -> None:
         """Detach all tools: it was lost too often."""
@@ -297,12 +302,14 @@ class McpSource:
                 await self._list(connection)
                 connecting.deadline = math.inf
                 self.connection = connection
+                self._restart = trio.Event()
                 self._is_ready.set()
                 self._change_state("ready")
                 self.settled.set()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._follow, connection)
                     nursery.start_soon(self._list_changes, connection)
+                    nursery.start_soon(self._leave_on_request)
                     if self._login is not None:
                         nursery.start_soon(self._leave_without_login)
                     await connection.wait_gone()
@@ -311,6 +318,11 @@ class McpSource:
         if connecting.cancelled_caught:
             message = f"it did not answer within {seconds:g} s"
             raise ServerLost(message)
+
+    async def _leave_on_request(self) -> None:
+        await self._restart.wait()
+        message = "a restart was asked for"
+        raise ServerLost(message)
 
     async def _hold_turn(self, task_status: trio.TaskStatus[None]) -> None:
         async with outside.process_turns("starting"):

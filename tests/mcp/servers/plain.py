@@ -265,7 +265,7 @@ def misbehave():
 
 misbehave()
 for heard, line in enumerate(sys.stdin):
-    if MODE == "dying" and STATE["dies_at"] < 6 and heard == STATE["dies_at"] % 3:
+    if MODE == "dying" and heard == STATE["dies_at"] < 6:
         os._exit(9)
     hear(json.loads(line))
 if MODE == "stubborn":

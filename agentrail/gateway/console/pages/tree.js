@@ -11,7 +11,7 @@ import { TreeGrid } from "../parts/tree_grid.js";
 import { useRows } from "../parts/watched.js";
 import { age, exact } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
-import { aboutOf, nextChangeAt, nodesToLookAt, nodesWith, restartOf, sortedNodes, whysOf } from "../pure/tree_facts.js";
+import { aboutOf, nextChangeAt, nodesToLookAt, nodesWith, restartOf, sessionAbove, sortedNodes, whysOf } from "../pure/tree_facts.js";
 import { treeRows } from "../pure/tree_rows.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useMemo, useReducer, useRef, useState } from "../ui.js";
@@ -39,29 +39,29 @@ const NARROW = [
 ];
 
 /** @param {import("../pages.js").PageProps} props */
-function Page({ connection, info }) {
+function Page({ connection, api, info }) {
   // An older server is not asked for what it would refuse.
-  if (info.features.includes("tree")) return html`<${Live} connection=${connection} />`;
+  if (info.features.includes("tree")) return html`<${Live} connection=${connection} api=${api} />`;
   return html`<h1>${words.title}</h1><${Empty} words=${text.shell.pageOfOlderServer(words.title)} />`;
 }
 
-/** @param {{ connection: import("../wire/socket.js").Connection }} props */
-function Live({ connection }) {
+/** @param {{ connection: import("../wire/socket.js").Connection, api: import("../wire/api.js").Api }} props */
+function Live({ connection, api }) {
   const { rows, error } = useRows(connection, "tree");
   if (error !== null) return html`<h1>${words.title}</h1><${Problem} error=${error} />`;
   if (rows === null) return html`<h1>${words.title}</h1><${Loading} />`;
-  return html`<${Nodes} rows=${rows} />`;
+  return html`<${Nodes} rows=${rows} api=${api} />`;
 }
 
-/** @param {{ rows: ReadonlyMap<string, Node> }} props */
-function Nodes({ rows }) {
+/** @param {{ rows: ReadonlyMap<string, Node>, api: import("../wire/api.js").Api }} props */
+function Nodes({ rows, api }) {
   const [selected, setSelected] = useState(/** @type {string | null} */ (null));
   const now = useNodesNow(rows);
   const shown = selected === null ? null : (rows.get(selected) ?? null);
   return html`<div class="tree-page">
     <${LookFirst} rows=${rows} now=${now} select=${setSelected} />
     <${Whole} rows=${rows} selected=${selected} select=${setSelected} />
-    ${shown ? html`<${NodeDialog} node=${shown} onClose=${() => setSelected(null)} />` : null}
+    ${shown ? html`<${NodeDialog} node=${shown} owner=${sessionAbove(rows, shown)} api=${api} onClose=${() => setSelected(null)} />` : null}
   </div>`;
 }
 
@@ -281,8 +281,8 @@ function Up({ at }) {
   return html`<span title=${new Date(at).toISOString()}>${age(ms)}</span>`;
 }
 
-/** @param {{ node: Node, onClose: () => void }} props */
-function NodeDialog({ node, onClose }) {
+/** @param {{ node: Node, owner: string | null, api: import("../wire/api.js").Api, onClose: () => void }} props */
+function NodeDialog({ node, owner, api, onClose }) {
   const facts = words.facts;
   const about = aboutOf(node);
   const budget = node.intensity;
@@ -305,7 +305,9 @@ function NodeDialog({ node, onClose }) {
   const exits = [...(node.exits ?? [])].reverse();
   const foot = node.session_id
     ? html`<a class="button primary" href=${hrefOf("/s/:id", { id: node.session_id })}>${words.openSession}</a>`
-    : null;
+    : node.kind === "source"
+      ? html`<${RestartButton} node=${node} owner=${owner} api=${api} onClose=${onClose} />`
+      : null;
   if (about !== null) told.unshift([facts.id, html`<span class="mono"><${SafeText} text=${node.name} /></span>`]);
   return html`<${Dialog} title=${`${words.details} ${about ?? node.name}`} onClose=${onClose} footer=${foot}>
     <dl class="facts">${told.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
@@ -321,6 +323,21 @@ function NodeDialog({ node, onClose }) {
           )}</ol>`
     }
   <//>`;
+}
+
+/** @param {{ node: Node, owner: string | null, api: import("../wire/api.js").Api, onClose: () => void }} props */
+function RestartButton({ node, owner, api, onClose }) {
+  const [error, setError] = useState(/** @type {unknown} */ (null));
+  const [isAsked, setAsked] = useState(false);
+  const restart = () => {
+    setAsked(true);
+    api.post("inspect/sources/restart", { source: node.name, session_id: owner }).then(onClose, (failed) => {
+      setAsked(false);
+      setError(failed);
+    });
+  };
+  return html`${error === null ? null : html`<${Problem} error=${error} />`}
+    <button type="button" class="button primary" disabled=${isAsked} onClick=${restart}>${words.restartServer}</button>`;
 }
 
 export const page = { route: "/tree", title: words.title, Page };

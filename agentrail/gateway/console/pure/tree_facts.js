@@ -9,7 +9,7 @@ import { nameOf } from "./session_name.js";
  * @property {string} key Numbers with points between them, or `parked:` and a session.
  * @property {string | null} parent
  * @property {string} name
- * @property {"supervisor" | "session" | "actor"} kind
+ * @property {"supervisor" | "session" | "source" | "actor"} kind
  * @property {string} status
  * @property {string | null} [phase]
  * @property {string | null} [session_id]
@@ -161,6 +161,18 @@ function comparePlaces(one, other) {
     if (difference !== 0) return difference;
   }
   return mine.length - theirs.length;
+}
+
+/**
+ * The session that a node is below, or null.
+ * @param {ReadonlyMap<string, Node>} rows
+ * @param {Node} node
+ * @returns {string | null}
+ */
+export function sessionAbove(rows, node) {
+  const parent = rows.get(node.parent ?? "");
+  if (parent === undefined) return null;
+  return parent.session_id ?? sessionAbove(rows, parent);
 }
 
 /**

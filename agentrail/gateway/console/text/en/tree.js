@@ -33,7 +33,7 @@ export const statuses = {
   asleep: "asleep",
 };
 /** @type {Record<string, string>} */
-export const kinds = { supervisor: "supervisor", session: "session", actor: "actor" };
+export const kinds = { supervisor: "supervisor", session: "session", source: "MCP server", actor: "actor" };
 export const whys = {
   stuck: "does not stop",
   parked: "crashed too often and is parked",
@@ -57,6 +57,7 @@ export const details = "Node";
 export const lastExits = "Last exits";
 export const noExits = "No exits.";
 export const openSession = "Open the session";
+export const restartServer = "Restart the server";
 export const facts = {
   id: "Id",
   kind: "Kind",

@@ -1,0 +1,122 @@
+"""The actors of MCP servers: in the tree, lost, parked, and restarted from there."""
+
+import itertools
+
+import attrs
+import pytest
+import trio
+
+import agentrail
+from agentrail.errors import OptionError
+from agentrail.events import ToolSourceChanged
+from agentrail.runtime import tool_sources
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools.mcp import McpServer
+from tests.gateway.callers import Rows, auth, by
+from tests.gateway.socket_client import socket_of
+from tests.gateway.web import serving
+from tests.mcp.test_client import WITHIN_SECONDS, called, results_of, server
+
+FIRST_PAUSE_SECONDS = 0.04
+
+
+def named(name, **said):
+    """Return a test for a row of the tree."""
+    return lambda row: row["name"] == name and all(row[key] == value for key, value in said.items())
+
+
+@pytest.fixture
+def doubling_pauses(monkeypatch):
+    """Let pauses double from hundredths of a second."""
+    flags = tool_sources.SOURCE_FLAGS
+    assert (flags.intensity, flags.period_seconds) == (5, 60.0)
+    assert (flags.backoff.initial_seconds, flags.backoff.maximum_seconds, flags.backoff.factor) == (
+        0.5,
+        30.0,
+        2.0,
+    )
+    quick = attrs.evolve(flags.backoff, initial_seconds=FIRST_PAUSE_SECONDS)
+    monkeypatch.setattr(tool_sources, "SOURCE_FLAGS", attrs.evolve(flags, backoff=quick))
+
+
+@pytest.mark.protocol(61)
+async def test_a_server_that_dies_at_each_message_is_parked_and_restarted_from_the_console(
+    plain, doubling_pauses, tmp_path
+):
+    """P-061: each life is told once, the sixth death parks it, and it is back. Another server notices nothing."""
+    servers = [
+        server(plain, "dying", tmp_path / "lives", required=False),
+        server(plain, name="q", required=False),
+    ]
+    model = ScriptedModel([one for _ in range(4) for one in (calls(("mcp__p__echo", {})), says("done"))])
+    outcomes, told, parked = [], [], []
+    with trio.fail_after(WITHIN_SECONDS):
+        async with serving(model, auth=auth, mcp=servers) as web, socket_of(web, by="boss") as client:
+            tree = await Rows(client).begin("tree")
+            await web.post("/sessions", {"session_id": "main"}, headers=by("ann"))
+            session = web.host.supervisor.session("main", scope="acme")
+            async with session.subscribe(kinds=[ToolSourceChanged], after=0) as events:
+                async for event in events:
+                    if not isinstance(event, ToolSourceChanged):
+                        continue
+                    if event.source == "q":
+                        assert event.state in {"connecting", "ready"}
+                        continue
+                    told.append(event)
+                    if event.state == "ready":
+                        if [one.state for one in told].count("restarting") == 5:
+                            actor = await tree.find(lambda row: row["name"] == "p" and len(row["exits"]) == 5)
+                        await web.host.supervisor.wait_for_tools("main", scope="acme")
+                        while True:
+                            (result,) = await results_of(session)
+                            outcomes.append(result.is_error)
+                            if result.is_error or parked:
+                                break
+                        if parked:
+                            break
+                    if event.state == "parked":
+                        parked = [await tree.find(named("mcp p", status="parked"))]
+                        asked = {"source": parked[0]["name"]}
+                        for caller, status in (("ann", 403), ("boss", 403), ("dan", 204)):
+                            answer = await web.post("/inspect/sources/restart", asked, headers=by(caller))
+                            assert answer.status_code == status
+            back = await tree.find(named("mcp p", status="running"))
+            other = await tree.find(named("mcp q", status="running"))
+    dies = ["restarting"] * 4 + ["ready", "restarting"] * 2
+    assert [one.state for one in told] == ["connecting", *dies, "parked", "connecting", "ready"]
+    assert outcomes == [True, False, True, False]
+    lost = [one["at_ms"] for one in actor["exits"]]
+    for place, (one, following) in enumerate(itertools.pairwise(lost)):
+        assert following - one >= 1_000 * FIRST_PAUSE_SECONDS * 2**place
+    assert (parked[0]["kind"], parked[0]["exits"][-1]["reason"]) == ("source", "it exited with code 9")
+    assert (back["kind"], back["strategy"], other["exits"]) == ("source", "one_for_one", [])
+    assert "parked" not in "".join(tree.rows)
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_a_server_that_runs_is_restarted_too(plain, own):
+    """Its connection ends, and the next life begins: also that of a server which one session has alone."""
+    servers = [McpServer("p", command=plain(), required=True)]
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=() if own else servers) as supervisor:
+            session = await supervisor.start_session(
+                model=called("echo"), **({"mcp": servers} if own else {})
+            )
+            (node,) = [one for one in _nodes(await supervisor.tree()) if one.id == "mcp p"]
+            assert [(child.id, child.status) for child in node.children] == [("p", "running")]
+            async with session.subscribe(kinds=[ToolSourceChanged]) as events:
+                with pytest.raises(OptionError, match=r"there is no tool source 'mcp x': there are"):
+                    supervisor.sources.restart("mcp x")
+                supervisor.sources.restart("mcp p", session_id=session.session_id if own else "")
+                seen = [await anext(events), await anext(events)]
+            assert [(one.state, one.reason) for one in seen] == [
+                ("restarting", "a restart was asked for"),
+                ("ready", None),
+            ]
+            assert not (await results_of(session))[0].is_error
+
+
+def _nodes(node):
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
