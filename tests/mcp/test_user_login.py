@@ -207,6 +207,25 @@ async def test_only_the_button_of_the_same_browser_begins_a_login(tmp_path):
         assert (await victim.get(second)).status_code == 200
 
 
+async def test_a_question_for_a_login_is_asked_again_after_a_restart(tmp_path):
+    """With a link of the new process. The old one is void."""
+    async with guarded_server() as guarded:
+        store = f"sqlite:{tmp_path / 'store.sqlite'}"
+        async with hosted(tmp_path, guarded, LOG_IN, store=store) as (web, _), prompted(web) as (_, events):
+            old = (await next_of(events, AskUser)).url
+        async with hosted(tmp_path, guarded, ECHO, store=store) as (web, _):
+            session = await web.host.session("of-ann", CALLERS["ann"])
+            async with session.subscribe(kinds=[AskUser, ToolExecutionEnd]) as events:
+                while not (await session.status()).questions:  # noqa: ASYNC110 - of another task
+                    await trio.sleep(0.01)
+                (question,) = (await session.status()).questions
+                browser = UserBrowser(web)
+                error_of(await browser.get(old), 400, "login_refused")
+                await browser.get(await browser.walk(question.url))
+                assert (await result_of(events)).startswith("The user has logged in.")
+                assert await result_of(events) == "echoed"
+
+
 async def test_over_tls_no_neighbouring_host_can_set_the_cookie(tmp_path):
     """A known cookie would press the button in place of the user."""
     address = "https://agents.example/below"
