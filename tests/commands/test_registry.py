@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import attrs
 import pytest
+import trio
 from hypothesis import given, strategies as st
 
 import agentrail
@@ -25,6 +26,7 @@ from agentrail.commands.command_output import show_calls_behind, show_spent, sho
 from agentrail.commands.command_registry import MAX_REGISTERED
 from agentrail.commands.markdown import MAX_COMMAND_BYTES
 from agentrail.core.journal.turn_index import CallBehind, PastTurn
+from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 from agentrail.messages import CallId, TokenUsage
 from agentrail.plugins import Permissions
@@ -84,6 +86,32 @@ def test_a_registry_is_a_value():
             SlashCommand(**{"description": "x", "run": greet, **wrong})
     with pytest.raises(OptionError, match=r"run of the command 'a' is <function .* \(`async def`\)"):
         SlashCommand(name="a", description="x", run=lambda call: CommandAnswer())
+
+
+async def test_prompts_of_sources_are_commands_where_their_names_are_free():
+    """11.4: one that cannot be typed is left out, one that is taken too, and no more than the limit are there."""
+
+    async def expand(text):
+        await trio.lowlevel.checkpoint()
+        return f"Words: {text}"
+
+    def prompt(name):
+        return SourcePrompt(source="s", name=name, description="Asks.", arguments="[x]", expand=expand)
+
+    mine = SlashCommand(name="s:mine", description="Mine.", run=expand)
+    registry = CommandRegistry().with_commands(mine)
+    joined = registry.with_prompts([prompt("s:ask"), prompt("s:mine"), prompt("s:")])
+    assert joined.find("s:mine") is mine
+    assert {one.name for one in joined.commands} - {one.name for one in registry.commands} == {"s:ask"}
+    assert registry.with_prompts([prompt("s:mine")]) is registry
+    answer = await joined.run("/S:Ask", "a b", CommandDesk(session=Told()))
+    assert (answer.prompt, joined.find("s:ask").source) == ("Words: a b", "s")
+    assert (
+        len(registry.with_prompts(prompt(f"s:p{n}") for n in range(MAX_REGISTERED)).commands)
+        == MAX_REGISTERED
+    )
+    wanted = {"help": "", "/HELP": "", "s:ask": "s", "/S:ask": "s", "s:mine": None, "status": None}
+    assert {name: registry.source_in(name) for name in wanted} == wanted
 
 
 def test_a_line_is_a_command_as_a_whole_or_not_at_all():

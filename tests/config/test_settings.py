@@ -100,6 +100,22 @@ def test_servers_are_read_with_the_lines_of_their_faults():
     assert read_servers(NO_SETTINGS) == (NO_SETTINGS, ())
 
 
+def test_files_with_servers_are_named_below_the_directory():
+    """`mcp.import` is no server; each path that leads elsewhere, or is none, is a fault."""
+    read = project('[mcp]\nimport = [".mcp.json", "../x.json", 7]\n[mcp.a]\ncommand = ["a"]\n')
+    said = 'mcp.import: expected files below the directory, such as [".mcp.json"], got'
+    assert [str(one) for one in read.faults] == [
+        f"agentrail.toml:2: {said} the text '../x.json'",
+        f"agentrail.toml:2: {said} 7",
+    ]
+    settings, _ = join_files([read])
+    assert list(settings.mcp) == ["a"]
+    assert settings.imports["mcp"].plain == (".mcp.json",)
+    table = project('[mcp.import]\ncommand = ["a"]\n')
+    assert [str(one) for one in table.faults] == [f"agentrail.toml:1: {said} a table"]
+    assert join_files([table])[0].imports == {}
+
+
 def test_what_files_say_of_a_host_is_joined_value_by_value():
     """Each limit for itself; a list takes the place of another one."""
     settings = joined(

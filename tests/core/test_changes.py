@@ -3,7 +3,9 @@
 import pytest
 
 from agentrail.abc import ToolUpdate
+from agentrail.core.protocol.signals import ChangeTools, SignalId
 from agentrail.core.protocol.tool_changes import MAX_TODOS, UpdateContext, UpdateTodos
+from agentrail.core.session.cycle import change_tools
 from agentrail.core.session.step_context import StepContext, apply_changes
 from agentrail.core.session.views import system_prompt_of
 from agentrail.errors import ToolContractError
@@ -25,6 +27,18 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
     apply_changes(step, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
     assert dict(step.data.sections) == {"style": "Be kind."}
     assert step.effects == []
+
+
+def test_sections_of_tools_come_and_go_with_them():
+    """11.5: in the step that changes the tools, so a replay needs no server. Other sections stay."""
+    step = StepContext(new_session().data, 7)
+    apply_changes(step, [UpdateContext(key="style", value="Be kind.")])
+    for text, sections in (("Look first.", {"mcp.p": "Look first."}), (None, {})):
+        signal = ChangeTools(
+            at_ms=7, signal_id=SignalId("k"), generation=1, sections=(("mcp.p", text), ("mcp.q", None))
+        )
+        change_tools(step, signal)
+        assert dict(step.data.sections) == {"style": "Be kind.", **sections}
 
 
 def test_a_change_is_legal_by_construction():
