@@ -38,6 +38,7 @@ fetch .peers @copilotkit/aimock@1.42.0 ws@8.23.0 # the server of the provider te
 fetch .peers/ai ai@6.0.322 @ai-sdk/openai-compatible@2.0.91 # reads our UI message streams, and talks to us as to OpenAI
 fetch .peers/ag-ui @ag-ui/client@1.0.0           # verifies the order of AG-UI events
 fetch .peers/openai openai@7.57.0                # `runTools` against our server
+fetch .peers/acp acpx@0.19.1 @agentclientprotocol/sdk@2.4.0 # drive our agent as editors do, and judge each frame
 # MCP servers, the conformance suite, and a Node as new as the suite wants it.
 fetch .peers/mcp @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
     @modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3

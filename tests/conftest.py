@@ -38,6 +38,9 @@ SERVICES: Final = {
     / "index.mjs",
     "ag-ui": ROOT / ".peers" / "ag-ui" / "node_modules" / "@ag-ui" / "client" / "dist" / "index.mjs",
     "openai": ROOT / ".peers" / "openai" / "node_modules" / "openai" / "index.mjs",
+    "acp": ROOT / ".peers" / "acp" / "node_modules" / "@agentclientprotocol" / "sdk" / "package.json",
+    "acpx": ROOT / ".peers" / "acp" / "node_modules" / "acpx" / "dist" / "cli.js",
+    "node 22": ROOT / ".peers" / "mcp" / "node_modules" / "node" / "bin" / "node",
     "server-everything": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-everything",
     "mcp-conformance": ROOT
     / ".peers"

@@ -104,7 +104,7 @@ class AcpAgent:
     async def announce(self, method: str, answer: Frame) -> None:
         """Announce the slash commands of a session that was just opened."""
         found = self._sessions.get(f"{answer.get('sessionId')}")
-        if found is not None and method in _OPENING:
+        if found is not None and method in _OPENING and self._host.commands.are_read:
             owner = SessionOwner(EDITOR.tenant_id, EDITOR.user_id)
             rows = await self._host.commands.rows(owner, found.session.facts)
             shown = [(one.name, one.description, one.arguments) for one in rows if one.available]

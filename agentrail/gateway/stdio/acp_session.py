@@ -170,6 +170,8 @@ class EditorSession:
                                 task_status.started()
                             self.changed()
                     break
+        if waits_for_past:  # it was detached, or has ended
+            task_status.started()
         self.is_over = True
         self.changed()
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -31,9 +31,11 @@ class Editor:
         self._to_us, self._from_us = to_us, from_us
         self._news = trio.Event()
         self._last = 0
+        self._is_closed = False
 
     def write(self, data: bytes) -> None:
-        os.write(self._to_us, data)
+        if not self._is_closed:
+            os.write(self._to_us, data)
 
     def send(self, **message: Any) -> None:
         self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
@@ -71,7 +73,9 @@ class Editor:
         return self.request("session/prompt", sessionId=self.session_id, prompt=blocks)
 
     def close(self) -> None:
-        os.close(self._to_us)
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._to_us)
 
     async def read(self) -> None:
         left = b""
@@ -127,7 +131,7 @@ async def open_editor(
     """An editor that has a session open, if `cwd` is given. Leaving the block closes its end, and waits for the server."""
     source, to_us = os.pipe()
     from_us, target = os.pipe()
-    made = SessionOptions(model=ScriptedModel([*script]), **options)
+    made = SessionOptions(**{"model": ScriptedModel([*script]), **options})
     editor, stream = Editor(to_us, from_us), LineStream(source, target, max_bytes=max_bytes)
     server = AcpConnection(stream, partial(agent_of, made, host or {}), version="1")
     with trio.fail_after(20):
@@ -145,7 +149,6 @@ async def open_editor(
                 made_session = await editor.call("session/new", cwd=str(cwd), mcpServers=[])
                 editor.session_id = made_session["sessionId"]
             yield editor
-            with suppress(OSError):
-                editor.close()
+            editor.close()
     os.close(source)
     os.close(from_us)
