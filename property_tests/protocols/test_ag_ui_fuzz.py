@@ -161,7 +161,9 @@ class Round:
         while True:
             await trio.sleep(0.2)
             with trio.CancelScope(shield=True):  # httpx complains about a body that was not sent to its end
-                for session in self.sessions():
+                for session in self.web.host.supervisor.sessions(
+                    scope="local"
+                ):  # a spoiled id is another thread
                     await self.web.post(f"/sessions/{session.session_id}/abort", {"clear_queue": True})
 
     async def send(self, body, *, is_cut):

@@ -59,9 +59,12 @@ async def test_one_prompt_over_all_wires_is_one_history():
         async with serving(ScriptedModel(turns), store=MemoryStore(), session_tools=[shell]) as web:
             if wire is None:
                 await web.chat("What is here?", session_id="s1")
+                records[wire] = await record_of(web, "s1")
             else:
-                assert (await wire.ask(web, "s1", "What is here?")).text.endswith("Two files.")
-            records[wire] = await record_of(web, "s1")
+                async with wire.opened(web, "s1", "What is here?") as pieces:
+                    told = wire.read("".join([piece async for piece in pieces]))
+                    records[wire] = await record_of(web, "s1")
+                assert told.text.endswith("Two files.")
             assert len(shell.calls) == 1
     said, entries, _ = records.pop(None)
     for wire, record in records.items():
@@ -82,7 +85,8 @@ async def test_one_host_plugin_refuses_over_every_wire(wire):
 
     async with serving(answering("a"), plugin("guard", critical=True, intercept_chat_request=judge)) as web:
         assert await wire.refused(web, "s1") == "unpaid"
-        assert web.host.supervisor.sessions(scope="local") == ()
+        sessions = web.host.supervisor.sessions(scope="local")
+        assert [await one.messages() for one in sessions] == [()] * wire.has_sessions
 
 
 # --- what is taken back
@@ -204,7 +208,7 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
         with trio.fail_after(20):
             while any(now > then for now, then in zip(left_open(), before, strict=True)):  # noqa: ASYNC110 - of a closed connection no one is told
                 await trio.sleep(0.01)
-    assert min(seen[wire.name, is_cut] for wire in WIRES for is_cut in (False, True)) > 3, seen
+    assert min(seen[wire.name, is_cut] for wire in WIRES for is_cut in (False, True)) > 0, seen
 
 
 def left_open():

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from tests.gateway.protocols import (
+    acp_wire,
     ag_ui_scenarios,
     test_a2a_calls,
     test_openai_chat_calls,
@@ -53,7 +54,8 @@ class Wire:
         read: Returns what the client has of a whole stream.
         via: Channel of its messages.
         code_of: Returns our code of an error, which has the wire's shape.
-        has_codes: Whether its terminal frame has our code. The one of `ai-ui` has a text alone.
+        has_sessions: Whether its clients create a session before they say anything.
+        has_codes: Whether its terminal frame has our code. That of `ai-ui` has only a text, and that of ACP a reason.
         again: Reads the response after a restart, given its name. None if the wire has no call for that: its client
             asks again in the same session.
     """
@@ -65,6 +67,7 @@ class Wire:
     via: str
     code_of: Callable[[dict[str, Any]], Any] = lambda error: error["code"]
     has_codes: bool = True
+    has_sessions: bool = False
     headers: Mapping[str, str] = MappingProxyType({})
     again: Callable[[Web, str, str], Awaitable[Told]] | None = None
 
@@ -92,6 +95,20 @@ class Wire:
     def _request(self, session: str, words: str) -> dict[str, Any]:
         headers = {"x-session-id": session, **self.headers}
         return {"json": self.body(session, words), "headers": headers}
+
+
+class AcpWire(Wire):
+    """ACP. It has pipes instead of requests, and a session before the first prompt."""
+
+    @asynccontextmanager
+    async def opened(self, web: Web, session: str, words: str) -> AsyncIterator[AsyncIterator[str]]:
+        """Send words, and give messages up to their answer; leaving the block closes the editor's end."""
+        async with acp_wire.open_prompt(web.host, session, words) as pieces:
+            yield pieces
+
+    async def refused(self, web: Web, session: str, words: str = "Hi") -> Any:
+        """Send words that are refused, and return our code of the error."""
+        return (await self.ask(web, session, words)).code
 
 
 def _read_ui(stream: str) -> Told:
@@ -148,6 +165,14 @@ def _read_a2a(stream: str) -> Told:
 def _code_of_a2a(error: dict[str, Any]) -> Any:
     assert {"code", "message", "data"} <= {*error}
     return error["data"][0]["metadata"]["code"]
+
+
+def _read_acp(stream: str) -> Told:
+    said, answers, is_last = acp_wire.read_messages(stream)
+    text = re.split(r"\[The answer begins again: .*\]\n\n", said)[-1]
+    reason = answers[-1].get("result", {}).get("stopReason")
+    code = answers[-1]["error"]["data"]["code"] if reason is None else reason
+    return Told(text=text, ends=len(answers), is_last=is_last, code=None if code == "end_turn" else code)
 
 
 def _code_of_openai(error: dict[str, Any]) -> Any:
@@ -249,6 +274,9 @@ WIRES: Final = (
         read=_read_a2a,
         code_of=_code_of_a2a,
         again=_task_again,
+    ),
+    AcpWire(
+        name="acp", via="acp", has_sessions=True, has_codes=False, path="", body=lambda *_: {}, read=_read_acp
     ),
 )
 
