@@ -190,6 +190,31 @@ async def test_cancel_while_a_permission_is_open(tmp_path):
         assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.protocol(41)
+async def test_a_cancelled_prompt_is_answered_once_its_work_has_ended(tmp_path):
+    """P-041: a tool that still cleans up delays the response."""
+    gate = trio.Event()
+
+    @tool(effect_class="pure", timeout_seconds=60)
+    async def clean_up() -> str:
+        """Clean up."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await gate.wait()
+
+    async with open_editor(calls(("clean_up", {})), cwd=tmp_path, tools=[clean_up]) as editor:
+        prompt = editor.prompt("go")
+        await editor.wait_for(lambda one: "tool_call" in json.dumps(one))
+        editor.send(method="session/cancel", params={"sessionId": editor.session_id})
+        await editor.wait_for(lambda one: '"failed"' in json.dumps(one))
+        await editor.call("session/list")
+        assert all(one.get("id") != prompt for one in editor.log)
+        gate.set()
+        assert (await editor.answer_to(prompt))["result"]["stopReason"] == "cancelled"
+
+
 QUESTION = calls(("ask_user", {"question": "Which one?", "options": ["red", "blue"]}))
 
 
