@@ -1,5 +1,6 @@
 """What holds on every wire alike: one history, one gate, one end of each stream, and nothing taken back that stays said."""
 
+import json
 import os
 import re
 from collections import Counter
@@ -18,7 +19,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway import web as web_module
-from tests.gateway.attacks.wire import FREE
+from tests.gateway.attacks.wire import FREE, by_header
 from tests.gateway.protocols.wires import PROTOCOLS, WIRES
 from tests.host.hosting import answering
 from tests.host.rig import plugin
@@ -140,6 +141,76 @@ async def test_each_stream_ends_with_its_server_and_goes_on_with_the_next_one():
             assert (told[wire].ends, told[wire].is_last) == (1, True), wire.name
             assert wire.tells_end(told[wire], "draining"), wire.name
             nursery.start_soon(go_on, web, wire)
+
+
+# --- bad input: 11.13
+
+over_http = pytest.mark.parametrize(
+    "wire", [one for one in WIRES if one.path], ids=[one.name for one in WIRES if one.path]
+)
+
+
+def odd_bodies(wire):
+    """Bodies that nobody should send: each is no request of the wire, or nearly one."""
+    body = json.dumps(wire.body("s1", "Hi"))
+    deep = b"[" * 10_000 + b"]" * 10_000
+    return {
+        "nothing": b"",
+        "one byte": b"{",
+        "not UTF-8": b'{"a":"\xff"}',
+        "half a surrogate pair": body.replace('"Hi"', r'"\ud83d"').encode(),
+        "10,000 levels": body.replace('"Hi"', "@").encode().replace(b"@", deep),
+        "no object": b"[]",
+    }
+
+
+@on_bounded_time
+@over_http
+async def test_odd_bytes_are_refused_in_the_shape_of_their_wire(wire):
+    """None is a fault of ours, none makes a session, and the next request is answered."""
+    async with serving(answering("Fine.")) as web:
+        headers = {**wire.headers, "content-type": "application/json", "x-session-id": "s1"}
+        for name, content in odd_bodies(wire).items():
+            response = await web.client.post(wire.path, content=content, headers=headers)
+            assert response.status_code in (200, 400, 404, 413, 422), (name, response.text)
+            assert wire.code_of(response.json()["error"]) not in ("internal", None), (name, response.text)
+        head = f"POST {wire.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        async with await trio.open_tcp_stream(*web.address) as stream:  # 100 MB, of which none is sent
+            await stream.send_all(f"{head}content-length: 100000000\r\n\r\n{{".encode())
+            assert (await stream.receive_some(20)).startswith(b"HTTP/1.1 413")
+        assert web.host.supervisor.sessions(scope="local") == ()
+        assert (await wire.ask(web, "s1")).text == "Fine."
+
+
+@on_bounded_time
+@over_http
+async def test_the_same_request_twice_at_one_moment_is_one_prompt(wire):
+    """By the client's own name of it, or by the key that it sends: both have the whole answer."""
+    told = []
+
+    async def send(web):
+        told.append(await wire.ask(web, "s1"))
+
+    async with serving(answering("Once.", "Twice."), store=MemoryStore()) as web:
+        web.client.headers["idempotency-key"] = "k1"
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(send, web)
+        assert [(one.text, one.ends) for one in told] == [("Once.", 1)] * 2
+        assert len(await web.host.supervisor.session("s1", scope="local").messages()) == 2
+
+
+@on_bounded_time
+@over_http
+async def test_the_session_of_somebody_else_is_unknown(wire):
+    """The right request with another token: refused, and nothing of the session is told or changed."""
+    async with serving(answering("Mine.", "More."), store=MemoryStore(), auth=by_header) as web:
+        web.client.headers["authorization"] = "Bearer acme/ann"
+        assert (await wire.ask(web, "s1")).text == "Mine."
+        web.client.headers["authorization"] = "Bearer acme/bob"
+        assert await wire.refused(web, "s1", "And?") == "session_unknown"
+        web.client.headers["authorization"] = "Bearer acme/ann"
+        assert len(await web.host.supervisor.session("s1", scope="acme").messages()) == 2
 
 
 # --- all at once

@@ -150,7 +150,8 @@ def _told(text: str, frames: Frames, lasts: tuple[str, ...], **more: Any) -> Tol
 
 
 def _read_a2a(stream: str) -> Told:
-    frames, text = test_a2a_calls.frames_of(stream), ""
+    frames = test_a2a_calls.frames_of(stream)
+    text = test_a2a_calls.text_of(frames[0]["task"])  # what was there when the stream began
     for frame in frames:
         update = frame.get("artifactUpdate") or {}
         said = "".join([part["text"] for part in update.get("artifact", {}).get("parts", ())])
