@@ -69,15 +69,27 @@ class ServerProcess(ToolProcess, Protocol):
 
 
 class OpenServerProcess(Protocol):
-    """Opens a process on this machine, outside of any sandbox."""
+    """Opens a process on this machine."""
 
     def __call__(
-        self, argv: tuple[str, ...], *, directory: str, env: Mapping[str, str]
+        self,
+        argv: tuple[str, ...],
+        *,
+        directory: str,
+        env: Mapping[str, str],
+        network: Literal["none", "host"] | None = None,
     ) -> AbstractAsyncContextManager[ServerProcess]:
         """Open a process. Leaving the block stops it and its descendants, shielded and with a time limit.
 
+        Args:
+            argv: Program and arguments.
+            directory: Its working directory.
+            env: Variables in addition to those of every command.
+            network: Network access of a process that is confined as commands are. None: it has the rights of the user.
+
         Raises:
             OSError: The process was not started.
+            ProcessRefused: Processes cannot be confined here.
         """
         ...
 

@@ -73,7 +73,10 @@ def _listed(read: Configuration) -> Iterator[str]:
     for name, said in read.settings.mcp.items():
         form = said.value
         what = form.url or " ".join(form.command or ())
-        yield f"{name:<{_WIDTH}} {what}  ({said.place})"
+        rights = "with your rights" if form.command else ""
+        if form.sandbox:
+            rights = "confined, with your network" if form.network == "host" else "confined"
+        yield f"{name:<{_WIDTH}} {what}  ({', '.join(filter(None, (rights, str(said.place))))})"
 
 
 @app.command(

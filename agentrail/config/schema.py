@@ -282,6 +282,8 @@ class McpForm:
         command: Program and arguments.
         url: Address of a server that speaks HTTP.
         cwd: Working directory of the command, relative to the file's directory, which is the default.
+        sandbox: Whether the command is confined to its directory.
+        network: Network access of a confined command.
         env: Environment variables of the command: texts or secrets.
         headers: HTTP headers of each request: texts or secrets.
         auth: `{ bearer = { env = "NAME" } }`, or `"oauth"`: each user logs in.
@@ -305,6 +307,8 @@ class McpForm:
     command: tuple[str, ...] | None = None
     url: str | None = None
     cwd: str | None = None
+    sandbox: bool | None = None
+    network: Literal["none", "host"] | None = None
     env: Mapping[str, HeaderForm] | None = None
     headers: Mapping[str, HeaderForm] | None = None
     auth: McpAuthForm | None = None

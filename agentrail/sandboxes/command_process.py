@@ -8,7 +8,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self, TypeAlias
 
 import trio
 from attrs import evolve, frozen
@@ -214,6 +214,10 @@ class CommandRun:
     open_output: Callable[[], int]
 
 
+ErrorOutput: TypeAlias = Literal["merged", "dropped", "apart"]
+"""Destination of a process's standard error: its output, nothing, or a pipe of its own."""
+
+
 class _Process(Protocol):
     async def wait(self) -> int: ...
     def kill(self) -> None: ...
@@ -275,9 +279,7 @@ async def run_command(command: CommandRun) -> ExecuteResult:
 
 
 @asynccontextmanager
-async def open_process(
-    program: Program, *, errors: Literal["merged", "dropped", "apart"]
-) -> AsyncIterator["OpenedProcess"]:
+async def open_process(program: Program, *, errors: ErrorOutput) -> AsyncIterator["OpenedProcess"]:
     """Open a process with a pipe in each direction. Leaving the block stops it and all its descendants."""
     with _Pipe() as to_it, _Pipe() as from_it, _Pipe() as errors_of_it:
         places = {

@@ -14,11 +14,18 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail import outside
-from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
+from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal
 from agentrail.errors import ProcessRefused
 from agentrail.logs import Logger
 from agentrail.sandboxes.bubblewrap import Network, View
-from agentrail.sandboxes.command_process import CommandRun, Program, open_process, run_command
+from agentrail.sandboxes.command_process import (
+    CommandRun,
+    ErrorOutput,
+    OpenedProcess,
+    Program,
+    open_process,
+    run_command,
+)
 from agentrail.sandboxes.confinement import Confinement, fall_back, probe
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import Files
@@ -197,8 +204,8 @@ class Commands:
 
     @asynccontextmanager
     async def open_process(
-        self, argv: tuple[str, ...], directory: int, options: ProcessOptions
-    ) -> AsyncIterator[ToolProcess]:
+        self, argv: tuple[str, ...], directory: int, options: ProcessOptions, errors: ErrorOutput
+    ) -> AsyncIterator[OpenedProcess]:
         confinement = await self.confinement()
         refusal = _refuse(confinement)
         if refusal is not None:
@@ -211,7 +218,7 @@ class Commands:
             program = await stack.enter_async_context(preparing)
             program = evolve(program, environment={**program.environment, **options.env})
             try:
-                process = await stack.enter_async_context(open_process(program, errors=options.errors))
+                process = await stack.enter_async_context(open_process(program, errors=errors))
             except OSError as error:
                 message = f"The process could not be started: {error.strerror}."
                 raise ProcessRefused(message, code="not_started") from None

@@ -26,7 +26,6 @@ from agentrail.abc import (
     ReadResult,
     Refusal,
     Secret,
-    ToolProcess,
     Transfer,
     WriteResult,
 )
@@ -37,6 +36,7 @@ from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
 from agentrail.private_paths import private_below
 from agentrail.sandboxes.bubblewrap import Network
+from agentrail.sandboxes.command_process import ErrorOutput, OpenedProcess
 from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice
 from agentrail.sandboxes.fallback import ShellFallback
@@ -455,8 +455,15 @@ class LocalSandbox:
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
     @asynccontextmanager
-    async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
+    async def open_process(
+        self, argv: Sequence[str], options: ProcessOptions, *, errors: ErrorOutput | None = None
+    ) -> AsyncIterator[OpenedProcess]:
         """Open an interactive process, confined as `confinement` reports. Leaving the block stops it.
+
+        Args:
+            argv: Program and arguments.
+            options: Options of the process.
+            errors: Destination of its standard error, in place of that of the options. `apart`: a pipe of its own.
 
         Raises:
             ProcessRefused: Commands are refused here, it could not be started, or its directory cannot be opened.
@@ -472,7 +479,9 @@ class LocalSandbox:
         if isinstance(directory, Refusal):
             raise ProcessRefused(directory.message, code=directory.code)
         try:
-            async with self._commands.open_process(tuple(argv), directory, options) as process:
+            async with self._commands.open_process(
+                tuple(argv), directory, options, errors or options.errors
+            ) as process:
                 yield process
         finally:
             os.close(directory)

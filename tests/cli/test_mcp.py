@@ -29,6 +29,7 @@ async def test_servers_are_listed_checked_and_called(place):
     given = ("--trust-project",)
     listed = await run_in(place, "mcp", "list", *given)
     assert (listed.code, listed.out.startswith("plain "), "agentrail.toml:1" in listed.out) == (0, True, True)
+    assert "(with your rights, agentrail.toml:1)" in listed.out
     missing = await run_in(place, "mcp", "check", *given)
     assert missing.code == 2
     assert "agentrail.toml:1: mcp.plain: the variable TRACKER_WORD is not set" in missing.err
@@ -46,6 +47,20 @@ async def test_servers_are_listed_checked_and_called(place):
     ):
         wrong = await run_in(place, "mcp", "call", *arguments, *given, TRACKER_WORD="t")
         assert (wrong.code, said in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "rights"),
+    [
+        ("sandbox = true\n", "(confined, agentrail.toml:1)"),
+        ('sandbox = true\nnetwork = "host"\n', "(confined, with your network, agentrail.toml:1)"),
+    ],
+)
+async def test_a_list_shows_which_servers_are_confined(place, more, rights):
+    """Others run with the user's rights."""
+    write(place, table(more=more))
+    listed = await run_in(place, "mcp", "list", "--trust-project")
+    assert (listed.code, rights in listed.out) == (0, True)
 
 
 @pytest.mark.protocol(6)

@@ -1,23 +1,31 @@
 """The actors of MCP servers: in the tree, lost, parked, and restarted from there."""
 
 import itertools
+import json
+import shutil
+import sys
+from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
 import agentrail
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, SessionRefused
 from agentrail.events import ToolSourceChanged
 from agentrail.runtime import tool_sources
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
 from agentrail.tools.mcp import McpServer
 from tests.gateway.callers import Rows, auth, by
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
 from tests.mcp.test_client import WITHIN_SECONDS, called, results_of, server
+from tests.sandboxes.rig import need_bubblewrap, take_bubblewrap_away
 
 FIRST_PAUSE_SECONDS = 0.04
+SEEN_PYTHON = next(one for one in ("/usr/bin/python3", sys.executable) if Path(one).exists())
+"""An interpreter that a confined server sees: homes are hidden from it."""
 
 
 def named(name, **said):
@@ -114,6 +122,60 @@ async def test_a_server_that_runs_is_restarted_too(plain, own):
                 ("ready", None),
             ]
             assert not (await results_of(session))[0].is_error
+
+
+@pytest.mark.parametrize(
+    ("options", "reached"),
+    [
+        ({}, {"file": True, "port": True}),
+        ({"sandbox": True}, {"file": False, "port": False}),
+        ({"sandbox": True, "network": "host"}, {"file": False, "port": True}),
+    ],
+)
+async def test_a_server_is_confined_as_commands_are(plain, options, reached, tmp_path_factory):
+    """11.3: it writes nothing outside of its directory, has no network unless it is given one, and nothing of it is left."""
+    need_bubblewrap()
+    inside, beside = tmp_path_factory.mktemp("inside"), tmp_path_factory.mktemp("beside")
+    command = [SEEN_PYTHON, shutil.copy(plain()[1], inside), "reaching"]
+    confined = McpServer("p", command=command, cwd=inside, env={"KEY": "k"}, required=True, **options)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    arguments = {"path": str(beside / "file"), "port": port}
+    model = ScriptedModel([calls(("mcp__p__reach", arguments)), calls(("mcp__p__environ", {})), says("done")])
+    with trio.fail_after(WITHIN_SECONDS):
+        async with listeners[0], no_orphans(), agentrail.open_supervisor(mcp=[confined]) as supervisor:
+            session = await supervisor.start_session(model=model)
+            did, environ = [json.loads(one.text) for one in await results_of(session, 2)]
+    assert did == reached
+    assert (beside / "file").exists() == reached["file"]
+    assert environ["KEY"] == "k"
+
+
+async def test_a_server_that_cannot_be_confined_is_not_started(plain, monkeypatch, tmp_path):
+    """It never runs with more rights than it was given."""
+    take_bubblewrap_away(monkeypatch)
+    lives = tmp_path / "lives"
+    confined = server(plain, "counting", lives, cwd=tmp_path, sandbox=True)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[confined]) as supervisor:
+            with pytest.raises(SessionRefused, match="bubblewrap was taken away by a test"):
+                await supervisor.start_session(model="demo:")
+    assert not lives.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"url": "https://a.example", "sandbox": True}, "sandbox is for servers with a command"),
+        ({"command": ["x"], "network": "host"}, "set sandbox = true"),
+        ({"command": ["x"], "sandbox": True, "network": "all"}, "expected one of none, host"),
+        ({"command": ["x"], "sandbox": 1}, "expected true or false"),
+    ],
+)
+def test_a_sandbox_that_makes_no_sense_is_refused(options, fault):
+    """A fault names its option."""
+    with pytest.raises(OptionError, match=fault):
+        McpServer("p", **options)
 
 
 def _nodes(node):

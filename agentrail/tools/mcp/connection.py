@@ -161,8 +161,8 @@ _shared_tls: Final = functools.cache(context_of_system)
 _READ_SECONDS: Final = 300.0
 
 
-def _network_of(server: McpServer) -> GuardedBackend:
-    """Connect only to addresses that were judged."""
+def _network_of(server: McpServer) -> Any:
+    """Connect only to addresses that were judged. Of the type that httpcore has, and httpcore2 takes for its own."""
     takes_all = server.allow_private or is_loopback_url(server.url or "")
 
     def judge(host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
@@ -624,7 +624,8 @@ async def open_connection(
         gone = trio.Event()
         if server.command:
             given = {name: one if isinstance(one, str) else one.reveal() for name, one in server.env.items()}
-            opening = open_process(server.command, directory=str(server.cwd), env=given)
+            network = server.network if server.sandbox else None
+            opening = open_process(server.command, directory=str(server.cwd), env=given, network=network)
             process = await stack.enter_async_context(opening)
             nursery = await stack.enter_async_context(trio.open_nursery())
             stdio = StdioTransport(process, server.max_message_bytes)

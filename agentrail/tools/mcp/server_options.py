@@ -75,9 +75,11 @@ class McpServer:
 
     Attributes:
         name: 1 to 32 of `a-z 0-9 -`. Tools are named `mcp__<name>__<tool>`.
-        command: Program and arguments of a server that speaks over its standard streams. It runs with your rights, outside the sandbox.
+        command: Program and arguments of a server that speaks over its standard streams. It runs with your rights, unless `sandbox` is set.
         url: Address of a server that speaks HTTP: `https`, or `http` on loopback. Exactly one of `command` and `url`.
         cwd: Working directory of the command.
+        sandbox: Whether the command is confined to its directory, as commands of a `LocalSandbox` are.
+        network: Network access of a confined command: `none`, or that of the `host`.
         env: Environment variables of the command, in addition to `PATH HOME LANG LC_* TZ TERM USER`.
         headers: HTTP headers of each request.
         auth: Bearer token of each request. `oauth`: each user logs in, see `agentrail mcp login`.
@@ -108,6 +110,8 @@ class McpServer:
     command: tuple[str, ...] = field(default=(), converter=_texts)
     url: str | None = None
     cwd: str | os.PathLike[str] = "."
+    sandbox: bool = False
+    network: Literal["none", "host"] = "none"
     env: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
     headers: Mapping[str, str | Secret] = field(factory=dict, converter=_mapping, repr=False)
     auth: Secret | Literal["oauth"] | None = None
@@ -177,6 +181,10 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"command is {command!r:.200}: expected a program and its arguments, as texts without NUL"
     if url:
         yield from _faults_of_url(url)
+    if given.get("sandbox") and not command:
+        yield "sandbox is for servers with a command"
+    if given.get("network") == "host" and not given.get("sandbox"):
+        yield "network is that of a confined command: set sandbox = true, or leave it out"
     auth = given.get("auth")
     if auth is not None and auth != "oauth" and not isinstance(auth, Secret):
         yield 'auth: expected a secret or "oauth"'
@@ -196,6 +204,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
         ("hints", get_args(HintsPolicy)),
         ("pin", get_args(PinReaction)),
         ("start", get_args(StartMode)),
+        ("network", ("none", "host")),
         ("scope", (None, *get_args(ServerScope))),
     ):
         if given.get(key, known[0]) not in known:
@@ -206,7 +215,7 @@ def faults_of_server(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key} is {value!r:.80}: expected a number above 0"
     if given.get("roots") is True and given.get("scope") not in {None, "session"}:
         yield f'scope is {given["scope"]!r:.80}: with roots each session has a server of its own, use "session"'
-    for key in ("required", "allow_private", "instructions", "roots", "sampling"):
+    for key in ("required", "sandbox", "allow_private", "instructions", "roots", "sampling"):
         if not isinstance(given.get(key, False), bool):
             yield f"{key} is {given[key]!r:.80}: expected true or false"
 

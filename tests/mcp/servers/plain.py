@@ -8,6 +8,7 @@ It speaks JSON-RPC over its standard streams and knows no library, so that no li
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -130,6 +131,17 @@ def called(request):
             answer(request, text("slept"))
         case "capabilities":
             answer(request, text(json.dumps(STATE["client"])))
+        case "reach":  # what a server that is not confined can do
+            reached = {}
+            try:
+                Path(arguments["path"]).write_text("it was here")
+                reached["file"] = True
+            except OSError:
+                reached["file"] = False
+            with socket.socket() as opened:
+                opened.settimeout(5)
+                reached["port"] = opened.connect_ex(("127.0.0.1", arguments["port"])) == 0
+            answer(request, text(json.dumps(reached)))
         case "environ":
             answer(request, text(json.dumps(dict(os.environ))))
         case "flip":
@@ -259,6 +271,8 @@ def misbehave():
             STATE["tools"].append("ask")
         case "more":
             STATE["tools"] += ["deep", "twice"]
+        case "reaching":
+            STATE["tools"].append("reach")
         case "offering":
             STATE["tools"] += ["sample", "list_roots", "log", "capabilities"]
 
