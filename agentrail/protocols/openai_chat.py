@@ -20,6 +20,7 @@ from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
     Message,
+    SessionId,
     Text,
     TokenUsage,
     ToolMessage,
@@ -255,7 +256,7 @@ def read_chat(
         parameters=parameters,
         messages=tuple(messages),
         session_id=named or next(iter(owners), None),
-        new_id=named,
+        new_id=None if named is None else SessionId(named),
         is_kept=named is not None,
     )
 

@@ -18,6 +18,7 @@ from agentrail.messages import (
     CallId,
     Image,
     Message,
+    SessionId,
     Text,
     TokenUsage,
     ToolMessage,
@@ -134,7 +135,7 @@ class OpenAiAsked:
     parameters: OpenAiParameters
     messages: tuple[Message, ...] = field(repr=False)
     session_id: str | None = None
-    new_id: str | None = None
+    new_id: SessionId | None = None
     is_kept: bool = True
 
     def begin(self) -> OpenAiPlan:

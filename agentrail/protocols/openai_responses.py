@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from agentrail import events
 from agentrail.core.session.views import Status
 from agentrail.core.values.toolbox import read_call
-from agentrail.messages import AssistantMessage, Message, Text, Thinking, TokenUsage, UserMessage
+from agentrail.messages import AssistantMessage, Message, SessionId, Text, Thinking, TokenUsage, UserMessage
 from agentrail.protocols.decisions import ClientDecision
 from agentrail.protocols.openai_requests import (
     OpenAiAsked,
@@ -378,7 +378,7 @@ def read_response_request(
         verdicts=verdicts,
         results=results,
         session_id=session_id,
-        new_id=session_id,
+        new_id=None if session_id is None else SessionId(session_id),
         previous=previous,
         is_kept=plain.get("store") is not False,
         is_background=flag_in(plain, "background"),

@@ -23,7 +23,7 @@ from agentrail.core.session.agent_records import GENERAL_PURPOSE
 from agentrail.core.session.child_sessions import kind_of_child
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
-from agentrail.core.values.toolbox import ToolSpec
+from agentrail.core.values.toolbox import FROM_SOURCE, ToolSpec
 from agentrail.errors import AgentrailError, HeldBy, JournalDrifted, OptionError, SessionDown, Unrevivable
 from agentrail.events import Event
 from agentrail.logs import Logger
@@ -47,7 +47,7 @@ from agentrail.runtime.session_loader import (
 )
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_sandbox import Workspace
-from agentrail.runtime.tool_origins import FROM_SOURCE, GoneTool, gone_tool, tool_at
+from agentrail.runtime.tool_origins import GoneTool, gone_tool, tool_at
 from agentrail.runtime.tree_secrets import has_handle
 
 ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]

@@ -9,6 +9,7 @@ import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
 from opentelemetry import baggage, context, trace
@@ -24,7 +25,7 @@ from agentrail.tools.mcp.source import log_in, login_file_of
 from tests.mcp.guarded_server import ScriptedBrowser, guarded_server
 
 PLAIN = Path(__file__).parent / "servers" / "plain.py"
-SPANS = []
+SPANS: list[Any] = []
 
 
 class Recorder(trace.Tracer, trace.TracerProvider):

@@ -12,7 +12,7 @@ given = {"model": talk["model"], "api_base": talk["base"], "api_key": "none", "m
 parameters = {"type": "object", "properties": {"at": {"type": "string"}}}
 tool = {"type": "function", "function": {"name": "show", "description": "Show.", "parameters": parameters}}
 
-shown = []
+shown: list[str] = []
 messages = [{"role": "user", "content": "Show them."}]
 while True:
     is_stream = len(shown) == 1

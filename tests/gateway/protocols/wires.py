@@ -216,7 +216,7 @@ def _name(words: str) -> str:
 
 def _ag_ui_body(session: str, words: str) -> dict[str, Any]:
     said = {"id": f"u-{_name(words)}", "role": "user", "content": words}
-    more = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    more: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
     return {"threadId": session, "runId": f"run-{_name(words)}", "messages": [said], **more}
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
@@ -57,13 +58,13 @@ async def ask(ctx: Context) -> str | InputRequiredResult:
 @server.tool()
 async def parrot(ctx: Context) -> str | InputRequiredResult:
     """Ask the model, and for the workspace."""
-    answers = ctx.input_responses or {}
+    answers: Any = ctx.input_responses
     if answers:
         said, roots = answers["said"], answers["roots"]
         return f"{said.content.text} {[str(one.uri) for one in roots.roots]}"
     message = SamplingMessage(role="user", content=TextContent(text="Say a."))
-    said = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=9))
-    return InputRequiredResult(input_requests={"said": said, "roots": ListRootsRequest()})
+    asked = CreateMessageRequest(params=CreateMessageRequestParams(messages=[message], max_tokens=9))
+    return InputRequiredResult(input_requests={"said": asked, "roots": ListRootsRequest()})
 
 
 @server.tool()
