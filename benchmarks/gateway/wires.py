@@ -104,7 +104,7 @@ def fold_deltas(name: str, count: int) -> Sample:
         return replace(event, meta=events.Envelope(session, number, 0, (session,)))
 
     state = Bridged(Response(ref=ref), own)
-    begin = (
+    begin: tuple[events.Event, ...] = (
         events.AgentStart(ref=ref),
         events.RequestStart(model="m", messages=1, attempt=1),
         events.MessageStart(),
@@ -112,7 +112,7 @@ def fold_deltas(name: str, count: int) -> Sample:
     for number, event in enumerate(begin, 4):
         state, _ = bridge.fold(state, with_number(event, number))
     delta = with_number(events.MessageDelta(delta=_WORD), 6)
-    state, _ = bridge.fold(state, delta)
+    state, frames = bridge.fold(state, delta)
     began_at = process_time()
     for _ in range(count):
         state, frames = bridge.fold(state, delta)
