@@ -42,7 +42,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -247,6 +247,9 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 peers:  # programs that we did not write, for the tests of wires
 	@bash scripts/install_peers.sh
 	@bash scripts/install_console_tools.sh
+
+peers-all: peers  ## all that the peers of the protocols judge, which takes longer than CI gives them
+	AGENTRAIL_ALL_PEERS=1 $(BIN)/python -m pytest -q -n 0 -p no:randomly tests/mcp/test_server_conformance.py
 
 clients:  ## what judges the interface over HTTP from outside: Schemathesis, and a generator of clients
 	@PYTHON=$(PYTHON) bash scripts/install_clients.sh

@@ -34,7 +34,7 @@ OF_APPLICATION: Final = frozenset(
 
 _CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
-_OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
+_OF_PROFILES: Final = frozenset({"profiles", "shared_workspace", "expose"})
 
 
 @frozen(kw_only=True)
@@ -185,13 +185,13 @@ def default_profile(settings: Settings) -> str | None:
 
 
 async def make_profiles(
-    configuration: "Configuration", environ: Mapping[str, str]
+    configuration: "Configuration", environ: Mapping[str, str], *, only: str | None = None
 ) -> tuple[ServedProfile, ...]:
     """Build a profile for each served agent, or one named `default` from `[defaults]` without agents."""
     faults: list[str] = []
     made: list[ServedProfile] = []
     usual: ChosenModel | None = None  # chosen once: choosing may need a request to a server
-    for name in served_agents(configuration.settings) or (None,):
+    for name in (only,) if only else served_agents(configuration.settings) or (None,):
         try:
             setup = _setup_of(configuration, name)
             chosen = model_of_files(setup, environ) or usual
@@ -226,11 +226,13 @@ def _skills_of(setup: CommandSetup) -> "SkillSet":
 def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
     from agentrail.host.agent_profiles import AgentProfile
 
-    shared = setup.configuration.settings.host.get("shared_workspace")
+    host = setup.configuration.settings.host
+    shared, expose = host.get("shared_workspace"), host.get("expose")
     return AgentProfile(
         id=setup.agent or DEFAULT_PROFILE,
         name=setup.agent or DEFAULT_PROFILE.capitalize(),
         description=setup.blueprint.description,
         options=decide_session(Choices(), chosen, setup, environ),
         shared_workspace=shared is not None and shared.value,
+        expose=("agent",) if expose is None else tuple(expose.plain),
     )

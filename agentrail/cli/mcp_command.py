@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
@@ -20,7 +20,7 @@ from agentrail.abc import Ok
 from agentrail.app import open_supervisor
 from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.blueprints.mcp_servers import servers_of
-from agentrail.cli.config_setup import ConfigFiles, write_faults
+from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -38,6 +38,9 @@ from agentrail.tools.mcp.pins import Pins, pins_of
 from agentrail.tools.mcp.source import log_in, login_file_of
 from agentrail.tools.mcp.user_login import LOGIN_SECONDS
 
+if TYPE_CHECKING:
+    from agentrail.cli.serve_options import ServeOptions
+
 app: Final = App(name="mcp", result_action="return_value")
 
 _USUAL: Final = ConfigFiles()
@@ -49,6 +52,49 @@ _PATH: Final = "/callback"
 _DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 Names = Annotated[str, Parameter(help="Names of servers, as shown by mcp list. Default: all.")]
+
+
+@app.command(
+    name="serve",
+    help="""Serve your agents as MCP tools over standard input and output, for a program that starts this one.
+
+    Exit codes: 0 the input has ended, 2 wrong usage or configuration.""",
+)
+def serve_agents(
+    *,
+    agent: AgentOption = None,
+    data_dir: DataDirectory = None,
+    files: ConfigFiles = _USUAL,
+    debug: Debug = False,
+) -> Exit:
+    from agentrail.cli.serve_command import check_extra, decide_all
+    from agentrail.cli.serve_options import ServeFlags
+
+    send_logs_to_stderr(debug=debug)
+    try:
+        check_extra("mcp", of="mcp")
+        configuration, options = decide_all(ServeFlags(data_dir=data_dir), files, None)
+        trio.run(_serve, configuration, options, agent)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    return Exit.DONE
+
+
+async def _serve(configuration: Configuration, options: "ServeOptions", agent: str | None) -> None:
+    from agentrail.cli.serve_command import make_default_application
+    from agentrail.gateway.protocols.mcp_stdio import serve_mcp_lines
+    from agentrail.gateway.stdio.line_stream import open_line_stream
+
+    limits: dict[str, Any] = {
+        "protocols": (),
+        "idle_after": None,
+        "drain_timeout": 0.0,
+        "shutdown_timeout": 1.0,
+    }
+    app = await make_default_application(options, configuration, agent=agent, **limits)
+    async with open_line_stream() as stream, app.state.host.open() as host:
+        await serve_mcp_lines(app.state.host.gateway, host, stream)
 
 
 @app.command(

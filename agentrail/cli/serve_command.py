@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import trio
@@ -40,6 +40,8 @@ from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from agentrail.gateway.authorization import CallerCheck
     from agentrail.gateway.request_parser import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
@@ -144,11 +146,11 @@ def run_application(name: str, run: Callable[[], object]) -> None:
         raise ApplicationFailed(name, error) from error
 
 
-def check_extra() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+def check_extra(*needed: str, of: str = "gateway") -> None:
+    missing = [name for name in needed or _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
-        raise OptionError([f"{' and '.join(missing)} {are} not installed: {install_command('gateway')}"])
+        raise OptionError([f"{' and '.join(missing)} {are} not installed: {install_command(of)}"])
 
 
 def check_options(options: ServeOptions, application: str | None) -> None:
@@ -194,15 +196,20 @@ def is_local(host: str) -> bool:
 
 
 async def make_default_application(
-    options: ServeOptions, configuration: Configuration, *, has_tokens: bool = False
-) -> "AsgiApp":
+    options: ServeOptions,
+    configuration: Configuration,
+    *,
+    has_tokens: bool = False,
+    agent: str | None = None,
+    **more: Any,
+) -> "Starlette":
     """Create an application from the files: a profile for each agent, or one named `default`, same as for `agentrail run`."""
     from agentrail.blueprints.command_files import read_commands
     from agentrail.blueprints.joined_commands import join_commands
     from agentrail.gateway.app import create_app
 
     settings = configuration.settings
-    served = await make_profiles(configuration, os.environ)
+    served = await make_profiles(configuration, os.environ, only=agent)
     for one in served:
         of = "" if len(served) == 1 else f"profile {one.profile.id}: "
         write_error(f"{of}model {one.chosen.model} ({one.chosen.why})")
@@ -211,10 +218,11 @@ async def make_default_application(
         "store": DEFAULT_STORE,
         "drain_delay": 0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
         **options_of_host(settings),
+        **more,
     }
     return create_app(
         profiles=[one.profile for one in served],
-        default_profile=default_profile(settings),
+        default_profile=None if agent else default_profile(settings),
         data_dir=options.data_dir,
         commands=join_commands(
             commands, skills={one.profile.id: one.skills for one in served}, imported=configuration.commands

@@ -346,6 +346,7 @@ class HostForm:
     Attributes:
         profiles: Names of the agents offered to clients, in order. None: all agents.
         shared_workspace: Same as for a profile. Applies to all profiles.
+        expose: Same as for a profile. Applies to all profiles.
         limits: Limits for clients.
     """
 
@@ -359,6 +360,7 @@ class HostForm:
     data_dir: str | None = None
     profiles: tuple[str, ...] | None = None
     shared_workspace: bool | None = None
+    expose: tuple[Literal["agent", "tools"], ...] | None = None
     store: str | None = None
     memories: str | None = None
     knowledge: str | None = None

@@ -1,5 +1,6 @@
 """`create_app`: a host over HTTP, as a Starlette application. Building one does no I/O."""
 
+import importlib.util
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from attrs import evolve
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, WebSocketRoute
 
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.gateway import (
     chat_routes,
@@ -29,6 +31,7 @@ from agentrail.gateway.protocols import (
     a2a_routes,
     ag_ui_routes,
     ai_ui_routes,
+    mcp_routes,
     openai_response_routes,
     openai_routes,
 )
@@ -39,6 +42,7 @@ from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.host_lifespan import open_host
 from agentrail.host.host_options import HostOptions, decide_host_options, is_seconds
+from agentrail.protocols.mcp_server import MCP
 
 ROUTES: Final[tuple[CallRoute, ...]] = (
     *chat_routes.CHAT_ROUTES,
@@ -59,18 +63,19 @@ PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
         ag_ui_routes.AG_UI_WIRE.name: ag_ui_routes.AG_UI_ROUTES,
         openai_routes.NAME: (*openai_routes.OPENAI_ROUTES, *openai_response_routes.OPENAI_RESPONSE_ROUTES),
         a2a_routes.NAME: a2a_routes.A2A_ROUTES,
+        MCP: mcp_routes.MCP_ROUTES,
     }
 )
 """Available third-party protocols by name, with their routes. `create_app(protocols=)` selects which are served."""
 
-DEFAULT_PROTOCOLS: Final = tuple([name for name in PROTOCOLS if name != a2a_routes.NAME])
+DEFAULT_PROTOCOLS: Final = tuple([name for name in PROTOCOLS if name not in (a2a_routes.NAME, MCP)])
 """The protocols that need no further extra."""
 
 ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
     *ROUTES,
-    *(route for routes_of_one in PROTOCOLS.values() for route in routes_of_one),
+    *(route for routes_of_one in PROTOCOLS.values() for route in routes_of_one if route.is_described),
 )
-"""The routes of a server that serves all protocols."""
+"""The described routes of a server that serves all protocols."""
 
 OWN_OPTIONS: Final = (
     "auth",
@@ -153,6 +158,7 @@ class ServedHost:
                     open_watches(host, has_inspector=has_inspector) as watches,
                     self.gateway.open_calls.open(),
                     self.sockets.open(),
+                    mcp_routes.open_mcp(self.gateway, host, is_served=MCP in self.protocols),
                 ):
                     self.gateway.watches = watches
                     try:
@@ -298,7 +304,8 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     """
     of_protocols = [route for name in dict.fromkeys(served.protocols) for route in PROTOCOLS[name]]
     all_routes = (*served.routes, *of_protocols)
-    shown = (*all_routes, interface_route(all_routes, base_path=base_path, known=ALL_ROUTES))
+    described = [route for route in all_routes if route.is_described]
+    shown = (*all_routes, interface_route(described, base_path=base_path, known=ALL_ROUTES))
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
@@ -361,6 +368,8 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
         ]
         if a2a_routes.NAME in protocols and (fault := a2a_routes.fault_of_a2a()) is not None:
             faults.append(f"protocols has {fault}")
+        if MCP in protocols and importlib.util.find_spec("mcp") is None:
+            faults.append(f"protocols has 'mcp', and the library is missing: {install_command('mcp')}")
     if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
         faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
     if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):

@@ -144,6 +144,7 @@ class Gateway:
         host: None before it opens and after it closes.
         hubs: Hubs of its streams; None as `host`.
         watches: Watches of its sockets; None as `host`.
+        mcp: Its MCP server, if it has one; None as `host`.
     """
 
     callers: CallerCheck
@@ -158,6 +159,7 @@ class Gateway:
     host: Host | None = None
     hubs: Hubs | None = None
     watches: Watches | None = None
+    mcp: Any = None
     was_open: bool = False
     version: str = ENGINE
     instance: str = field(factory=lambda: outside.ids(9))
@@ -314,6 +316,7 @@ class CallRoute:
         encode_error: Returns the body of an error response in the shape of its protocol. One for all methods of a
             path, and for the access guard too.
         error_reply: Struct of that body, or None for our own.
+        is_described: Whether `/openapi.json` has it. False for a protocol that describes its own messages.
     """
 
     method: str
@@ -338,6 +341,7 @@ class CallRoute:
     asks_plugins: bool = field(default=False, kw_only=True)
     encode_error: EncodeError = field(default=ErrorAnswer.encode, kw_only=True)
     error_reply: type[msgspec.Struct] | None = field(default=None, kw_only=True)
+    is_described: bool = field(default=True, kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:

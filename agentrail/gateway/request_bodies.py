@@ -100,6 +100,10 @@ class A2aBody(OpenBody, frozen=True, kw_only=True):
     """A request of A2A: a request of JSON-RPC, or the parameters of a method."""
 
 
+class McpBody(OpenBody, frozen=True, kw_only=True):
+    """A message of the Model Context Protocol."""
+
+
 class CancelResponseBody(Value, frozen=True, kw_only=True):
     """Cancels a response. Has no fields."""
 

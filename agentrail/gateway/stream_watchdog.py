@@ -96,3 +96,32 @@ class WatchedStream(ABC):
     @abstractmethod
     async def _wait(self) -> None:
         """Wait until there may be more."""
+
+
+class ForeignStream(WatchedStream):
+    """A stream that a library writes. It ends with the server, or with the token of its caller."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        super().__init__()
+        self._end_it = end
+
+    @property
+    def is_waiting(self) -> bool:
+        return True
+
+    @property
+    def is_due_to_end(self) -> bool:
+        return self.reason is not None
+
+    def finish(self, reason: DoneReason) -> None:
+        self._end(reason)
+        self._end_it()
+
+    def wake(self) -> None:
+        self._beats, self.last_at = False, trio.current_time()
+
+    def _next_piece(self) -> bytes:
+        raise NotImplementedError
+
+    async def _wait(self) -> None:
+        raise NotImplementedError

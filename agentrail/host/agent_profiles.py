@@ -22,6 +22,7 @@ from agentrail.runtime.keywords import GivesOptions
 from agentrail.runtime.model_lookup import string_of
 from agentrail.runtime.session_keys import NO_SCOPE
 from agentrail.runtime.session_options import SessionOptions, make_options
+from agentrail.runtime.supervisor import decide_call
 from agentrail.tools import builtin
 from agentrail.wire.sandbox_address import is_alone
 
@@ -86,6 +87,7 @@ class AgentProfile:
             in their tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token
             with that scope.
         public: Whether its A2A card is shown to callers without a token: its id, name and description.
+        expose: What MCP clients are offered: the `agent` as a tool, its own `tools`, both or nothing.
     """
 
     id: str
@@ -100,6 +102,7 @@ class AgentProfile:
     show_tools: Literal["reasoning"] | None = None
     approvers: Sequence[str] = ()
     public: bool = False
+    expose: Sequence[Literal["agent", "tools"]] = ("agent",)
 
     def __attrs_post_init__(self) -> None:
         """Validate the profile.
@@ -300,6 +303,18 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     )
 
 
+def calling_profile(profile: AgentProfile, name: str, arguments: JsonObject) -> AgentProfile:
+    """Return a profile whose sessions call one of its tools once, without a model."""
+
+    async def options(context: ProfileContext) -> SessionOptions:
+        given: Any = profile.options
+        if profile.is_function:
+            given = await _asked(given, context, f"the profile {profile.id!r}")
+        return decide_call(name, arguments, _read(given), {})
+
+    return attrs.evolve(profile, options=options)
+
+
 def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: SessionOptions) -> bool:
     """Return whether files of a message may be written to the workspace of its session.
 
@@ -367,6 +382,8 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         fault_of_name("", one) for one in given.approvers
     ):
         yield f"approvers is {given.approvers!r:.80}: expected a list of user ids, such as ['ann', 'bob']"
+    if not isinstance(given.expose, list | tuple) or not {"agent", "tools"}.issuperset(given.expose):
+        yield f"expose is {given.expose!r:.80}: expected a list of agent and tools"
     if _is_fixed(given.options) and not isinstance(given.options, type):
         yield from _faults_of_options(_read(given.options))
     elif not is_async(given.options):

@@ -18,7 +18,13 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.admission import CommandsOfHost, Intake, mint_session
-from agentrail.host.agent_profiles import AgentProfile, ProfileContext, check_given_history, check_metadata
+from agentrail.host.agent_profiles import (
+    AgentProfile,
+    ProfileContext,
+    calling_profile,
+    check_given_history,
+    check_metadata,
+)
 from agentrail.host.attachments import Attachment
 from agentrail.host.hook_payloads import (
     ChatRequest,
@@ -431,6 +437,7 @@ class Host:
         metadata: JsonObject = EMPTY,
         history: Sequence[Message] = (),
         keep: bool = True,
+        tool_call: tuple[str, JsonObject] | None = None,
     ) -> Session:
         """Create a session without a message.
 
@@ -444,6 +451,7 @@ class Host:
                 repaired, and cannot approve a call. `import_messages` lists the repairs beforehand.
             keep: False for a temporary session: it is in no list, and deleted from the store when it ends, at the latest
                 ten minutes after its last cycle, also by the next process. Its forks are temporary too.
+            tool_call: Name and arguments of a tool. The first message makes this call, in place of a model.
 
         Raises:
             SessionUnknown: Another user's session has this id.
@@ -467,6 +475,8 @@ class Host:
             agent_id=agent_id or sessions.profiles.default_id,
         )
         profile = await sessions.profile(context)
+        if tool_call is not None:
+            profile = calling_profile(profile, *tool_call)
         session, is_new = await sessions.create(
             profile, context, model=model, metadata=metadata, history=messages, keep=keep
         )

@@ -429,6 +429,12 @@ def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str
     )
 
 
+def toolbox_of(options: SessionOptions) -> Toolbox:
+    """Return the tools that a session with these options starts with."""
+    listing = _listing_of(SessionId(options.session_id or ""), options, os.fspath(options.working_dir))
+    return ToolSpecs().box_of(_with_agent_tools(options), listing)[0]
+
+
 def _withheld_of(options: SessionOptions) -> Withheld:
     withheld = Withheld()
     withheld.learn(options.user_data)

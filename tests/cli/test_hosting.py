@@ -186,7 +186,7 @@ def test_a_form_of_a_host_has_what_a_host_takes():
     """Each key is a flag, an option of a server, or about profiles; limits are those of a host, and so are the numbers a project may lower."""
     names = {one.name for one in attrs.fields(HostForm)}
     known = {*OWN_OPTIONS, *(one.name for one in attrs.fields(HostOptions)), *SERVE_KEYS.values()}
-    assert names - known == {"shared_workspace"}
+    assert names - known == {"shared_workspace", "expose"}
     assert {one.name: one.default for one in attrs.fields(Limits)} == dict(HOST_LIMITS)
     assert [one.name for one in attrs.fields(HostLimitsForm)] == list(HOST_LIMITS)
 

@@ -28,6 +28,7 @@ from agentrail.protocols.response_state import (
     Bridge,
     Bridged,
     Own,
+    Response,
     catch_up,
     fail_response,
     follow_event,
@@ -307,8 +308,15 @@ class ResponseStream(Generic[Own]):
         if reader.reason is None:  # it was cut
             raise CallerLeft
 
-    async def collect(self, call: RouteCall) -> tuple[tuple[Frame, ...], ResponseEnd]:
-        """Return all frames of the response, for a client that wants no stream, and its end."""
+    async def collect(
+        self,
+        call: RouteCall,
+        stops: Callable[[Sequence[Frame], Response], Awaitable[bool]] | None = None,
+    ) -> tuple[tuple[Frame, ...], ResponseEnd]:
+        """Return all frames of the response, for a client that wants no stream, and its end.
+
+        `stops` gets the frames so far, and returns whether the response pauses there.
+        """
         frames: list[Frame] = []
 
         def keep_frame(frame: Frame) -> bytes:
@@ -316,8 +324,11 @@ class ResponseStream(Generic[Own]):
             return self.wire.encode(frame)
 
         async with self._open(call, evolve(self.wire, encode=keep_frame)) as reader:
-            async for _ in reader:
-                pass
+            is_over = False
+            while not is_over:
+                if stops is not None and await stops(frames, reader.state.response):
+                    return tuple(frames), ResponseEnd(kind="paused")
+                is_over = await anext(reader, None) is None
         end = reader.state.response.end
         if end is None:  # it was cut
             raise CallerLeft

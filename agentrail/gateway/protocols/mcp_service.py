@@ -1,0 +1,445 @@
+"""The MCP server of a host. Needs the extra `mcp`: only `mcp_routes` imports this."""
+
+import json
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import mcp_types
+import msgspec
+import trio
+from attrs import define
+from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.caching import CACHEABLE_METHODS, CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from agentrail import outside
+from agentrail.abc.store import OwedRow
+from agentrail.commands.slash_command import CommandDesk, SlashCommand
+from agentrail.errors import AgentrailError
+from agentrail.events import AgentEnd, Approval, AskUser, Question
+from agentrail.frozen import thawed
+from agentrail.gateway import calls
+from agentrail.gateway.error_responses import CallRefused, answer_to, refuse_call
+from agentrail.gateway.path_endpoint import LEFT_SECONDS, Gateway, RouteCall
+from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
+from agentrail.gateway.protocols.wire_calls import (
+    check_decisions,
+    own_session,
+    refuse_end,
+    stream_decided,
+    stream_request,
+)
+from agentrail.gateway.request_parser import check_id
+from agentrail.gateway.stream_watchdog import ForeignStream
+from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.admission import mint_session
+from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
+from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.messages import SessionId
+from agentrail.protocols import mcp_server as shapes
+from agentrail.protocols.decisions import WireRefusal
+from agentrail.protocols.error_shapes import INVALID_PARAMS, NOT_FOUND, json_rpc_error
+from agentrail.protocols.mcp_server import McpQuestion, McpState
+from agentrail.protocols.response_state import PendingAnswer, Response
+from agentrail.runtime.assembly import toolbox_of
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.supervisor import CALL_ID, SessionSupervisor
+from agentrail.wire.plain import encode_plain
+
+_Context: TypeAlias = ServerRequestContext[Any, Any]
+_Answer: TypeAlias = Mapping[str, Any]
+
+_WIRE: Final[SseWire[None]] = SseWire(
+    name=shapes.MCP, bridge=shapes.MCP_SERVER, on_disconnect="continue", encode=lambda _: b"\n", last="end"
+)
+_CALL: Final = "agentrail.call"
+_KEYS: Final = "mcp_key"
+_PROGRESS_SECONDS: Final = 0.25
+_MAX_WATCHED: Final = 64
+
+
+async def read_state_key(supervisor: SessionSupervisor) -> bytes:
+    """Return the key that seals the state of waiting calls. A store keeps it for the next process and for other nodes."""
+    if not supervisor.keeps_owed:
+        return outside.ids(32).encode()
+    while not (rows := await supervisor.owed(_KEYS, after="", limit=1)):
+        await supervisor.change_owed([OwedRow(kind=_KEYS, id=_KEYS, body=outside.ids(32).encode())])
+    return rows[0].body
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    """A tool in the list: a profile, or with `own` one of its tools."""
+
+    profile: AgentProfile
+    shown: _Answer
+    own: str | None = None
+
+
+class McpService:
+    """The server, for all its connections."""
+
+    def __init__(self, gateway: Gateway, key: bytes, local: RouteCall | None = None) -> None:
+        """Serve calls of `/mcp`, or with `local` those of one user over other streams."""
+        self._local = local
+        hints: Any = dict.fromkeys(CACHEABLE_METHODS, CacheHint())
+        self.server: Server[Any] = Server("agentrail", version=gateway.version, cache_hints=hints)
+        security = RequestStateSecurity(
+            keys=[key], ttl=shapes.STATE_SECONDS, bind_principal=self._principal_of
+        )
+        # In place of the tracing of the library, whose spans would begin traces of their own.
+        self.server.middleware[:] = [RequestStateBoundary(security, default_audience="agentrail")]
+        handlers: Mapping[str, tuple[type[Any], Callable[..., Awaitable[_Answer]]]] = {
+            "tools/list": (mcp_types.PaginatedRequestParams, self._list_tools),
+            "tools/call": (mcp_types.CallToolRequestParams, self._call_tool),
+            "resources/list": (mcp_types.PaginatedRequestParams, _list_resources),
+            "resources/templates/list": (mcp_types.PaginatedRequestParams, _list_templates),
+            "resources/read": (mcp_types.ReadResourceRequestParams, _read_resource),
+            "prompts/list": (mcp_types.PaginatedRequestParams, _list_prompts),
+            "prompts/get": (mcp_types.GetPromptRequestParams, _get_prompt),
+            "subscriptions/listen": (mcp_types.SubscriptionsListenRequestParams, _listen),
+        }
+        for method, (params, handler) in handlers.items():
+            self.server.add_request_handler(method, params, partial(self._handle, handler))
+        most = 2 * gateway.limits.max_body_with_attachments_bytes  # the route has checked it
+        self.manager: StreamableHTTPSessionManager = StreamableHTTPSessionManager(
+            self.server, max_request_body_size=most
+        )
+
+    async def answer(self, call: RouteCall) -> None:
+        """Answer a request over HTTP. A session of the older revision belongs to its principal."""
+        body = b"" if call.body is None else encode_plain(call.body.plain)
+        pieces = [{"type": "http.request", "body": body}]
+
+        async def receive() -> MutableMapping[str, Any]:
+            # The library notices a disconnect, which cancels a call of the current revision only.
+            return pieces.pop() if pieces else await call.receive()
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            await call.write(dict(message))
+
+        who, head = call.principal, call.head
+        headers = {**head.headers, "content-length": f"{len(body)}"}
+        token = AccessToken(token="-", client_id=who.tenant_id, subject=who.user_id, scopes=[])  # noqa: S106
+        scope = {
+            "type": "http",
+            "method": head.method,
+            "path": head.path,
+            "query_string": b"",
+            "headers": [(name.encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()],
+            "user": AuthenticatedUser(token),
+            _CALL: call,
+        }
+        await self.manager.handle_request(scope, receive, send)
+
+    def _call_of(self, ctx: _Context) -> RouteCall:
+        call: RouteCall = self._local or cast("Any", ctx.request).scope[_CALL]
+        return call
+
+    def _principal_of(self, ctx: _Context) -> str:
+        who = self._call_of(ctx).principal
+        return json.dumps([who.tenant_id, who.user_id])
+
+    async def _handle(self, handler: Callable[..., Awaitable[_Answer]], ctx: _Context, params: Any) -> Any:
+        try:
+            answer = await handler(self._call_of(ctx), ctx, params)
+        except (AgentrailError, CallRefused) as raised:
+            refused = answer_to(raised)
+            is_current = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            if ctx.method != "tools/call":
+                more = {"uri": params.uri} if hasattr(params, "uri") else None
+                error = json_rpc_error(refused.code, refused.message, refused.status, more=more)
+                is_gone = is_current and error["code"] == NOT_FOUND
+                raise MCPError(**{**error, **({"code": INVALID_PARAMS} if is_gone else {})}) from None
+            if is_current and refused.code == "cycle_waiting" and not _can_ask(ctx):
+                needed: dict[str, Any] = {**refused.more, "requiredCapabilities": {"elicitation": {}}}
+                raise MCPError(
+                    mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY, refused.message, needed
+                ) from None
+            answer = shapes.call_failure(refused.code, refused.message, refused.more)
+        return {"resultType": "complete", **answer}
+
+    # --- tools
+
+    async def _tools(self, call: RouteCall) -> Mapping[str, _Tool]:
+        profiles = call.host.options.checked_profiles
+        found: dict[str, _Tool] = {}
+        for profile in profiles.by_id.values():
+            if "agent" in profile.expose:
+                shown = shapes.tool_of_profile(profile.id, profile.name, profile.description)
+                found.setdefault(shown["name"], _Tool(profile, shown))
+            if "tools" in profile.expose:
+                context = ProfileContext(
+                    tenant_id=call.principal.tenant_id,
+                    user_id=call.principal.user_id,
+                    session_id=mint_session(),
+                    agent_id=profile.id,
+                )
+                for spec in toolbox_of(await options_of_profile(profiles, profile, context)).specs:
+                    if spec.answered_by == "code":
+                        found.setdefault(spec.name, _Tool(profile, shapes.tool_of_spec(spec), spec.name))
+        return found
+
+    async def _list_tools(self, call: RouteCall, _ctx: _Context, _params: Any) -> _Answer:
+        return {"tools": [one.shown for one in (await self._tools(call)).values()]}
+
+    async def _call_tool(self, call: RouteCall, ctx: _Context, params: Any) -> _Answer:
+        tool = (await self._tools(call)).get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r:.200}")
+        arguments = params.arguments or {}
+        if params.request_state is not None:
+            state = shapes.MCP_STATES.decode(params.request_state)
+            session_id: str | None = state.session_id
+            answers = {name: one.model_dump() for name, one in (params.input_responses or {}).items()}
+            answering = partial(_answer, call, ctx, tool, state, answers)
+        else:
+            if tool.own is None:
+                said, session_id = _read_call(arguments)
+                if session_id is not None:
+                    await own_session(call, session_id, tool.profile.id)
+            else:
+                own, said = (tool.own, arguments), f"Call the tool {tool.own}."
+                made = await call.host.create(
+                    call.principal, agent_id=tool.profile.id, tool_call=own, keep=False
+                )
+                session_id = made.session_id
+            answering = partial(_ask, call, ctx, tool, said, session_id)
+        if tool.own is None:
+            return await answering()
+        has_ended = True
+        try:
+            answer = await answering()
+            has_ended = "inputRequests" not in answer
+        except MCPError:  # its questions are still open
+            has_ended = False
+            raise
+        finally:
+            if has_ended:  # also if it was cancelled
+                with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError, CallRefused):
+                    await call.host.delete_session(session_id or "", call.principal, purge=True)  # noqa: ASYNC102
+        return answer
+
+
+# --- a call
+
+
+def _read_call(arguments: Mapping[str, Any]) -> tuple[str, str | None]:
+    faults = shapes.faults_of_call(arguments)
+    if faults:
+        refuse_call("field_invalid", "; ".join(faults))
+    return arguments["prompt"], arguments.get("session_id")
+
+
+async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_id: str | None) -> _Answer:
+    request = ChatRequest(
+        message=said,
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=tool.profile.id,
+        session_id=None if session_id is None else SessionId(session_id),
+    )
+    meta: Mapping[str, Any] = ctx.meta or {}
+    trace = {name: meta[name] for name in ("traceparent", "tracestate") if name in meta}
+    submitted = await call.host.submit(
+        request, call.principal, on_disconnect="abort", via=shapes.MCP, trace=trace or call.trace
+    )
+    if isinstance(submitted, HandledResponse):
+        return shapes.handled_answer(thawed(submitted.body), submitted.status)
+    return await _follow(call, ctx, stream_request(_WIRE, submitted, None), tool, submitted.receipt.ref)
+
+
+async def _answer(
+    call: RouteCall, ctx: _Context, tool: _Tool, state: McpState, answers: Mapping[str, _Answer]
+) -> _Answer:
+    session = await call.host.session(state.session_id, call.principal, only_root=True)
+    stream = await _decide(call, session, state.asked, answers)
+    return await _follow(call, ctx, stream, tool, state.ref)
+
+
+async def _follow(
+    call: RouteCall, ctx: _Context, stream: ResponseStream[None], tool: _Tool, ref: str
+) -> _Answer:
+    try:
+        return await _follow_to_end(call, ctx, stream, tool, ref)
+    except trio.Cancelled:
+        # A client of the current revision closes the response, and one of the older revision sends a notification. Its
+        # lost connection cancels nothing.
+        with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError):
+            await stream.session.abort("the client cancelled the call", ref=ref, wait=False)  # noqa: ASYNC102
+        raise
+
+
+async def _follow_to_end(
+    call: RouteCall, ctx: _Context, stream: ResponseStream[None], tool: _Tool, ref: str
+) -> _Answer:
+    """Follow a response to its end, or to questions that the client has to answer in another call."""
+    session = stream.session
+    while True:
+        watched = _Watched(ctx)
+        frames, end = await stream.collect(call, watched.look)
+        if end.kind != "paused":
+            break
+        asked = watched.asked
+        questions = shapes.mcp_questions(asked)
+        if not questions or not _can_ask(ctx, *questions):
+            _refuse_waiting(session.session_id, asked, questions, is_tool=tool.own is not None)
+        digests = {one.id: one.digest for one in questions}
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            state = McpState(session_id=session.session_id, ref=ref, asked=digests)
+            return shapes.input_required(state, questions)
+        stream = await _decide(call, session, digests, {one.id: await _elicit(ctx, one) for one in questions})
+    if not isinstance(end.event, AgentEnd):
+        refuse_end(end)
+    if tool.own is not None:
+        return shapes.result_of_call(frames, CALL_ID)
+    return shapes.call_answer(session.reads_answers()(end.event.messages), session.session_id, end)
+
+
+@define
+class _Watched:
+    """A call as its client sees it."""
+
+    ctx: _Context
+    asked: Mapping[str, tuple[str, PendingAnswer]] = MappingProxyType({})
+    seen: int = 0
+    count: int = 0
+    last_at: float = -_PROGRESS_SECONDS
+
+    async def look(self, frames: Sequence[_Answer], response: Response) -> bool:
+        """Report progress, and return whether a running tool asks its user. Other questions suspend the cycle."""
+        self.asked = response.asked
+        if self.ctx.meta and "progress_token" in self.ctx.meta:
+            lines = [frame["line"] for frame in frames[self.seen :] if "line" in frame]
+            self.seen = len(frames)
+            if trio.current_time() - self.last_at >= _PROGRESS_SECONDS and (
+                text := shapes.text_so_far(frames)
+            ):
+                self.last_at = trio.current_time()
+                lines.append(text)
+            for line in lines:
+                self.count += 1
+                await self.ctx.session.report_progress(self.count, message=line)
+        return response.end is None and any(isinstance(one, AskUser) for _, one in self.asked.values())
+
+
+def _can_ask(ctx: _Context, *questions: McpQuestion) -> bool:
+    able = ctx.session.client_capabilities
+    asks = None if able is None else able.elicitation
+    return asks is not None and (asks.url is not None or all(one.url is None for one in questions))
+
+
+async def _elicit(ctx: _Context, question: McpQuestion) -> _Answer:
+    if question.url is not None:
+        result = await ctx.session.elicit_url(question.message, question.url, question.id, ctx.request_id)
+    else:
+        schema = question.form["requestedSchema"]
+        result = await ctx.session.elicit_form(question.message, schema, ctx.request_id)
+    return result.model_dump()
+
+
+async def _decide(
+    call: RouteCall, session: Session, asked: Mapping[str, str], answers: Mapping[str, _Answer]
+) -> ResponseStream[None]:
+    status = await session.status()
+    waiting: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
+    pending = tuple(map(shapes.mcp_question, waiting))
+    decided = shapes.decide_mcp_answers(asked, pending, answers)
+    if isinstance(decided, WireRefusal):
+        raise MCPError(INVALID_PARAMS, decided.message, {"code": decided.code})
+    if not decided and answers:
+        _refuse_waiting(session.session_id, asked, pending)
+    check_decisions(session, decided)
+    return await stream_decided(call, _WIRE, session, None, decisions=decided, status=status, response_id="")
+
+
+def _refuse_waiting(
+    session_id: str, asked: Iterable[str], questions: Sequence[McpQuestion], *, is_tool: bool = False
+) -> NoReturn:
+    words = shapes.waiting_words(session_id, questions, is_tool=is_tool)
+    refuse_call("cycle_waiting", words, more={"session_id": session_id, "pending": [*asked]})
+
+
+# --- resources, prompts and changes
+
+
+async def _list_resources(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
+    asked = calls.AskedSessions(cursor=params.cursor)
+    page = msgspec.json.decode((await calls.list_own_sessions(call.host, call.principal, asked)).body)
+    found = [(one["session_id"], one.get("title") or one["session_id"]) for one in page["sessions"]]
+    more = {"nextCursor": page["next_cursor"]} if page.get("next_cursor") else {}
+    return {"resources": [one for pair in found for one in shapes.resources_of(*pair)], **more}
+
+
+async def _list_templates(_call: RouteCall, _ctx: _Context, _params: Any) -> _Answer:  # noqa: RUF029 - a handler
+    return {"resourceTemplates": [*shapes.RESOURCE_TEMPLATES]}
+
+
+async def _read_resource(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
+    found = shapes.read_session_uri(params.uri)
+    if found is None:
+        refuse_call("session_unknown", "there is no such resource")
+    check_id("session_id", found[0], of_session=True)
+    read = calls.read_messages if found[1] else calls.read_snapshot
+    text = (await read(call.host, call.principal, found[0])).body.decode()
+    return {"contents": [{"uri": params.uri, "mimeType": "application/json", "text": text}]}
+
+
+def _prompts(call: RouteCall) -> Mapping[str, SlashCommand]:
+    commands = call.host.commands.registry.commands
+    return {one.name: one for one in commands if one.in_history and not one.needs_session}
+
+
+async def _list_prompts(call: RouteCall, _ctx: _Context, _params: Any) -> _Answer:  # noqa: RUF029 - a handler
+    found = _prompts(call).values()
+    return {"prompts": [shapes.shown_prompt(one.name, one.description, one.arguments) for one in found]}
+
+
+async def _get_prompt(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
+    if params.name not in _prompts(call):
+        raise MCPError(INVALID_PARAMS, f"there is no prompt {params.name!r:.200}")
+    given = params.arguments or {}
+    text = given["arguments"] if given.keys() == {"arguments"} else shlex.join(given.values())
+    desk = CommandDesk(agent=call.host.options.checked_profiles.default_id)
+    answer = await call.host.commands.registry.run(params.name, text, desk)
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": answer.prompt or ""}}]}
+
+
+async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
+    bus = InMemorySubscriptionBus()
+    handler = ListenHandler(bus)
+    stream = ForeignStream(handler.close)
+    async with trio.open_nursery() as nursery:
+        for uri in (params.notifications.resource_subscriptions or [])[:_MAX_WATCHED]:
+            found = shapes.read_session_uri(uri)
+            if found is not None:
+                nursery.start_soon(_publish, call, found[0], uri, bus)
+        with (
+            call.gateway.opened()[1].watch_stream(stream),
+            call.gateway.open_calls.watched(OpenStream(call.head, call.principal, stream)),
+        ):
+            answer = await handler(ctx, params)
+        nursery.cancel_scope.cancel(reason="the client listens no longer")
+    return answer.model_dump(by_alias=True, exclude_none=True)
+
+
+async def _publish(call: RouteCall, session_id: str, uri: str, bus: InMemorySubscriptionBus) -> None:
+    """Publish changes of a session, once per burst. An unknown session never changes."""
+    with suppress(AgentrailError):
+        session = await call.host.session(session_id, call.principal)
+        async with session.subscribe(deltas=False) as events:
+            async for _ in events:
+                with suppress(trio.WouldBlock, trio.EndOfChannel):
+                    while True:
+                        events.next_nowait()
+                await bus.publish(ResourceUpdated(uri))
