@@ -21,6 +21,7 @@ from benchmarks.console.drawing import ageing, drawing
 from benchmarks.console.lists import lists
 from benchmarks.crowds import crowds, sessions
 from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
+from benchmarks.editors import editors
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
 from benchmarks.folds import folds
@@ -86,6 +87,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "config": configuration,
     "skills": skills,
     "starts": starts,
+    "editors": editors,
     "typing": typing,
     "resume": resume,
     "weights": weights,
