@@ -246,9 +246,12 @@ class ToolSources:
             raise OptionError(
                 [f"there is no tool source {name!r:.100}: there are {', '.join(found) or 'none'}"]
             )
+        source = found[name].source
         if found[name].is_running:
-            found[name].source.restart()
-        else:
+            source.restart()
+        elif (
+            source.sharing == "supervisor" or source.state == "parked"
+        ):  # not the one that others are made after
             self.start(found[name])
 
 
