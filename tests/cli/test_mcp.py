@@ -1,6 +1,7 @@
 """`agentrail mcp list | check | call`, and servers of files in `run`, `chat`, `config check` and `doctor`."""
 
 import json
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.rig import run_in, write
+from tests.cli.rig import command, run_in, wait_until, write
+from tests.forked import environment
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra `mcp` is not installed")
 
@@ -88,6 +90,40 @@ LINES = (
 """Commands that read the files of a directory. Each says that it is not trusted."""
 
 
+async def edit(place, is_done=lambda: True):
+    """Let an editor start `agentrail acp`, prompt a session, and leave when something is done."""
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            partial(
+                trio.run_process,
+                command("acp"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                capture_stderr=True,
+                cwd=place / "project",
+                env=environment(HOME=str(place / "home"), AGENTRAIL_MODEL="demo:fast"),
+            )
+        )
+        left = b""
+
+        async def ask(number, method, **params):
+            nonlocal left
+            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            await process.stdin.send_all(json.dumps(request).encode() + b"\n")
+            while True:
+                *lines, left = (left + await process.stdout.receive_some()).split(b"\n")
+                for one in map(json.loads, lines):
+                    if one.get("id") == number:
+                        return one["result"]
+
+        await ask(0, "initialize", protocolVersion=1)
+        opened = await ask(1, "session/new", cwd=str(place / "project"), mcpServers=[])
+        words = [{"type": "text", "text": "hi"}]
+        await ask(2, "session/prompt", sessionId=opened["sessionId"], prompt=words)
+        await wait_until(is_done)
+        await process.stdin.aclose()
+
+
 @asynccontextmanager
 async def counted_address():
     """Listen on an address, and yield it with a list of its connections, which are closed at once."""
@@ -113,6 +149,8 @@ async def test_a_cloned_directory_starts_no_server_until_it_is_trusted(place):
             ran = await run_in(place, *line.split(), stdin=b"hi\n")
             assert "is not trusted" in ran.err + ran.out, line
             assert (lives.exists(), connections) == (False, []), line
+        await edit(place)
+        assert (lives.exists(), connections) == (False, [])
         assert "the MCP server plain (agentrail.toml:1)" in ran.err
         trusted = await run_in(place, "trust")
         assert "the MCP server plain (agentrail.toml:1)" in trusted.out
@@ -121,8 +159,9 @@ async def test_a_cloned_directory_starts_no_server_until_it_is_trusted(place):
         assert "plain, far; agentrail mcp check connects to them" in looked.out
         assert (lives.exists(), connections) == (False, [])
         ran = await run_in(place, "run", "hi", "--model", "demo:fast")
-        assert (ran.code, lives.read_text()) == (0, "1")
-        assert connections
+        assert (ran.code, lives.read_text(), bool(connections)) == (0, "1", True)
+        connections.clear()
+        await edit(place, lambda: lives.read_text() == "2" and connections)
 
 
 async def test_an_agent_has_the_servers_that_it_names(place):
@@ -233,8 +272,8 @@ async def test_servers_of_a_file_of_another_program_start_after_trust_alone(plac
     entry = {"command": sys.executable, "args": [str(PLAIN), "counting", str(count)]}
     file = place / "project" / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"plain": entry, "near": {"command": "nothing"}}}, indent=1))
-    for command in (("config", "check"), ("mcp", "list"), ("run", "--model", "demo:", "hi")):
-        ran = await run_in(place, *command)
+    for words in (("config", "check"), ("mcp", "list"), ("run", "--model", "demo:", "hi")):
+        ran = await run_in(place, *words)
         assert ".mcp.json:3" in ran.err + ran.out
     assert not count.exists()
     assert "the MCP server plain (.mcp.json:3)" in (await run_in(place, "trust")).out
