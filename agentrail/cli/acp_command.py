@@ -95,7 +95,7 @@ async def _host_options(agent: str | None, files: ConfigFiles, places: "Places")
     except AgentrailError as error:
         raise AcpFault(AUTH_REQUIRED, describe_error(error)) from error
     options = decide_session(Choices(), chosen, setup, os.environ)
-    options = evolve(options, plugins=with_approvals(options.plugins, None, options.tools))
+    options = evolve(options, plugins=with_approvals(options.plugins, None, options.tools, has_mcp=True))
     settings = setup.configuration.settings
     given = {name: one for name, one in options_of_host(settings).items() if name not in OF_APPLICATION}
     shared = tuple([one.name for one in given.get("mcp", ())])

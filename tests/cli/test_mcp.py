@@ -90,13 +90,14 @@ LINES = (
 """Commands that read the files of a directory. Each says that it is not trusted."""
 
 
-async def edit(place, is_done=lambda: True):
-    """Let an editor start `agentrail acp`, prompt a session, and leave when something is done."""
+async def edit(place, is_done=lambda: True, words="hi", flags=()):
+    """Let an editor start `agentrail acp`, prompt a session, leave when something is done, and return what it was asked."""
+    asked = []
     async with trio.open_nursery() as nursery:
         process = await nursery.start(
             partial(
                 trio.run_process,
-                command("acp"),
+                command("acp", *flags),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 capture_stderr=True,
@@ -106,22 +107,31 @@ async def edit(place, is_done=lambda: True):
         )
         left = b""
 
+        async def send(message):
+            await process.stdin.send_all(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
         async def ask(number, method, **params):
             nonlocal left
-            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            await process.stdin.send_all(json.dumps(request).encode() + b"\n")
+            await send({"id": number, "method": method, "params": params})
             while True:
                 *lines, left = (left + await process.stdout.receive_some()).split(b"\n")
                 for one in map(json.loads, lines):
-                    if one.get("id") == number:
+                    if one.get("method") == "session/request_permission":
+                        asked.append(one["params"]["toolCall"])
+                        options = one["params"]["options"]
+                        (no,) = [option["optionId"] for option in options if "reject_once" in option.values()]
+                        chosen = {"outcome": {"outcome": "selected", "optionId": no}}
+                        await send({"id": one["id"], "result": chosen})
+                    elif one.get("id") == number:
                         return one["result"]
 
         await ask(0, "initialize", protocolVersion=1)
         opened = await ask(1, "session/new", cwd=str(place / "project"), mcpServers=[])
-        words = [{"type": "text", "text": "hi"}]
-        await ask(2, "session/prompt", sessionId=opened["sessionId"], prompt=words)
+        blocks = [{"type": "text", "text": words}]
+        await ask(2, "session/prompt", sessionId=opened["sessionId"], prompt=blocks)
         await wait_until(is_done)
         await process.stdin.aclose()
+    return asked
 
 
 @asynccontextmanager
@@ -262,6 +272,13 @@ async def test_a_chat_asks_before_a_tool_of_a_server_runs(place):
     unasked = await run_in(place, *words, "--approve", "none", stdin=typed)
     assert "needs an approval" not in unasked.err
     assert "→ mcp__plain__" in unasked.err
+
+
+async def test_an_editor_is_asked_before_a_tool_of_a_server_runs(place):
+    """As a chat is, also if the agent has no other tools."""
+    write(place, table(more="required = true\n") + '[agents.a]\nmodel = "demo:fast"\ntools = []\n')
+    (asked,) = await edit(place, words="please echo", flags=("--agent", "a", "--trust-project"))
+    assert "mcp__plain__" in json.dumps(asked)
 
 
 @pytest.mark.protocol(62)
