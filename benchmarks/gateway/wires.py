@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from agentrail import events
 from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, TextDelta
 from agentrail.gateway.app import create_app
+from agentrail.gc_settings import many_sessions
 from agentrail.host import AgentProfile
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
 from agentrail.protocols.ag_ui import AG_UI, AgUiRun
@@ -224,6 +225,11 @@ async def _streams(name: str, streams: int, words: int) -> Sample:
     return {"late": percentile(late, 99)}
 
 
+def _crowd(name: str, streams: int, words: int) -> Sample:
+    with many_sessions():  # as the server does
+        return trio.run(_streams, name, streams, words)
+
+
 def streams_of_wires(effort: Effort) -> list[Row]:
     """What bridges cost: a delta in each, a stream over each beside our own, and 200 streams of completions."""
     rounds, words = min(effort.rounds, 3), effort.of(_DELTAS)
@@ -260,8 +266,8 @@ def streams_of_wires(effort: Effort) -> list[Row]:
             )
     many = effort.of(round(_SECONDS * _PER_SECOND))
     crowd = interleave(
-        partial(trio.run, _streams, "bare", _STREAMS, many),
-        partial(trio.run, _streams, "chat", _STREAMS, many),
+        partial(_crowd, "bare", _STREAMS, many),
+        partial(_crowd, "chat", _STREAMS, many),
         rounds,
         warm_up=False,
     )
