@@ -40,7 +40,7 @@ from agentrail.gateway.protocols.wire_calls import (
     stream_decided,
     stream_request,
 )
-from agentrail.gateway.request_parser import check_id
+from agentrail.gateway.request_parser import check_id, named_by_client
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.admission import mint_session
@@ -248,6 +248,7 @@ async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_i
         user_id=call.principal.user_id,
         agent_id=tool.profile.id,
         session_id=None if session_id is None else SessionId(session_id),
+        client_id=named_by_client(None, call.head.headers.get("idempotency-key")),
     )
     meta: Mapping[str, Any] = ctx.meta or {}
     trace = {name: meta[name] for name in ("traceparent", "tracestate") if name in meta}

@@ -3,6 +3,7 @@
 A new wire is one entry of `WIRES`; the cases that hold for all of them are in `test_all_wires`.
 """
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -109,6 +110,44 @@ class AcpWire(Wire):
     async def refused(self, web: Web, session: str, words: str = "Hi") -> Any:
         """Send words that are refused, and return our code of the error."""
         return (await self.ask(web, session, words)).code
+
+
+class McpWire(Wire):
+    """MCP, in the current revision. It continues sessions that there are, and answers errors with a result."""
+
+    @asynccontextmanager
+    async def opened(self, web: Web, session: str, words: str) -> AsyncIterator[AsyncIterator[str]]:
+        """Send words with a progress token, and open the response; leaving the block closes its connection."""
+        await web.post("/sessions", {"session_id": session})
+        async with super().opened(web, session, words) as pieces:
+            yield pieces
+
+    async def refused(self, web: Web, session: str, words: str = "Hi") -> Any:
+        """Send words that are refused, and return our code of the error."""
+        return (await self.ask(web, session, words)).code
+
+
+def _read_mcp(stream: str) -> Told:
+    lines = [line[6:] for line in stream.splitlines() if line.startswith("data: ")] or [stream]
+    frames = [json.loads(line) for line in lines]
+    ends = ["result" in frame or "error" in frame for frame in frames]
+    told = frames[-1].get("result", {}).get("structuredContent", {})
+    return Told(text=told.get("text", ""), ends=ends.count(True), is_last=ends[-1], code=told.get("code"))
+
+
+def _code_of_json_rpc(error: dict[str, Any]) -> Any:
+    return error.get("data", {}).get("code", error["code"])
+
+
+def _mcp_body(session: str, words: str) -> dict[str, Any]:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": "p1",
+    }
+    given = {"prompt": words, "session_id": session}
+    params = {"name": "desk", "arguments": given, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
 
 
 def _read_ui(stream: str) -> Told:
@@ -276,10 +315,25 @@ WIRES: Final = (
         code_of=_code_of_a2a,
         again=_task_again,
     ),
+    McpWire(
+        name="mcp",
+        via="mcp",
+        has_sessions=True,
+        path="/mcp",
+        headers={
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "tools/call",
+            "mcp-name": "desk",
+        },
+        body=_mcp_body,
+        read=_read_mcp,
+        code_of=_code_of_json_rpc,
+    ),
     AcpWire(
         name="acp", via="acp", has_sessions=True, has_codes=False, path="", body=lambda *_: {}, read=_read_acp
     ),
 )
 
-PROTOCOLS: Final = ("ai-ui", "ag-ui", "openai", "a2a")
+PROTOCOLS: Final = ("ai-ui", "ag-ui", "openai", "a2a", "mcp")
 """All of them, as options of an application."""
