@@ -39,6 +39,7 @@ fetch .peers/ai ai@6.0.322 @ai-sdk/openai-compatible@2.0.91 # reads our UI messa
 fetch .peers/ag-ui @ag-ui/client@1.0.0           # verifies the order of AG-UI events
 fetch .peers/openai openai@7.57.0                # `runTools` against our server
 fetch .peers/acp acpx@0.19.1 @agentclientprotocol/sdk@2.4.0 # drive our agent as editors do, and judge each frame
+fetch .peers/a2a @a2a-js/sdk@1.3.0               # both bindings of A2A against our server
 # MCP servers, the conformance suite, and a Node as new as the suite wants it.
 fetch .peers/mcp @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
     @modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3

@@ -41,6 +41,7 @@ SERVICES: Final = {
     "acp": ROOT / ".peers" / "acp" / "node_modules" / "@agentclientprotocol" / "sdk" / "package.json",
     "acpx": ROOT / ".peers" / "acp" / "node_modules" / "acpx" / "dist" / "cli.js",
     "node 22": ROOT / ".peers" / "mcp" / "node_modules" / "node" / "bin" / "node",
+    "a2a": ROOT / ".peers" / "a2a" / "node_modules" / "@a2a-js" / "sdk" / "dist",
     "server-everything": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-everything",
     "mcp-conformance": ROOT
     / ".peers"
@@ -116,6 +117,12 @@ def ag_ui() -> Path:
 def openai_js() -> Path:
     """The module of the `openai` client for node; for tests marked `services("openai")`."""
     return SERVICES["openai"]
+
+
+@pytest.fixture(scope="session")
+def a2a_js() -> Path:
+    """The folder of the A2A client for node; for tests marked `services("a2a")`."""
+    return SERVICES["a2a"]
 
 
 def need_service(name: str) -> None:

@@ -47,6 +47,7 @@ _NOT_OPTIONS: Final = frozenset(
             "background",
             "wake",
             "handoff",
+            "public",
             "prompt",
             "budget",
         ),

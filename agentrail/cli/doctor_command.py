@@ -354,9 +354,9 @@ def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> t
         options = decide_serving(ServeFlags(), environ, said)
     except AgentrailError as error:
         return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="set it anew"),)
-    if not options.why:
-        return ()
     wrong = () if setup is None else faults_of_host(setup.configuration.settings)
+    if not options.why and not wrong:
+        return ()
     if wrong:
         text = " ".join(str(fault) for fault in wrong)
         return (Finding(name="serve", verdict="bad", text=text, remedy="correct it in the file"),)

@@ -226,8 +226,9 @@ def _skills_of(setup: CommandSetup) -> "SkillSet":
 def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
     from agentrail.host.agent_profiles import AgentProfile
 
-    host = setup.configuration.settings.host
-    shared, expose = host.get("shared_workspace"), host.get("expose")
+    settings = setup.configuration.settings
+    shared, expose = settings.host.get("shared_workspace"), settings.host.get("expose")
+    values = {} if setup.agent is None else settings.agents[setup.agent].values
     return AgentProfile(
         id=setup.agent or DEFAULT_PROFILE,
         name=setup.agent or DEFAULT_PROFILE.capitalize(),
@@ -235,4 +236,5 @@ def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, 
         options=decide_session(Choices(), chosen, setup, environ),
         shared_workspace=shared is not None and shared.value,
         expose=("agent",) if expose is None else tuple(expose.plain),
+        public="public" in values and values["public"].value,
     )

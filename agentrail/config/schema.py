@@ -164,6 +164,7 @@ class AgentForm(DefaultsForm):
         handoff: See `Agent`, for work for another agent.
         skills_in_prompt: Names of skills whose full instructions are part of its prompt.
         mcp: Names of the MCP servers whose tools it has. None: all.
+        public: Whether its A2A card is shown to callers without a token.
     """
 
     description: str | None = None
@@ -178,6 +179,7 @@ class AgentForm(DefaultsForm):
     handoff: bool | None = None
     skills_in_prompt: tuple[str, ...] | None = None
     mcp: tuple[str, ...] | None = None
+    public: bool | None = None
 
 
 @frozen(kw_only=True)

@@ -26,6 +26,7 @@ from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody,
 A2aFrames: TypeAlias = tuple[Frame, ...]
 
 MAX_TASKS_OF_A_PAGE: Final = 100
+_MAX_WHOLE: Final = (1 << 53) - 1
 _STATES: Final = MappingProxyType(
     {"finished": "COMPLETED", "paused": "INPUT_REQUIRED", "aborted": "CANCELED", "failed": "FAILED"}
 )
@@ -197,11 +198,24 @@ def read_parts(params: Mapping[str, Any]) -> tuple[str, tuple[JsonObject, ...]] 
         return WireRefusal(code="field_invalid", message="is not ROLE_USER", place="message.role")
     for number, part in enumerate(message["parts"]):
         if isinstance(part.get("data"), dict) and "taskId" in message:
-            data.append(part["data"])
+            data.append(_whole_numbers(part["data"]))
         elif "text" not in part:
             said = "is not taken: send text, or an object as data that answers what a task waits for"
             return WireRefusal(code="part_unsupported", message=said, place=f"message.parts[{number}]")
     return "\n".join([part["text"] for part in message["parts"] if "text" in part]), tuple(data)
+
+
+def _whole_numbers(value: Any) -> Any:
+    # The library's data has floats alone, but tools have integers too.
+    match value:
+        case float() if value.is_integer() and abs(value) <= _MAX_WHOLE:
+            return int(value)
+        case dict():
+            return {name: _whole_numbers(one) for name, one in value.items()}
+        case list():
+            return list(map(_whole_numbers, value))
+        case _:
+            return value
 
 
 def decide_answers(
@@ -249,12 +263,9 @@ def page_of_tasks(
     if "pageToken" in asked and not (name and at.isascii() and at.isdigit() and len(at) < 17):  # noqa: PLR2004 - milliseconds
         return WireRefusal(code="field_invalid", message="is not the token of a page", place="pageToken")
     state = asked.get("status", "").removeprefix("TASK_STATE_")
-    since_ms = (
-        datetime.fromisoformat(asked.get("statusTimestampAfter", "1970-01-01T00:00Z")).timestamp() * 1_000
-    )
-    found = sorted(
-        [one for one in tasks if state in ("", one.state) and one.at_ms >= since_ms], key=_place, reverse=True
-    )
+    since = datetime.fromisoformat(asked.get("statusTimestampAfter", "1970-01-01T00:00Z")).timestamp() * 1_000
+    wanted = [one for one in tasks if state in ("", one.state) and one.at_ms >= since]
+    found = sorted(wanted, key=_place, reverse=True)
     rest = [one for one in found if not at or _place(one) < (int(at), name)]
     after = f"{rest[size - 1].at_ms}.{rest[size - 1].id}" if len(rest) > size else ""
     return tuple(rest[:size]), {"nextPageToken": after, "pageSize": size, "totalSize": len(found)}

@@ -122,6 +122,9 @@ def test_the_check_and_the_doctor_say_who_won(place):
     write(place, "[host]\nport = 99999\n")
     (found,) = look_at_serving(setup_of(place), {})
     assert (found.verdict, "agentrail.toml:2: host.port: 99999 is not a port" in found.text) == ("bad", True)
+    write(place, "[host]\nprotocols = ['grpc']\n")
+    (found,) = look_at_serving(setup_of(place), {})
+    assert (found.verdict, "agentrail.toml:2: host.protocols" in found.text) == ("bad", True)
     assert show_serving(ServeOptions()) == "host 127.0.0.1 (the default); port 8700 (the default)"
 
 
@@ -200,6 +203,13 @@ async def test_faults_of_several_agents_are_said_at_once(place):
     with pytest.raises(OptionError) as caught:
         await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
     assert [fault.split(": ")[0] for fault in caught.value.faults] == ["agentrail.toml:2", "agentrail.toml:4"]
+
+
+async def test_a_file_says_whose_card_is_public(place):
+    """A profile is private unless its agent says so."""
+    write(place, "[agents.a]\npublic = true\n[agents.b]\n[agents.c]\npublic = false\n")
+    made = await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
+    assert [one.profile.public for one in made] == [True, False, False]
 
 
 async def test_an_application_is_made_of_what_files_say(place, capfd):

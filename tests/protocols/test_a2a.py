@@ -205,6 +205,7 @@ def test_words_approve_nothing():
     [
         (params({"text": "a"}, {"text": "b"}), ("a\nb", ())),
         (params({"data": {"a": 1}}), ("", ({"a": 1},))),
+        (params({"data": {"a": [1.0, 1.5, 1e300]}}), ("", ({"a": [1, 1.5, 1e300]},))),
         (params({"data": [1]}), "part_unsupported"),
         (params({"url": "x"}), "part_unsupported"),
         (params({"text": "a"}, role="ROLE_AGENT"), "field_invalid"),

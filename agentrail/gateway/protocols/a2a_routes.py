@@ -78,13 +78,17 @@ class _Kept:
 
     @property
     def is_over(self) -> bool:
-        return self.state.response.end is not None and not self.state.response.is_paused
+        return _is_over(self.state.response)
 
     def stream(self, wrap: _Wrap = dict) -> ResponseStream[a2a.A2aTask]:
         """Stream the task as it is, and then its updates, in the form of a binding."""
         first, after = ({"task": a2a.show_task(self.task)},), self.state.response.number
         wire = SseWire(name=NAME, bridge=a2a.A2A, on_disconnect="continue", encode=partial(_encode, wrap))
         return ResponseStream(session=self.session, after=after, wire=wire, state=self.state, first=first)
+
+
+def _is_over(response: Response) -> bool:
+    return response.end is not None and not response.is_paused
 
 
 async def _find(call: RouteCall, task_id: str) -> _Kept:
@@ -114,9 +118,10 @@ async def _fold_tasks(
                 own = a2a.open_task(event, session_id, is_json=is_json)
                 tasks.setdefault(event.ref, Bridged(replace(begin, ref=event.ref), own))
             for ref, state in tasks.items():
-                if state.response.end is None or state.response.is_paused:
+                if not _is_over(state.response):
                     tasks[ref] = a2a.A2A.fold(state, event)[0]
-        if not page.more:
+        is_over = only in tasks and _is_over(tasks[only].response)
+        if is_over or not page.more:
             return tasks
         after = page.last
 
@@ -251,7 +256,7 @@ async def _show_card(call: RouteCall, _params: Mapping[str, Any] | None = None) 
             raise CallRefused(found)
         profile = await call.host.profile_for(found, agent_id)
     head = call.head
-    before = head.path.partition("/a2a/" if "agent_id" in call.params else "/.well-known/")[0]
+    before = head.path.rpartition("/a2a/" if "agent_id" in call.params else "/.well-known/")[0]
     url = f"{head.scheme}://{head.headers['host']}{before}/a2a/{profile.id}"
     about = {"name": profile.name, "description": profile.description or profile.name}
     schemes = {"token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}} if callers.rules.needs_token else {}
@@ -329,9 +334,9 @@ def _read_params(name: str, params: Any) -> Any:
     try:
         read = json_format.ParseDict(params, getattr(types, kind)(), ignore_unknown_fields=True)
         checks.validate_proto_required_fields(read)
-    except (json_format.ParseError, errors.A2AError, TypeError) as error:
+        return json_format.MessageToDict(read)
+    except (json_format.Error, errors.A2AError, TypeError, ArithmeticError) as error:
         refuse_field("params", f"are not a {kind}: {getattr(error, 'data', None) or type(error).__name__}")
-    return json_format.MessageToDict(read)
 
 
 def _encode(wrap: _Wrap, frame: Frame) -> bytes:
@@ -441,24 +446,18 @@ def _route(method: str, path: str, name: str, query: str) -> CallRoute:
     )
 
 
-def _card_route(path: str) -> CallRoute:
-    return CallRoute(
-        "GET",
-        path,
-        _answer_card,
-        does="shows the A2A card of a profile",
-        scope=None,
-        is_guarded=True,
-        replies={200: A2aObject},
-        refusals=f"{BY_PLACE} unauthorized too_many_requests not_started plugin_failed profile_unknown",
-        encode_error=_encode_rest,
-        error_reply=A2aObject,
-    )
-
+_CARD: Final = evolve(
+    _route("GET", ".well-known/agent-card.json", "card", ""),
+    handler=_answer_card,
+    does="shows the A2A card of a profile",
+    refusals=f"{BY_PLACE} unauthorized too_many_requests not_started plugin_failed profile_unknown",
+    scope=None,
+    is_guarded=True,
+)
 
 A2A_ROUTES: Final = (
     _route("POST", "", "", ""),
     *[_route(*row) for row in _PATHS],
-    _card_route("/a2a/{agent_id}/.well-known/agent-card.json"),
-    _card_route("/.well-known/agent-card.json"),
+    _CARD,
+    evolve(_CARD, path="/.well-known/agent-card.json"),
 )

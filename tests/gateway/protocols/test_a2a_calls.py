@@ -16,7 +16,7 @@ from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS
@@ -360,10 +360,10 @@ async def test_a_structured_answer_is_a_data_part():
 @pytest.mark.protocol(58)
 async def test_text_that_is_taken_back_is_replaced():
     """P-058, of A2A: the artifact is sent again without it."""
-    broken = fails(Overloaded("busy"), after="Wrong")
+    broken = Turn(text=("Wro", "ng"), error=Overloaded("busy"), pause_seconds=0.05)
     async with serving(ScriptedModel([broken, says("Right.")]), protocols=A2A) as web:
         frames = await streamed(web, "SendStreamingMessage", message())
-        assert built(frames) == "Right."
+        assert [built(frames), "Wro" in str(frames)] == ["Right.", True]
         assert text_of(await done(web, "GetTask", {"id": frames[0]["task"]["id"]})) == "Right."
 
 
@@ -505,6 +505,12 @@ async def test_a_push_configuration_is_refused_and_nothing_is_kept():
         (b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "\\ud800"}}', -32700),
         (b"[" * 10_000, -32700),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": 1e999}}', -32700),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": 1}}', -32602),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": {"messageId": "m",'
+            b' "role": "ROLE_USER", "parts": [{"data": 1%s}]}}}' % (b"0" * 400),
+            -32602,
+        ),
     ],
 )
 async def test_a_body_that_is_no_request_has_the_number_of_json_rpc(body, number):
