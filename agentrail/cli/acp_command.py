@@ -4,12 +4,12 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import trio
 from cyclopts import Parameter
 
-from agentrail.cli.config_setup import AgentOption, ConfigFiles, read_setup, write_notice
+from agentrail.cli.config_setup import MODEL_VARIABLE, AgentOption, ConfigFiles, read_setup, write_notice
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agentrail.gateway.stdio.acp_agent import AcpAgent, Places
     from agentrail.host.agent_profiles import ProfileContext
     from agentrail.runtime.session_options import SessionOptions
+
+_REMEDY: Final = "Set a key such as ANTHROPIC_API_KEY, or AGENTRAIL_MODEL=demo: to try it without one"
 
 
 def serve_editor(
@@ -90,10 +92,9 @@ async def _host_options(agent: str | None, files: ConfigFiles, places: "Places")
         setup = read_setup(files, None, coding=True)
     assert setup is not None  # noqa: S101 - there always is a coding agent
     write_notice(setup)
-    try:
-        chosen = await choose_for(Choices(), os.environ, setup)
-    except AgentrailError as error:
-        raise AcpFault(AUTH_REQUIRED, describe_error(error)) from error
+    chosen = await choose_for(Choices(), os.environ, setup)
+    if setup.said("model") is None and not os.environ.get(MODEL_VARIABLE) and chosen.model == "demo:":
+        raise AcpFault(AUTH_REQUIRED, f"no model is configured, and {chosen.why}. {_REMEDY}")
     options = decide_session(Choices(), chosen, setup, os.environ)
     options = evolve(options, plugins=with_approvals(options.plugins, None, options.tools, has_mcp=True))
     settings = setup.configuration.settings

@@ -10,7 +10,7 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.abc import Refusal
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError
 from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
@@ -36,7 +36,7 @@ from agentrail.tools.mcp.server_options import McpServer
 from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 EDITOR: Final = Principal(tenant_id="local", user_id="local")
-_ABORT_SECONDS: Final = 4.0
+_ABORT_SECONDS: Final = 3.0
 _MAX_LISTED: Final = 200
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
 
@@ -215,7 +215,9 @@ class AcpAgent:
 
     async def _attach(self, session: Session, cwd: str, *, replays: bool) -> Frame:
         self._detach(session.session_id)
-        found = EditorSession(session, cwd, self._connection.send, self._ask_user)
+        found = EditorSession(
+            session, cwd, self._connection.send, self._ask_user, self._connection.has("session", "compaction")
+        )
         self._sessions[session.session_id] = found
         await self._connection.nursery.start(partial(found.follow, replays=replays))
         return await found.settings()
@@ -286,11 +288,11 @@ class AcpAgent:
         finally:
             found.prompts.remove(prompt)
         if record.status in {"failed", "refused", "not_found"}:
-            code = "prompt_rejected" if record.error is None else record.error.code
-            message = record.reason or "" if record.error is None else record.error.message
-            row = ERROR_ANSWERS.get(code)
-            told = json_rpc_error(code, message, 500 if row is None else row.status)
-            raise acp.AcpFault(told["code"], message, told["data"])
+            error = record.error or ErrorInfo(
+                code="prompt_rejected", message=record.reason or "it was refused"
+            )
+            row = ERROR_ANSWERS.get(error.code)
+            raise _fault(error.code, error.message, 500 if row is None else row.status)
         return acp.prompt_result(record.status, record.stop_reason, record.usage)
 
     async def _admit(
@@ -346,8 +348,14 @@ async def _as_fault(name: str, method: Handler, params: Mapping[str, Any]) -> Fr
         answer = answer_to(error)
         if answer.is_ours:
             log_crash(f"{name} failed", error, keep)
-        told = json_rpc_error(answer.code, answer.message, answer.status)
-        raise acp.AcpFault(told["code"], told["message"], told["data"]) from error
+        code = error.code if isinstance(error, Authentication) else answer.code
+        raise _fault(code, answer.message, answer.status) from error
+
+
+def _fault(code: str, message: str, status: int) -> acp.AcpFault:
+    told = json_rpc_error(code, message, status)
+    number = acp.AUTH_REQUIRED if code == Authentication.code else told["code"]
+    return acp.AcpFault(number, message, told["data"])
 
 
 async def _unknown_method(_: Mapping[str, Any]) -> Frame:

@@ -14,7 +14,7 @@ from agentrail.protocols.response_changes import Frame
 from agentrail.wire.byte_lines import LineTooLong
 from agentrail.wire.plain import encode_plain
 
-_ANSWER_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 2.0
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Frame]]
 
 

@@ -15,6 +15,8 @@ from agentrail.events import (
     Approval,
     AskUser,
     ClientCall,
+    CompactEnd,
+    CompactStart,
     Event,
     EventsLost,
     ModelSwitched,
@@ -72,6 +74,7 @@ class EditorSession:
     cwd: str
     send: Callable[[Frame], Awaitable[None]]
     ask: Callable[["EditorSession", str, Asked], None]
+    compacts: bool = False
     when_busy: str = "interrupt"
     prompts: list[EditorPrompt] = field(factory=list)
     last: EditorPrompt | None = None
@@ -83,6 +86,7 @@ class EditorSession:
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     view: acp.AcpView = field(init=False)
     _closed_id: str = ""
+    _compaction: str = ""
     _changed: trio.Event = field(factory=trio.Event)
     _aborting: trio.Lock = field(factory=trio.Lock)
     _said: dict[str, Sequence[UserBlock]] = field(factory=dict)
@@ -184,8 +188,16 @@ class EditorSession:
         if response.end is not None and not response.is_paused and response.response_id != self._closed_id:
             self._closed_id = response.response_id
             frames = (*frames, *acp.ACP.close(state))
-        if isinstance(event, EventsLost):
-            self.shown = event.to_seq
+        match event:  # also outside of a cycle
+            case EventsLost(to_seq=number):
+                self.shown = number
+            case CompactStart(meta=meta) if meta is not None:
+                self._compaction = f"c{meta.seq}"
+                frames = (*frames, *self._compacting("in_progress"))
+            case CompactEnd():
+                frames = (*frames, *self._compacting("completed"))
+            case _:
+                pass
         if not is_past and isinstance(event, ModelSwitched | PluginOptsUpdated):
             frames = (*frames, *await self.settings_changed())
         for frame in (*said, *frames) if replays or not is_past else ():
@@ -193,6 +205,11 @@ class EditorSession:
         if not is_past:
             self._look_at_questions(response)
         return state
+
+    def _compacting(self, status: str) -> tuple[Frame, ...]:
+        told = {"compactionId": self._compaction, "status": status}
+        update = acp.acp_update(self.session.session_id, "compaction_update", **told)
+        return (update,) if self.compacts and self._compaction else ()
 
     def _words_before(self, event: Event) -> tuple[Frame, ...]:
         """Return the user's words, where they begin to count."""

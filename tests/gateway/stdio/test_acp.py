@@ -425,6 +425,22 @@ async def test_a_slash_command_is_answered(tmp_path):
         assert editor.updates("agent_message_chunk")
 
 
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_compaction_is_shown_where_the_editor_can(tmp_path, is_shown):
+    """`compaction_update`, with one id."""
+    shows = {"session": {"compaction": {}}} if is_shown else {}
+    script = [says("word " * 9_000) for _ in range(8)]
+    async with open_editor(
+        *script, cwd=tmp_path, capabilities=shows, host={"commands": CommandRegistry()}
+    ) as editor:
+        for text in ("one", "two", "three", "/compact"):
+            await editor.answer_to(editor.prompt(text))
+        await editor.answer_to(editor.prompt("four"))
+        updates = editor.updates("compaction_update")
+        assert [one["status"] for one in updates] == (["in_progress", "completed"] if is_shown else [])
+        assert len({one["compactionId"] for one in updates}) == int(is_shown)
+
+
 # --- ends
 
 
@@ -443,6 +459,7 @@ async def test_a_failure_is_an_error_with_our_code(tmp_path):
     async with open_editor(fails(Authentication("no key")), cwd=tmp_path) as editor:
         answer = await editor.answer_to(editor.prompt("Hi"))
         assert answer["error"]["data"]["code"] == "authentication"
+        assert answer["error"]["code"] == -32000
 
 
 @pytest.mark.protocol(59)
