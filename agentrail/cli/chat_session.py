@@ -508,7 +508,7 @@ class Chat:
     async def _find(self, typed: TypedCommand) -> GoTo | tuple[str, ...]:
         if self.far is None:
             return await switch(typed.name, typed.text, self.store, self.session.session_id)
-        from agentrail.cli.remote_commands import switch_far
+        from agentrail.cli.remote_chat import switch_far
 
         return await switch_far(typed.name, typed.text, self.far)
 
@@ -528,7 +528,7 @@ class Chat:
             return self.commands
         if self.supervisor is not None:
             return self.commands.with_prompts(await self.supervisor.sources.prompts_of(self.session, source))
-        from agentrail.cli.remote_commands import far_registry
+        from agentrail.cli.remote_chat import far_registry
 
         return self.commands if self.far is None else await far_registry(self.far)
 
@@ -664,8 +664,7 @@ async def _start_far(  # noqa: PLR0913, PLR0917 - same as `hold`
     assert order.connect is not None  # noqa: S101 - guaranteed by the caller
     try:
         # Imported here: the import is slow, and only remote chats need it.
-        from agentrail.cli.remote_chat import find_far, open_far, watch_server
-        from agentrail.cli.remote_commands import far_registry, others_on_server
+        from agentrail.cli.remote_chat import far_registry, find_far, open_far, others_on_server, watch_server
 
         async with open_far(order.connect, order.keeping.resume, order.agent) as far:
             session: Any = far  # it has the same calls as `Session`

@@ -1,6 +1,6 @@
 """The part of a handle that changes a running session: its model, tools and plugins."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, cast
 
@@ -225,19 +225,7 @@ class ChangingHandle(AskingHandle):
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
         await self._cell.awake()
-        is_kept = self._cell.journal is not None
-        origins = [source_origin(tool) or (tool_origin(tool) if is_kept else None) for tool in tools]
-        if _is_stored(self._cell):
-            refuse(
-                *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)
-            )
-        ports = self._cell.ports
-        listing = _listing(self._cell, model_of(self._cell.state.data).model)
-        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
-        specs = tuple(
-            msgspec.structs.replace(spec, origin=origin) if origin else spec
-            for spec, origin in zip(specs, origins, strict=True)
-        )
+        specs = _specs_of(self._cell, tools)
         Toolbox(specs)  # reports duplicate names before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),
@@ -274,6 +262,22 @@ def _is_stored(cell: SessionCell) -> bool:
     """Return whether another process may restore the session. An immediate store ends with this process."""
     journal = cell.journal
     return journal is not None and not journal.writer.store.is_immediate
+
+
+def _specs_of(cell: SessionCell, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+    """Describe tools for the model and for the store. Raise `OptionError` if a stored session could not find one again."""
+    is_kept = cell.journal is not None
+    origins = [source_origin(tool) or (tool_origin(tool) if is_kept else None) for tool in tools]
+    if _is_stored(cell):
+        refuse(*(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None))
+    listing = _listing(cell, model_of(cell.state.data).model)
+    specs = [cell.ports.spec_of(tool, listing) for tool in tools]
+    return tuple(
+        [
+            msgspec.structs.replace(spec, origin=origin) if origin else spec
+            for spec, origin in zip(specs, origins, strict=True)
+        ]
+    )
 
 
 def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from agentrail.cli.chat_switch import GoTo
-from agentrail.cli.remote_commands import registry_of, switch_far
+from agentrail.cli.remote_chat import registry_of, switch_far
 from agentrail.commands import CommandAnswer, CommandDesk, CommandRow
 from agentrail.errors import CommandError
 from agentrail.messages import SessionId

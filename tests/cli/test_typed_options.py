@@ -4,9 +4,8 @@ import pytest
 
 from agentrail.abc import Secret
 from agentrail.app import ChosenModel
-from agentrail.cli.provider_options import READERS, read_options
 from agentrail.cli.run_options import Choices
-from agentrail.cli.run_setup import decide_provider_options, decide_session
+from agentrail.cli.run_setup import READERS, decide_provider_options, decide_session, read_options
 from agentrail.core.policy.budget import Price
 from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions

@@ -314,7 +314,7 @@ async def test_every_path_to_a_tool_needs_its_approval(supervisor, through):
 
 
 def test_one_place_runs_tools():
-    """No other file of the shell calls `execute` of a tool: what gates it there gates every call."""
+    """No other file of the shell calls `execute` of a tool: what gates it there gates every call. A placeholder stands for a tool whose source comes later, and is itself called there."""
     shell = Path(agentrail.__file__).parent
     places = [
         f"{file.parent.name}/{file.name}"
@@ -322,7 +322,7 @@ def test_one_place_runs_tools():
         for file in (shell / room).rglob("*.py")
         if "tool.execute(" in file.read_text(encoding="utf-8")
     ]
-    assert places == ["runtime/tool_calls.py"]
+    assert sorted(places) == ["runtime/tool_calls.py", "runtime/tool_origins.py"]
 
 
 GRANDCHILD = calls(("task", {"description": "Dig deeper."}))
