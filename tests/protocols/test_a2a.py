@@ -218,6 +218,24 @@ def test_the_parts_of_a_message(given, wanted):
     assert (found.code if isinstance(found, WireRefusal) else found) == wanted
 
 
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ({"pageSize": 0}, "pageSize"),
+        ({"pageSize": 101}, "pageSize"),
+        ({"pageToken": "x"}, "pageToken"),
+        ({"pageToken": ""}, "pageToken"),
+        ({"pageToken": "²."}, "pageToken"),
+        ({"pageToken": f"{'9' * 17}.x"}, "pageToken"),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(asked, place):
+    """A size out of range, and a token that is none."""
+    found = page_of_tasks([TASK], asked)
+    assert isinstance(found, WireRefusal)
+    assert found.place == place
+
+
 def test_pages_of_tasks_have_each_task_once():
     """The last changed first; equal times are told apart by their ids."""
     tasks = [A2aTask(id=f"p{number}~1~s", context_id="s", at_ms=number // 2) for number in range(9)]
