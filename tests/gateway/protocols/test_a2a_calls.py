@@ -16,9 +16,10 @@ from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
+from agentrail.tools.task import TaskTool
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS
 from tests.gateway.web import Web, serving
 from tests.host.hosting import answering, profile
@@ -218,6 +219,60 @@ async def test_an_approval_is_given_by_its_data_part_and_never_by_words(method):
         assert (task["id"], text_of(task), shell.calls) == (asked["id"], "Done.", [{"command": "ls"}])
         again = await refused(web, method, message(data, name="m-3", taskId=asked["id"]))
         assert (again[0], len(shell.calls)) == ("UNSUPPORTED_OPERATION", 1)
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+async def test_an_approval_of_a_child_is_one_of_its_task(method):
+    """A session that works for a call asks through the task of its root, which goes on to its end."""
+
+    def answer(request: Any) -> Turn:
+        if len(request.messages) > 1:
+            return says("Done.")
+        if "Count" in str(request.messages):
+            return calls(("shell", {"command": "ls"}))
+        return calls(("task", {"description": "Count the files."}))
+
+    shell = RecordingTool(name="shell")
+    profiles = [profile(FunctionModel(answer), tools=[TaskTool(), shell], plugins=[HumanApproval])]
+    async with serving(None, profiles=profiles, protocols=A2A) as web:
+        asked = await sent(web)
+        (facts,) = [part["data"] for part in asked["status"]["message"]["parts"] if "data" in part]
+        yes = message(
+            {"data": {"approval_id": facts["approval_id"], "approved": True}}, name="m-2", taskId=asked["id"]
+        )
+        await rpc(web, "SendMessage", yes) if method == "SendMessage" else await streamed(web, method, yes)
+        task = await done(web, "GetTask", {"id": asked["id"]})
+        assert (state_of(task), text_of(task), len(shell.calls)) == ("COMPLETED", "Done.", 1)
+
+
+async def test_a_task_that_waits_is_canceled_and_its_answer_comes_too_late():
+    """Nothing runs; another task of the context is left alone."""
+    shell = RecordingTool(name="shell")
+    async with serving(
+        ScriptedModel([calls(("shell", {"command": "ls"})), says("Next.")]),
+        protocols=A2A,
+        session_tools=[shell],
+        session_plugins=[HumanApproval],
+    ) as web:
+        asked = await sent(web)
+        (facts,) = [part["data"] for part in asked["status"]["message"]["parts"] if "data" in part]
+        assert state_of(await done(web, "CancelTask", {"id": asked["id"]})) == "CANCELED"
+        yes = message(
+            {"data": {"approval_id": facts["approval_id"], "approved": True}}, name="m-2", taskId=asked["id"]
+        )
+        assert (await refused(web, "SendMessage", yes))[0] == "UNSUPPORTED_OPERATION"
+        assert text_of(await sent(web, "Go on", name="m-3", contextId=asked["contextId"])) == "Next."
+        assert shell.calls == []
+
+
+async def test_tasks_of_a_long_session_are_read_page_by_page(monkeypatch):
+    """The same, however many events are read at once."""
+    async with serving(answering("One.", "Two.", "Three."), protocols=A2A) as web:
+        tasks = [await sent(web, name=f"m-{number}", contextId="c-1") for number in range(3)]
+        listed = await done(web, "ListTasks", {"contextId": "c-1"})
+        monkeypatch.setattr("agentrail.gateway.protocols.a2a_routes._PAGE", 2)
+        assert [await done(web, "GetTask", {"id": task["id"]}) for task in tasks] == tasks
+        assert await done(web, "ListTasks", {"contextId": "c-1"}) == listed
 
 
 async def test_answers_are_all_checked_before_one_counts():
