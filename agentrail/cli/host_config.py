@@ -228,7 +228,7 @@ def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, 
 
     settings = setup.configuration.settings
     shared, expose = settings.host.get("shared_workspace"), settings.host.get("expose")
-    values = {} if setup.agent is None else settings.agents[setup.agent].values
+    public = None if setup.agent is None else settings.agents[setup.agent].values.get("public")
     return AgentProfile(
         id=setup.agent or DEFAULT_PROFILE,
         name=setup.agent or DEFAULT_PROFILE.capitalize(),
@@ -236,5 +236,5 @@ def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, 
         options=decide_session(Choices(), chosen, setup, environ),
         shared_workspace=shared is not None and shared.value,
         expose=("agent",) if expose is None else tuple(expose.plain),
-        public="public" in values and values["public"].value,
+        public=public is not None and public.value,
     )

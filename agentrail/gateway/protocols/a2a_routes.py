@@ -76,10 +76,6 @@ class _Kept:
     def task(self) -> a2a.A2aTask:
         return a2a.settled_task(self.state)
 
-    @property
-    def is_over(self) -> bool:
-        return _is_over(self.state.response)
-
     def stream(self, wrap: _Wrap = dict) -> ResponseStream[a2a.A2aTask]:
         """Stream the task as it is, and then its updates, in the form of a binding."""
         first, after = ({"task": a2a.show_task(self.task)},), self.state.response.number
@@ -120,8 +116,8 @@ async def _fold_tasks(
             for ref, state in tasks.items():
                 if not _is_over(state.response):
                     tasks[ref] = a2a.A2A.fold(state, event)[0]
-        is_over = only in tasks and _is_over(tasks[only].response)
-        if is_over or not page.more:
+        ended = [ref for ref, state in tasks.items() if ref == only and _is_over(state.response)]
+        if ended or not page.more:
             return tasks
         after = page.last
 
@@ -227,7 +223,7 @@ async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
 
 async def _cancel(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     kept = await _find(call, params["id"])
-    if not kept.is_over:
+    if not _is_over(kept.state.response):
         session = await wire_calls.own_session(call, kept.session.session_id, call.params["agent_id"])
         await session.abort("canceled by the client", ref=kept.state.response.ref)
         kept = await _find(call, params["id"])
@@ -238,7 +234,7 @@ async def _cancel(call: RouteCall, params: Mapping[str, Any]) -> Frame:
 
 async def _subscribe(call: RouteCall, params: Mapping[str, Any]) -> _Kept:
     kept = await _find(call, params["id"])
-    if kept.is_over:
+    if _is_over(kept.state.response):
         refuse_call("operation_unsupported", f"the task is {kept.task.state}: get it")
     return kept
 
@@ -415,17 +411,14 @@ _PATHS: Final = (
 """Method and path of REST, the method of the protocol, and its parameters in the query."""
 
 
-def _encode_rpc(answer: ErrorAnswer) -> bytes:
-    return encode_plain(_as_rpc(None, {"error": answer}))
-
-
-def _encode_rest(answer: ErrorAnswer) -> bytes:
-    return encode_plain(_as_rest({"error": answer}))
+def _encode_error(wrap: _Wrap, answer: ErrorAnswer) -> bytes:
+    return encode_plain(wrap({"error": answer}))
 
 
 def _route(method: str, path: str, name: str, query: str) -> CallRoute:
     is_sent = name.startswith("Send") or not name
     is_stream = name in ("SendStreamingMessage", "SubscribeToTask", "")
+    wrap: _Wrap = _as_rest if name else partial(_as_rpc, None)
     return CallRoute(
         method,
         f"/a2a/{{agent_id}}/{path}".removesuffix("/"),
@@ -441,7 +434,7 @@ def _route(method: str, path: str, name: str, query: str) -> CallRoute:
         replies={} if name and is_stream else {200: A2aObject},
         refusals=_REFUSALS,
         asks_plugins=is_sent,
-        encode_error=_encode_rest if name else _encode_rpc,
+        encode_error=partial(_encode_error, wrap),
         error_reply=A2aObject,
     )
 
