@@ -23,8 +23,11 @@ from agentrail.gateway.app import create_app
 from agentrail.gc_settings import many_sessions
 from agentrail.host import AgentProfile
 from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
+from agentrail.protocols.a2a import A2A, A2aTask
+from agentrail.protocols.acp import ACP, AcpView
 from agentrail.protocols.ag_ui import AG_UI, AgUiRun
 from agentrail.protocols.ai_ui import AI_UI, NO_QUESTIONS
+from agentrail.protocols.mcp_server import MCP_SERVER
 from agentrail.protocols.openai_chat import CHAT, Completion
 from agentrail.protocols.openai_responses import RESPONSES, Responding
 from agentrail.protocols.response_state import Bridged, Response
@@ -48,6 +51,9 @@ BRIDGES: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
         "ag-ui": (AG_UI, AgUiRun(thread_id="s", run_id="r")),
         "chat": (CHAT, Completion(id="c", model="desk", created=0)),
         "responses": (RESPONSES, Responding(id="r", model="desk", created=0, session_id="s")),
+        "a2a": (A2A, A2aTask(id="t", context_id="s", at_ms=0)),
+        "mcp": (MCP_SERVER, None),
+        "acp": (ACP, AcpView(session_id="s", cwd="/", window=0)),
     }
 )
 _HI: Final = {"role": "user", "content": "Hi"}
@@ -243,7 +249,7 @@ def streams_of_wires(effort: Effort) -> list[Row]:
             )
         )
     native = partial(trio.run, _stream, "native", words)
-    for name in BRIDGES:
+    for name in [one for one in BRIDGES if one in REQUESTS]:
         taken = interleave(native, partial(trio.run, _stream, name, words), rounds)
         what = f"a stream of {words:,} deltas over {name}, beside our own: CPU of each"
         target = target_of("delivery over a wire")
