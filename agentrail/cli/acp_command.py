@@ -43,6 +43,8 @@ def serve_editor(
         from agentrail.cli.doctor_command import doctor
 
         return doctor(agent=agent, files=files)
+    if os.isatty(0):
+        write_error("waiting for an editor: it starts this command and writes to stdin. Ctrl-C ends it.")
     trio.run(_serve, agent, files)
     return Exit.DONE
 

@@ -215,6 +215,43 @@ async def test_a_cancelled_prompt_is_answered_once_its_work_has_ended(tmp_path):
         assert (await editor.answer_to(prompt))["result"]["stopReason"] == "cancelled"
 
 
+async def test_a_child_asks_too_with_its_path(tmp_path):
+    """The call of a sub-agent is shown under its own id, and named after its session."""
+    task = calls(("task", {"description": "Write it.", "subagent_type": "general-purpose"}))
+    tools = builtin("task", "write_file")
+    asking = (HumanApproval, {"require_approval_for": ["write_file"]})
+    script = (task, WRITING, says("Written."), says("Done."))
+    async with open_editor(*script, cwd=tmp_path, tools=tools, plugins=[asking]) as editor:
+        editor.answers["session/request_permission"] = choosing("allow_once")
+        assert (await editor.answer_to(editor.prompt("go")))["result"]["stopReason"] == "end_turn"
+        call = (await editor.asked("session/request_permission"))["params"]["toolCall"]
+        child, _, call_id = call["toolCallId"].partition("/")
+        assert call_id
+        assert call["title"] == f"{child}: write_file a"
+        assert (tmp_path / "a").read_text() == "b"
+        shown = {
+            one["toolCallId"]: one.get("status") for one in editor.updates("tool_call", "tool_call_update")
+        }
+        assert set(shown.values()) == {"completed"}
+
+
+async def test_a_prompt_may_have_pictures_and_files(tmp_path):
+    """A linked file is a mention, an embedded one its text, and a picture a picture."""
+    async with open_editor(says("Seen."), cwd=tmp_path) as editor:
+        blocks = [
+            {"type": "text", "text": "Look"},
+            {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+            {"type": "resource_link", "uri": f"file://{tmp_path}/a.py", "name": "a.py"},
+            {"type": "resource", "resource": {"uri": "file:///b.py", "text": "x = 1"}},
+        ]
+        ended = await editor.call("session/prompt", sessionId=editor.session_id, prompt=blocks)
+        assert ended["stopReason"] == "end_turn"
+        await editor.call("session/load", sessionId=editor.session_id, cwd=str(tmp_path), mcpServers=[])
+        kinds = [one["content"]["type"] for one in editor.updates("user_message_chunk")]
+        assert kinds == ["text", "image", "text", "text"]
+        assert "x = 1" in json.dumps(editor.updates("user_message_chunk"))
+
+
 QUESTION = calls(("ask_user", {"question": "Which one?", "options": ["red", "blue"]}))
 
 
