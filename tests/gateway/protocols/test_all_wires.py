@@ -243,12 +243,17 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
                 return
             wire, cut_after = draw.choice(WIRES), draw.choice((999, 999, draw.randrange(1, 6)))
             stream, is_cut = "", False
-            async with wire.opened(web, f"s{number}", f"w{count}") as pieces:
-                async for piece in pieces:
-                    stream += piece
-                    is_cut = stream.replace("\r", "").count("\n\n") >= cut_after
-                    if is_cut:  # not by a cancellation, in which httpx leaves sockets open
-                        break
+            try:
+                async with wire.opened(web, f"s{number}", f"w{count}") as pieces:
+                    async for piece in pieces:
+                        stream += piece
+                        is_cut = stream.replace("\r", "").count("\n\n") >= cut_after
+                        if is_cut:  # not by a cancellation, in which httpx leaves sockets open
+                            break
+            except httpx.RemoteProtocolError:  # on a busy machine: its head took longer than the server waits
+                assert stream == "", stream
+                seen["late"] += 1
+                continue
             seen[wire.name, is_cut] += 1
             if not is_cut:
                 told = wire.read(stream)
@@ -280,6 +285,7 @@ async def test_all_wires_at_once_with_random_cuts_leave_nothing_behind():
             while any(now > then for now, then in zip(left_open(), before, strict=True)):  # noqa: ASYNC110 - of a closed connection no one is told
                 await trio.sleep(0.01)
     assert min(seen[wire.name, is_cut] for wire in WIRES for is_cut in (False, True)) > 0, seen
+    assert seen["late"] <= seen.total() // 20, seen
 
 
 def left_open():
