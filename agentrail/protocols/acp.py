@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agentrail import events
+from agentrail.core.session.approval_rules import rule_of
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import Image, JsonObject, Text, TokenUsage, UserBlock
 from agentrail.protocols.decisions import ClientDecision
@@ -309,8 +310,9 @@ def permission_request(view: AcpView, call_id: str, approval: events.Approval, r
     path = " > ".join(approval.path[1:])
     told |= {"title": f"{path}: {told['title']}" if path else told["title"], "status": "pending"}
     options = [{"optionId": "allow_once", "name": "Allow", "kind": "allow_once"}]
-    if "always" in approval.permission_options:
-        every = ", ".join(rules) or f"{approval.tool} in this session"
+    if rules or "always" in approval.permission_options:
+        is_exact = rule_of(approval.tool, approval.arguments).exact
+        every = ", ".join(rules) or ("exactly this call" if is_exact else f"every call of {approval.tool}")
         options.append({"optionId": "allow_always", "name": f"Always allow {every}", "kind": "allow_always"})
     options.append({"optionId": "reject_once", "name": "Reject", "kind": "reject_once"})
     return {
@@ -343,9 +345,7 @@ def read_decision(
         match result:
             case {"outcome": {"outcome": "selected", "optionId": "allow_once"}}:
                 return ApproveArguments(approval_id=asked.id)
-            case {"outcome": {"outcome": "selected", "optionId": "allow_always"}} if (
-                "always" in asked.permission_options
-            ):
+            case {"outcome": {"outcome": "selected", "optionId": "allow_always"}}:
                 return ApproveArguments(approval_id=asked.id, kind="always")
             case {"outcome": {"outcome": "selected"}}:
                 return RejectBody(approval_id=asked.id, auto_resume=True)

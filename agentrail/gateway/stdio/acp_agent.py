@@ -15,7 +15,7 @@ from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.stdio.acp_connection import AcpConnection, Handler
-from agentrail.gateway.stdio.acp_session import Asked, EditorPrompt, EditorSession
+from agentrail.gateway.stdio.acp_session import PERMISSIONS, Asked, EditorPrompt, EditorSession
 from agentrail.gateway.stdio.client_files import ClientFiles
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import ProfileContext
@@ -102,7 +102,6 @@ class AcpAgent:
         return partial(_as_fault, f"{said.method}", method)
 
     async def announce(self, method: str, answer: Frame) -> None:
-        """Announce the slash commands of a session that was just opened."""
         found = self._sessions.get(f"{answer.get('sessionId')}")
         if found is not None and method in _OPENING and self._host.commands.are_read:
             owner = SessionOwner(EDITOR.tenant_id, EDITOR.user_id)
@@ -111,7 +110,6 @@ class AcpAgent:
             await self._connection.send(acp.commands_update(found.view.session_id, shown))
 
     def cancel(self, session_id: str) -> None:
-        """Abort the prompts of a session."""
         found = self._sessions.get(session_id)
         if found is not None:
             aborts = found.abort_soon(found.prompts, "cancelled in the editor")
@@ -130,8 +128,8 @@ class AcpAgent:
         self._connection.nursery.start_soon(self._send_question, found, call_id, asked)
 
     async def _send_question(self, found: EditorSession, call_id: str, asked: Asked) -> None:
+        rules: tuple[str, ...] = ()
         if isinstance(asked, Approval):
-            rules: tuple[str, ...] = ()
             with suppress(AgentrailError):
                 rules = await read_always_rules(found.session, asked.id)
             frame = acp.permission_request(found.view, call_id, asked, rules)
@@ -142,14 +140,23 @@ class AcpAgent:
             found.ask_in_words(asked)
             return
         if frame["id"] in found.asked:  # it is still open
-            await self._connection.request(frame, partial(self._decided, found, asked))
+            await self._connection.request(frame, partial(self._decided, found, asked, rules))
 
-    async def _decided(self, found: EditorSession, asked: Asked, said: acp.RpcMessage) -> None:
+    async def _decided(
+        self, found: EditorSession, asked: Asked, rules: tuple[str, ...], said: acp.RpcMessage
+    ) -> None:
         session, user = found.session, EDITOR.user_id
         if (asked.id if isinstance(asked, Approval) else asked.ref) not in found.asked:
             return
         with suppress(AgentrailError):  # it was decided meanwhile
             match acp.read_decision(asked, said.result, is_error=said.error is not None):
+                case ApproveArguments(approval_id=name, kind="always") if not _makes_rule(asked):
+                    if rules:  # of `Permissions`, which are narrower than one of the session
+                        await session.approve(name, user=user)
+                        allowed: Any = await found.permissions("allow") or ()
+                        await session.update_plugin_opts(
+                            PERMISSIONS, allow=[*dict.fromkeys((*allowed, *rules))]
+                        )
                 case ApproveArguments(approval_id=name, kind=kind):
                     await session.approve(name, kind=kind, user=user)
                 case RejectBody(approval_id=name, reason=reason):
@@ -264,7 +271,7 @@ class AcpAgent:
             case "model":
                 await found.session.switch_model(value)
             case "mode" if value in acp.ACP_MODES and "modes" in await found.settings():
-                await found.session.update_plugin_opts("Permissions", mode=value)
+                await found.session.update_plugin_opts(PERMISSIONS, mode=value)
             case "when_busy" if value in acp.WHEN_EDITOR_BUSY:
                 found.when_busy = value
             case _:
@@ -337,6 +344,10 @@ class AcpAgent:
         if prompt.cancelled.is_set():
             await found.abort_soon((prompt,), "cancelled in the editor")()
         return None
+
+
+def _makes_rule(asked: Asked) -> bool:
+    return isinstance(asked, Approval) and "always" in asked.permission_options
 
 
 async def _as_fault(name: str, method: Handler, params: Mapping[str, Any]) -> Frame:

@@ -75,7 +75,6 @@ class AcpConnection:
     # --- to the editor
 
     async def send(self, frame: Frame) -> None:
-        """Send a notification or an answer."""
         await self._stream.send(encode_plain(frame))
 
     async def request(self, frame: Frame, answered: Callable[[acp.RpcMessage], Awaitable[None]]) -> None:
@@ -94,7 +93,6 @@ class AcpConnection:
             self._expected.pop(name, None)
 
     def has(self, group: str, name: str) -> bool:
-        """Whether the editor has a capability."""
         found = (self._capabilities or {}).get(group)
         return isinstance(found, dict) and found.get(name) not in (None, False)
 

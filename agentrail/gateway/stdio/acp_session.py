@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 from attrs import define, field
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from agentrail.host.requests import HostRequest, RequestRecord
 
 Asked: TypeAlias = Approval | AskUser
-_BUFFER = 4_096
+_BUFFER: Final = 4_096
+PERMISSIONS: Final = "Permissions"
 
 
 @define(eq=False)
@@ -96,17 +97,14 @@ class EditorSession:
         self.view = acp.AcpView(session_id=self.session.session_id, cwd=self.cwd, window=window)
 
     def changed(self) -> None:
-        """Wake all waiters."""
         before, self._changed = self._changed, trio.Event()
         before.set()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a condition, or for the end of the session."""
         while not (is_so() or self.is_over):
             await self._changed.wait()
 
     def add_prompt(self) -> EditorPrompt:
-        """Return a new prompt, after all earlier ones."""
         self.last = EditorPrompt(before=self.last)
         self.prompts.append(self.last)
         return self.last
@@ -212,7 +210,6 @@ class EditorSession:
         return (update,) if self.compacts and self._compaction else ()
 
     def _words_before(self, event: Event) -> tuple[Frame, ...]:
-        """Return the user's words, where they begin to count."""
         match event:
             case PromptReceived(ref=ref, content=content) | PromptQueued(ref=ref, content=content):
                 self._said[ref] = content
@@ -240,19 +237,20 @@ class EditorSession:
     # --- settings
 
     async def settings_changed(self) -> tuple[Frame, ...]:
-        told = await self.settings()
-        session_id = self.session.session_id
-        mode = told.get("modes")
-        shown = acp.acp_update(session_id, "config_option_update", configOptions=told["configOptions"])
-        if mode is None:
-            return (shown,)
-        current = mode["currentModeId"]
-        return (acp.acp_update(session_id, "current_mode_update", currentModeId=current), shown)
+        told, shown = await self.settings(), partial(acp.acp_update, self.session.session_id)
+        options = shown("config_option_update", configOptions=told["configOptions"])
+        if "modes" not in told:
+            return (options,)
+        return (shown("current_mode_update", currentModeId=told["modes"]["currentModeId"]), options)
 
     async def settings(self) -> dict[str, Any]:
-        """Return the modes and options of the session."""
-        status = await self.session.status()
-        mode = next((one.options.get("mode") for one in status.plugins if one.name == "Permissions"), "")
-        return acp.session_settings(
-            status.model, f"{mode or 'default'}" if mode != "" else None, self.when_busy
-        )
+        mode = await self.permissions("mode", "default")
+        shown = None if mode is None else f"{mode}"
+        return acp.session_settings((await self.session.status()).model, shown, self.when_busy)
+
+    async def permissions(self, option: str, usual: str | None = None) -> object:
+        """Return an option of the permissions, or None if the session has none."""
+        for one in (await self.session.status()).plugins:
+            if one.name == PERMISSIONS:
+                return one.options.get(option) or usual
+        return None

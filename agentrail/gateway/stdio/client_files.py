@@ -44,11 +44,9 @@ class ClientFiles(LocalSandbox):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Those of the directory, without `versions`."""
         return super().capabilities - {"versions"}
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read lines as the editor has them."""
         text = await self._text_in_editor(path)
         if isinstance(text, Refusal):
             return ReadResult(error=text)
@@ -56,10 +54,8 @@ class ClientFiles(LocalSandbox):
         return read_page([data], offset=offset, limit=limit, path=path, size_bytes=len(data))
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace the text in the editor."""
         if not self._writes:
             return await super().write(path, content)
-        # The judge gets the result of the plan only by its refusal: what remains is computed from the text.
         judged = await LocalSandbox.write(self.kept_by(_Judge()), path, content)
         if judged.error is not _ALLOWED:
             return judged
@@ -72,7 +68,6 @@ class ClientFiles(LocalSandbox):
         return WriteResult(is_new=is_new, total_lines=lines, size_bytes=len(data), sha256=hash_bytes(data))
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Edit the text in the editor."""
         text = await self._text_in_editor(path)
         if isinstance(text, Refusal):
             return EditResult(error=text)

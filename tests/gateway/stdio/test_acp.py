@@ -174,7 +174,23 @@ async def test_always_names_the_rule_that_it_makes(tmp_path):
         await editor.answer_to(editor.prompt("status"))
         asked = await editor.asked("session/request_permission")
         names = {one["optionId"]: one["name"] for one in asked["params"]["options"]}
-        assert "git status" in names.get("allow_always", "git status")
+        assert "git status" in names["allow_always"]
+
+
+async def test_always_of_permissions_is_no_wider_than_its_name(tmp_path):
+    """The rule that the button names applies from the next turn on, and other calls are asked about."""
+    (tmp_path / "src").mkdir()
+    writes = [calls(("write_file", {"path": path, "content": "x"})) for path in ("src/a", "src/a", "b")]
+    script = [turn for one in writes for turn in (one, says("Done."))]
+    plugins = [(Permissions, {"mode": "default"})]
+    async with open_editor(*script, cwd=tmp_path, tools=EDITING, plugins=plugins) as editor:
+        editor.answers["session/request_permission"] = choosing("allow_always")
+        for _ in writes:
+            await editor.answer_to(editor.prompt("write"))
+        asked = [one["params"] for one in editor.log if one.get("method") == "session/request_permission"]
+        assert [one["toolCall"]["rawInput"]["path"] for one in asked] == ["src/a", "b"]
+        names = [option["name"] for option in asked[0]["options"] if option["optionId"] == "allow_always"]
+        assert "src" in names[0]
 
 
 @pytest.mark.protocol(41)
