@@ -26,6 +26,7 @@ from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.request_bodies import (
+    A2aBody,
     AttachmentBody,
     ChatBody,
     CreateSessionBody,
@@ -518,7 +519,7 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
 
 
 def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
-    has_files = kind is ChatBody or issubclass(kind, OpenBody)
+    has_files = kind is ChatBody or (issubclass(kind, OpenBody) and kind is not A2aBody)
     return limits.max_body_with_attachments_bytes if has_files else limits.max_body_bytes
 
 

@@ -576,6 +576,23 @@ async def test_a_body_that_is_no_request_has_the_number_of_json_rpc(body, number
         assert error["code"] == number, error
 
 
+async def test_a_body_that_is_too_large_and_a_trace_that_is_none():
+    """The first is refused as it comes, in the shape of its binding; the second is dropped, and the message goes on."""
+    async with serving(answering("One."), protocols=A2A, limits=Limits(max_body_bytes=2_000)) as web:
+        huge = message("x" * 5_000)
+        for path, body in (
+            (RPC, {"jsonrpc": "2.0", "id": 1, "params": huge}),
+            (f"{RPC}/v1/message:send", huge),
+        ):
+            response = await web.post(path, body, headers=VERSION)
+            error = response.json()["error"]
+            (detail,) = error.get("data") or error["details"]
+            assert (response.status_code, detail["metadata"]["code"]) == (413, "too_large")
+        head = {**VERSION, "traceparent": "ff-0-0-0", "tracestate": "x" * 600}
+        response = await web.post(f"{RPC}/v1/message:send", message(), headers=head)
+        assert text_of(response.json()["task"]) == "One."
+
+
 async def test_a_body_of_many_values_is_read_beside_the_loop():
     """A megabyte of numbers in a data part is refused, and holds nobody up."""
     async with serving(answering("One."), protocols=A2A, limits=Limits(max_body_bytes=1 << 20)) as web:
