@@ -17,6 +17,7 @@ from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.session_loader import found_at
 from agentrail.runtime.session_options import fault_of_tool
+from agentrail.structs import picked_fields
 
 SOURCE_WAIT_SECONDS: Final = 20.0
 """Time that an open call of a restored session waits for its source."""
@@ -60,16 +61,23 @@ def tool_at(spec: ToolSpec) -> Tool | None:
 
 @frozen(kw_only=True)
 class GoneTool:
-    """Placeholder for a tool that no longer exists. It answers the open calls and does nothing else."""
+    """Placeholder for a tool that no longer exists. It answers the open calls, once its source is there by the tool with the same text."""
 
     name: str
     description: str = "A tool that no longer exists."
     parameters: JsonObject
     effect_class: EffectClass = "once"
+    shown_text: str
+    present: Mapping[str, Tool]
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        del arguments
         await trio.lowlevel.checkpoint()
+        with trio.move_on_after(min(SOURCE_WAIT_SECONDS, ctx.seconds_left() / 2)):
+            while self.shown_text and self.name not in self.present:  # noqa: ASYNC110 - a mapping sets no event
+                await trio.sleep(_LOOK_SECONDS)
+        tool = self.present.get(self.name) if self.shown_text else None
+        if tool is not None and source_origin(tool) == self.shown_text:
+            return await tool.execute(arguments, ctx)
         return Error(text=_UNKNOWN if ctx.attempt > 1 or ctx.resumption is not None else _NOT_RUN)
 
     async def reconcile(self, operation_id: str, ctx: ToolContext) -> Unknown:
@@ -78,36 +86,10 @@ class GoneTool:
         return Unknown()
 
 
-@frozen(kw_only=True)
-class AwaitedTool(GoneTool):
-    """Placeholder for a tool of a source, in an open call of a restored session, until the source is there with the same text."""
-
-    origin: str
-    present: Mapping[str, Tool]
-    timeout_seconds: float | None = None
-
-    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        with trio.move_on_after(min(SOURCE_WAIT_SECONDS, ctx.seconds_left() / 2)):
-            while self.name not in self.present:  # noqa: ASYNC110 - a mapping sets no event
-                await trio.sleep(_LOOK_SECONDS)
-        tool = self.present.get(self.name)
-        if tool is None or source_origin(tool) != self.origin:
-            return await super().execute(arguments, ctx)
-        return await tool.execute(arguments, ctx)
-
-
 def gone_tool(spec: ToolSpec, present: Mapping[str, Tool]) -> GoneTool:
     """Return the placeholder for a tool that is not there."""
-    if not spec.origin.startswith(FROM_SOURCE):
-        return GoneTool(name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class)
-    return AwaitedTool(
-        name=spec.name,
-        parameters=spec.parameters,
-        effect_class=spec.effect_class,
-        timeout_seconds=spec.timeout_seconds,
-        origin=spec.origin,
-        present=present,
-    )
+    given = picked_fields(spec, "name", "parameters", "effect_class")
+    return GoneTool(**given, shown_text=spec.shown_text, present=present)
 
 
 def _place_of(tool: Tool) -> str:

@@ -476,11 +476,7 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
         is_error=st.just(value=True),
         started_at_ms=st.just(0),
         asks=st.builds(
-            ToolQuestion,
-            question=_words,
-            timeout_seconds=st.none() | st.just(1.0),
-            schema=st.sampled_from((None, None, FORM, {"type": "array"})),
-            state=_words,
+            ToolQuestion, question=_words, timeout_seconds=st.sampled_from((None, 1.0)), state=_words
         ),
     )
     spoken = st.one_of(

@@ -12,14 +12,9 @@ from agentrail.structs import Value
 class ToolQuestion(Value, frozen=True, kw_only=True, omit_defaults=True):
     """A question that ends a run of a tool. Its call waits for the user, also across restarts, and then runs again.
 
-        return ToolQuestion(question="Which one?", options=("left", "right"), state={"step": 1})
-
     Attributes:
-        question: Text of the question.
-        options: Answers to choose from. Empty: any text.
+        question: Text of the question, with `options`, `schema` and `url` as in `ctx.ask_user`.
         timeout_seconds: Time limit for the answer. None: that of the session.
-        schema: Schema of a form, as in `ctx.ask_user`.
-        url: An address to show to the user.
         state: JSON for the next run, in `ctx.resumption`. Stored with the session.
     """
 

@@ -478,44 +478,29 @@ class ServerConnection:
 
         Cancellation: The server is told before the cancellation propagates.
         """
-        self._asking.append(ask)
-        try:
-            with self._translated():
-                return await self._call(name, arguments, rounds, report, ask)
-        finally:
-            self._asking.remove(ask)
 
-    async def _call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        rounds: InputRounds,
-        report: ReportProgress,
-        ask: AskForm,
-    ) -> Mapping[str, Any]:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:  # noqa: RUF029 - a callback of the library
             share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
             report(share if message is None else f"{message} ({share})")
 
-        params = types.CallToolRequestParams.model_validate(
-            {
-                "name": name,
-                "arguments": dict(arguments),
-                "inputResponses": dict(rounds.answers) or None,
-                "requestState": rounds.sealed,
-            }
-        )
-        request = types.CallToolRequest(params=params)
-        raw: Mapping[str, Any] = await self.session.send_request(request, _RAW, progress_callback=progressed)
-        if not asks_for_input(raw):
-            return raw
+        params: dict[str, Any] = {"name": name, "arguments": dict(arguments), "requestState": rounds.sealed}
+        params["inputResponses"] = dict(rounds.answers) or None
+        self._asking.append(ask)
+        try:
+            with self._translated():
+                request = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params))
+                raw: Mapping[str, Any] = await self.session.send_request(
+                    request, _RAW, progress_callback=progressed
+                )
+                return {**raw, OUR_ANSWERS: await self._answers(raw, ask)} if asks_for_input(raw) else raw
+        finally:
+            self._asking.remove(ask)
+
+    async def _answers(self, raw: Mapping[str, Any], ask: AskForm) -> dict[str, Any]:
+        """Return the answers that need no user."""
         wanted = types.InputRequiredResult.model_validate(raw, by_name=False).input_requests or {}
-        answers = {
-            key: _plain(await self._answer(one, ask))
-            for key, one in wanted.items()
-            if not isinstance(one, types.ElicitRequest)
-        }
-        return {**raw, OUR_ANSWERS: answers}
+        others = {key: one for key, one in wanted.items() if not isinstance(one, types.ElicitRequest)}
+        return {key: _plain(await self._answer(one, ask)) for key, one in others.items()}
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

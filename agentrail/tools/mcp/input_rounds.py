@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from attrs import asdict, evolve, frozen
 
 from agentrail.abc import Resumption, ToolQuestion
@@ -22,6 +23,23 @@ _ACTIONS: Final = {"answered": "accept", "declined": "decline", "timeout": "canc
 
 def asks_for_input(result: Mapping[str, Any]) -> bool:
     return result.get("resultType") == "input_required"
+
+
+def question_of(server: str, params: Mapping[str, Any]) -> ToolQuestion | None:
+    """Return an elicitation as a question, or None for one that sessions cannot show. Nothing is opened."""
+    url = params.get("url")
+    schema = None if url is not None else params.get("requestedSchema")
+    if (fault_of_form(schema) if url is None else fault_of_url(url)) is not None:
+        return None
+    options = () if url is None else ("Done",)
+    message = f"{server}: {params.get('message', '')}"
+    return ToolQuestion(question=message, options=options, schema=schema, url=url)
+
+
+def answer_of(params: Mapping[str, Any], outcome: str, answer: Any = None) -> Mapping[str, Any]:
+    """Return the result of an elicitation."""
+    content = {"content": answer} if outcome == "answered" and "url" not in params else {}
+    return {"action": _ACTIONS[outcome], **content}
 
 
 @frozen(kw_only=True)
@@ -60,15 +78,10 @@ class InputRounds:
         """Return the next question, or None if all are answered. One that sessions cannot show is declined."""
         rounds = self
         for key, params in self.left.items():
-            message, url = f"{server}: {params.get('message', '')}", params.get("url")
-            schema = None if url is not None else params.get("requestedSchema")
-            if (fault_of_form(schema) if url is None else fault_of_url(url)) is not None:
-                rounds = rounds._with_answer(key, {"action": "decline"})
-                continue
-            options = () if url is None else ("Done",)
-            state = asdict(rounds)
-            asked = ToolQuestion(question=message, options=options, schema=schema, url=url, state=state)
-            return rounds, asked
+            question = question_of(server, params)
+            if question is not None:
+                return rounds, msgspec.structs.replace(question, state=asdict(rounds))
+            rounds = rounds._with_answer(key, answer_of(params, "declined"))
         return rounds, None
 
     def _with_answer(self, key: str, answer: Mapping[str, Any]) -> "InputRounds":
@@ -82,7 +95,5 @@ def resumed_rounds(resumption: Resumption | None) -> InputRounds:
         return InputRounds()
     rounds = InputRounds(**thawed(resumption.state))
     key, params = next(iter(rounds.left.items()))
-    answer: dict[str, Any] = {"action": _ACTIONS[resumption.outcome]}
-    if resumption.outcome == "answered" and "url" not in params:
-        answer["content"] = thawed(resumption.answer)
+    answer = answer_of(params, resumption.outcome, thawed(resumption.answer))
     return rounds._with_answer(key, answer)  # noqa: SLF001 - of this module

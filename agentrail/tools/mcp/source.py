@@ -22,18 +22,20 @@ from agentrail.abc import (
     ToolOutcome,
     ToolQuestion,
     ToolServer,
+    UserQuestion,
 )
 from agentrail.config.key_filter import HIDDEN, hide_keys
 from agentrail.core.values.port_members import offers
 from agentrail.core.values.source_prompt import SourcePrompt
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.distribution import install_command
-from agentrail.errors import AgentrailError, CommandError, OptionError, QuestionDeclined, ToolContractError
+from agentrail.errors import AgentrailError, CommandError, OptionError, QuestionDeclined
 from agentrail.events import ToolSourceState
 from agentrail.frozen import too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import leaves
+from agentrail.structs import picked_fields
 from agentrail.tools.mcp.call_result import (
     CallFailed,
     FoldedResult,
@@ -41,7 +43,13 @@ from agentrail.tools.mcp.call_result import (
     absent_server,
     fold_result,
 )
-from agentrail.tools.mcp.input_rounds import InputRounds, asks_for_input, resumed_rounds
+from agentrail.tools.mcp.input_rounds import (
+    InputRounds,
+    answer_of,
+    asks_for_input,
+    question_of,
+    resumed_rounds,
+)
 from agentrail.tools.mcp.login_files import LOGIN_DIRECTORY, LoginFile
 from agentrail.tools.mcp.message_lines import BadServer
 from agentrail.tools.mcp.pins import check_pins
@@ -546,26 +554,20 @@ class AskForLogin(McpTool):
 
 
 async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ask the user of a running call what its server of the older revision asks, and return the result of the elicitation.
-
-    A form that sessions cannot show is declined. Of an address its host is shown, and nothing is opened.
-    """
+    """Ask the user of a running call what its server of the older revision asks, and return the result of the elicitation."""
     if "messages" in params:
         return await _sample_in_call(ctx, params)
-    message = f"{server}: {params.get('message', '')}"
-    seconds = max(ctx.seconds_left() - 1.0, 0.1)
-    within = 300.0 if math.isinf(seconds) else seconds
+    question = question_of(server, params)
+    if question is None:
+        return answer_of(params, "declined")
+    seconds = ctx.seconds_left() - 1.0
+    within = 300.0 if math.isinf(seconds) else max(seconds, 0.1)
+    asked = picked_fields(question, "question", "options", "schema", "url")
     try:
-        if "url" in params:
-            said = await ctx.ask_user(message, ["Done"], url=str(params["url"]), timeout_seconds=within)
-            return {"action": "cancel" if said is None else "accept"}
-        schema = params.get("requestedSchema")
-        form = await ctx.ask_user(
-            message, schema=schema if isinstance(schema, dict) else {}, timeout_seconds=within
-        )
-    except (QuestionDeclined, ToolContractError):
-        return {"action": "decline"}
-    return {"action": "cancel"} if form is None else {"action": "accept", "content": dict(form)}
+        said = await ctx.question(UserQuestion(**asked, timeout_seconds=within))
+    except QuestionDeclined:
+        return answer_of(params, "declined")
+    return answer_of(params, "timeout" if said is None else "answered", said)
 
 
 async def _sample_in_call(ctx: ToolContext, params: Mapping[str, Any]) -> Mapping[str, Any]:
