@@ -6,6 +6,7 @@ Figures are never a reason to fail: the exit code is 0 whatever they are.
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -46,6 +47,13 @@ from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
 from benchmarks.typing import typing
 from benchmarks.web import web
+
+
+def _mcp_servers(effort: Effort) -> list[Row]:
+    # Imported late: the library's 60 MiB would weigh on each collection of the workloads before it.
+    found: list[Row] = import_module("benchmarks.mcp_servers").mcp_servers(effort)
+    return found
+
 
 WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "cycle": cycle,
@@ -109,6 +117,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "console-drawing": drawing,
     "console-page": ageing,
     "console-lists": lists,
+    "mcp": _mcp_servers,  # the last one
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "gateway": [name for name in WORKLOADS if name.startswith("gateway-")],

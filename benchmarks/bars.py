@@ -94,6 +94,17 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "delivery over a wire": ("ratio", (1.3, 1.1),   None),
         "first frame of a completion": ("ours", (2, 1), None),  # ms
         "lag of 200 completions": ("ratio", (2.0, 1.5), None),
+        "mcp call":             ("ratio", (1.5, 1.2),   None),
+        "mcp transport":        ("ratio", (1.0, 0.9),   None),
+        "loop beside a large message": ("ours", (50, 25), None),  # ms
+        "lost call answered":   ("ours",  (100, 20),    None),  # ms
+        "lost server back":     ("ours",  (0.7, 0.6),   None),  # s
+        "abort of an mcp call": ("ours",  (50, 10),     None),  # ms
+        "abort of an mcp call over http": ("ours", (100, 20), None),  # ms
+        "closing mcp servers":  ("ours",  (2.5, 1.0),   None),  # s
+        "closing stubborn mcp servers": ("ours", (6.5, 5), None),  # s
+        "mcp crowd":            ("ours",  (50, 30),     None),  # ms
+        "idle mcp server":      ("ours",  (128, 100),   None),  # KiB
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
         "task":                 ("ratio", (2.0, 1.65),  None),
         "100 agents":           ("ratio", (1.6, 1.4),   None),

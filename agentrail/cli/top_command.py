@@ -6,7 +6,7 @@ import signal
 import struct
 import termios
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,12 +26,14 @@ from agentrail.cli.top_view import (
     foot_line,
     head_lines,
     press,
+    server_words,
     shown_rows,
 )
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.remote.dialer import address_of, dial_for
 from agentrail.remote.row_watch import WatchedRows, watch_rows
+from agentrail.wire.inspection_rows import TreeRow
 from agentrail.wire.rows import RowFilter, SessionRow
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
@@ -97,13 +99,22 @@ def show_top(
     shown = url.rstrip("/")
 
     async def main() -> Exit:
-        async with watch_rows(
-            dial, "sessions", SessionRow, "session_id", wanted, connect_seconds=CONNECT_SECONDS
-        ) as watched:
+        async with (
+            watch_rows(
+                dial, "sessions", SessionRow, "session_id", wanted, connect_seconds=CONNECT_SECONDS
+            ) as watched,
+            trio.open_nursery() as nursery,
+        ):
+            # Only for its MCP servers. A token without the scope `inspect` shows none.
+            tree = WatchedRows(dial, "tree", TreeRow, "key", wanted)
+            nursery.start_soon(tree.run)
             if os.isatty(0) and os.isatty(1):
-                return await _live(watched, view, shown)
-            await _once(watched, view, shown)
-            return Exit.DONE
+                code = await _live(watched, tree, view, shown)
+            else:
+                await _once(watched, tree, view, shown)
+                code = Exit.DONE
+            nursery.cancel_scope.cancel(reason="it was left")
+        return code
 
     try:
         return call_guarded(_told, trio.run, main)
@@ -157,11 +168,17 @@ def read_token(path: Path | None) -> str | None:
 # --- into a pipe
 
 
-async def _once(watched: WatchedRows[SessionRow], view: TopView, server: str) -> None:
+async def _once(
+    watched: WatchedRows[SessionRow], tree: WatchedRows[TreeRow], view: TopView, server: str
+) -> None:
     while not watched.is_whole:
         await watched.wait_changed(watched.version)
+    with trio.move_on_after(CONNECT_SECONDS), suppress(AgentrailError):
+        while not tree.is_whole:
+            await tree.wait_changed(tree.version)
     rows = [*watched.rows.values()]
-    lines = head_lines(rows, watched.total, watched.line, server, _PLAIN_WIDTH)
+    tools = server_words(tree.rows.values())
+    lines = head_lines(rows, watched.total, watched.line, server, _PLAIN_WIDTH, tools)
     table = shown_rows(rows, view, _no_speed)
     lines += draw_table(table, width=_PLAIN_WIDTH, now_ms=_now_ms(), speed=_no_speed, sort=view.sort)
     data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
@@ -182,6 +199,7 @@ def _now_ms() -> int:
 @define(eq=False)
 class _Screen:
     watched: WatchedRows[SessionRow]
+    tree: WatchedRows[TreeRow]
     view: TopView
     server: str
     speeds: Speeds = field(factory=Speeds)
@@ -196,8 +214,10 @@ class _Screen:
         self.wake.set()
 
 
-async def _live(watched: WatchedRows[SessionRow], view: TopView, server: str) -> Exit:
-    screen = _Screen(watched=watched, view=view, server=server)
+async def _live(
+    watched: WatchedRows[SessionRow], tree: WatchedRows[TreeRow], view: TopView, server: str
+) -> Exit:
+    screen = _Screen(watched=watched, tree=tree, view=view, server=server)
     with (
         open_terminal_keys(),
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGWINCH) as signals,
@@ -228,7 +248,8 @@ async def _draw(screen: _Screen) -> None:
     table = shown_rows(rows, screen.view, speed)
     room = max(1, height - _AROUND)
     first = min(screen.view.first, max(0, len(table) - room))
-    lines = head_lines(rows, watched.total, watched.line, screen.server, width)
+    tools = server_words(screen.tree.rows.values())
+    lines = head_lines(rows, watched.total, watched.line, screen.server, width, tools)
     lines += draw_table(
         table[first : first + room], width=width, now_ms=_now_ms(), speed=speed, sort=screen.view.sort
     )

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from agentrail.cli.event_text import on_one_line as joined
+from agentrail.wire.inspection_rows import TreeRow
 from agentrail.wire.rows import SessionRow
 
 SortBy: TypeAlias = Literal["phase", "title", "model", "tool", "speed", "tokens", "cost", "age", "restarts"]
@@ -266,14 +267,26 @@ def columns_of(text: str) -> int:
     )
 
 
-def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, width: int) -> list[str]:
+def server_words(nodes: Iterable[TreeRow]) -> str:
+    """Count the MCP servers of a tree, and name those that are not running. Empty if there are none."""
+    servers = [node for node in nodes if node.kind == "source"]
+    down = [
+        f", {plain(one.name.removeprefix('mcp '))} {one.status}" for one in servers if one.status != "running"
+    ]
+    plural = "" if len(servers) == 1 else "s"
+    return f"  {len(servers)} MCP server{plural}{''.join(down)}" if servers else ""
+
+
+def head_lines(  # noqa: PLR0913, PLR0917 - the parts of one line
+    rows: Sequence[SessionRow], total: int, line: str, server: str, width: int, tools: str = ""
+) -> list[str]:
     working = sum(phase_word(row) in ("running", "streaming", "executing_tools") for row in rows)
     waiting = sum(row.waiting.approvals + row.waiting.questions for row in rows)
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
     cost = f"${sum(known):.2f}" + (
         "" if len(known) == sum(row.tokens is not None for row in rows) else " and more"
     )
-    said = f"{plain(server)}  {line}  {total} session{'' if total == 1 else 's'}  {working} working  {waiting} waiting  {cost}"
+    said = f"{plain(server)}  {line}  {total} session{'' if total == 1 else 's'}  {working} working  {waiting} waiting  {cost}{tools}"
     return [_fit(said, width, is_number=False).rstrip()]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -31,6 +32,15 @@ SEEN_PYTHON = next(one for one in ("/usr/bin/python3", sys.executable) if Path(o
 def named(name, **said):
     """Return a test for a row of the tree."""
     return lambda row: row["name"] == name and all(row[key] == value for key, value in said.items())
+
+
+async def top(web, caller):
+    """Return what `agentrail top` prints into a pipe."""
+    command = [sys.executable, "-m", "agentrail", "top", str(web.client.base_url)]
+    env = {**os.environ, "AGENTRAIL_TOKEN": caller}
+    done = await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
+    assert not done.stderr, done.stderr
+    return done.stdout.decode()
 
 
 @pytest.fixture
@@ -84,12 +94,15 @@ async def test_a_server_that_dies_at_each_message_is_parked_and_restarted_from_t
                             break
                     if event.state == "parked":
                         parked = [await tree.find(named("mcp p", status="parked"))]
+                        words = (await top(web, "boss"), await top(web, "ann"))
                         asked = {"source": parked[0]["name"]}
                         for caller, status in (("ann", 403), ("boss", 403), ("dan", 204)):
                             answer = await web.post("/inspect/sources/restart", asked, headers=by(caller))
                             assert answer.status_code == status
             back = await tree.find(named("mcp p", status="running"))
             other = await tree.find(named("mcp q", status="running"))
+    assert "2 MCP servers, p parked" in words[0]
+    assert "MCP" not in words[1]  # without the scope `inspect`
     dies = ["restarting"] * 4 + ["ready", "restarting"] * 2
     assert [one.state for one in told] == ["connecting", *dies, "parked", "connecting", "ready"]
     assert outcomes == [True, False, True, False]
