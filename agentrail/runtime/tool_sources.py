@@ -217,9 +217,10 @@ class ToolSources:
             self._nursery.start_soon(running.run, name=f"mcp {running.source.name}")
 
     def found(self, scope: str) -> Iterator[tuple[str, RunningSource]]:
-        """Yield the sources that sessions of a scope use: shared ones, and those of one session with its id."""
+        """Yield the sources that sessions of a scope have used: shared ones, and those of one session with its id."""
         for shared in (*self.running.values(), *self._personal.values()):
-            if is_shared(shared.child_id) or is_in(scope, shared.child_id):
+            was_started = shared.is_running or shared.given_up_at_ms is not None
+            if was_started and (is_shared(shared.child_id) or is_in(scope, shared.child_id)):
                 yield "", shared
         for tools in self.joined.values():
             ports = tools._cell.ports  # noqa: SLF001 - internal access to the cell of a handle

@@ -123,7 +123,9 @@ async def test_a_scope_decides_which_sessions_share_a_server(plain, scope, above
             nodes = (await supervisor.tree()).children
             assert len([node for node in nodes if node.id.startswith("mcp p")]) == above
             assert sum(child.id == "mcp p" for node in nodes for child in node.children) == below
-            supervisor.sources.restart("mcp p")
+            if scope == "session":  # nobody uses the one that all would share
+                with pytest.raises(OptionError, match="there are none"):
+                    supervisor.sources.restart("mcp p")
             await supervisor.stop_session(session.session_id)
             assert len((await supervisor.tree()).children) == len(nodes) - 1
 

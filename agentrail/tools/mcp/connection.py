@@ -66,6 +66,9 @@ _LARGE_BYTES: Final = 1 << 18
 _MAX_UNSENT: Final = 1_000
 """Messages that may wait for a server that does not read. The sender of the next one waits."""
 
+_MAX_LINES: Final = 32
+"""Messages in one write."""
+
 _LAST_WORDS_SECONDS: Final = 0.5
 
 
@@ -121,10 +124,13 @@ class StdioTransport:
             return b""
 
     async def _write(self) -> None:
-        async for one in self._to_server:
-            line = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+        async for first in self._to_server:
+            lines = [_line_of(first)]
+            # One write for all that wait: each wakes the server, which takes the processor from the loop.
+            while len(lines) < _MAX_LINES and self._to_server.statistics().current_buffer_used:
+                lines.append(_line_of(self._to_server.receive_nowait()))
             try:
-                await self._process.stdin.send_all(f"{line}\n".encode())
+                await self._process.stdin.send_all(b"".join(lines))
             except trio.BrokenResourceError:  # the reader learns of the end
                 return
 
@@ -139,6 +145,10 @@ class StdioTransport:
             code = await self._process.wait()
             return f"it was ended by signal {-code}" if code < 0 else f"it exited with code {code}"
         return "it closed its output"
+
+
+def _line_of(sent: SessionMessage) -> bytes:
+    return f"{sent.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode()
 
 
 def _message_of(value: Mapping[str, Any]) -> Any:
