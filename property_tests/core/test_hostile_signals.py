@@ -130,6 +130,8 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
         return st.sampled_from(inner)
     if origin in {Union, types.UnionType}:
         return st.one_of(*map(hostile, inner))
+    if origin is tuple and inner[-1] is not ...:
+        return st.tuples(*map(hostile, inner))
     if origin is tuple:
         return st.lists(hostile(inner[0]), max_size=2).map(tuple)
     if origin in {Mapping, dict}:
