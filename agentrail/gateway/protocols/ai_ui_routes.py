@@ -91,7 +91,7 @@ async def _say(call: RouteCall, session_id: str, plan: UiPlan, first: tuple[Fram
 async def _answer_running(call: RouteCall) -> Result:
     """Stream the running or waiting response from its beginning. 204 without one."""
     session = await find_session(call, call.params["session_id"], call.params["agent_id"])
-    stream = None if session is None else await stream_running(WIRE, session, NO_QUESTIONS)
+    stream = None if session is None else await stream_running(call, WIRE, session, NO_QUESTIONS)
     return WholeAnswer(status=204) if stream is None else stream.answer()
 
 

@@ -20,7 +20,7 @@ from agentrail.gateway.protocols.openai_routes import (
     openai_route,
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
-from agentrail.gateway.protocols.wire_calls import find_session, own_session, reads
+from agentrail.gateway.protocols.wire_calls import find_session, own_session, reads, start_of_cycle
 from agentrail.gateway.request_bodies import CancelResponseBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, whole_number, yes_or_no
 from agentrail.gateway.response_bodies import OpenAiObject
@@ -118,11 +118,10 @@ async def _keep(call: RouteCall, session_id: str, seq: int) -> _Kept:
         case PromptReceived(ref=ref) | PromptQueued(ref=ref) | AgentStart(ref=ref, goes_on=True):
             begin = Bridged(Response(ref=PromptRef(ref), read_text=reads(session)), own)
         case _:
-            asked = PageAsked(before=seq, limit=1, kinds=frozenset({AgentStart}))
-            starts = (await host.read_events(session_id, principal, asked)).events
+            start = await start_of_cycle(call, session_id, seq)
             begin = Bridged(Response(read_text=reads(session)), own)
-            for start in starts:
-                begin = await _fold(call, session_id, begin, number_of(start), seq)
+            if start is not None:
+                begin = await _fold(call, session_id, begin, start, seq)
             return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin, is_resumed=True)
     return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin)
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NoReturn
-
-import trio
+from typing import NoReturn
 
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
 from agentrail.errors import ProfileMismatch, SessionUnknown
-from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
+from agentrail.events import AgentAbort, AgentError, AgentStart
 from agentrail.gateway.calls.decision_calls import answer_client_call
 from agentrail.gateway.chat_routes import headers_of
 from agentrail.gateway.error_responses import (
@@ -30,14 +28,10 @@ from agentrail.protocols.decisions import ClientDecision, WireRefusal
 from agentrail.protocols.response_changes import Frame, ResponseEnd
 from agentrail.protocols.response_state import Bridged, Own, ReadText, Response
 from agentrail.runtime.arguments import fault_of_response
-from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.event_history import PageAsked, number_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
-
-_WINDOW: Final = 512
-"""Events in which the start of a cycle is searched first."""
-
 
 # --- sessions
 
@@ -143,7 +137,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
     first: tuple[Frame, ...] = (),
 ) -> ResponseStream[Own]:
     """Apply decisions, and stream the rest of the response that waited for them."""
-    began = await _find_cycle(session, status.last_seq)
+    began = await start_of_cycle(call, session.session_id, status.last_seq + 1)
     # If its beginning is no longer stored, it must still have been shown, because it waits for these answers.
     response = Response(read_text=reads(session), is_live=True)
 
@@ -187,11 +181,13 @@ async def answer_first(  # noqa: PLR0913 - same
     )
 
 
-async def stream_running(wire: SseWire[Own], session: Session, own: Own) -> ResponseStream[Own] | None:
+async def stream_running(
+    call: RouteCall, wire: SseWire[Own], session: Session, own: Own
+) -> ResponseStream[Own] | None:
     """Stream the running or waiting response from its beginning. None without one."""
     status = await session.status()
     has_ended = status.phase == "idle" and not status.suspended
-    began = None if has_ended else await _find_cycle(session, status.last_seq)
+    began = None if has_ended else await start_of_cycle(call, session.session_id, status.last_seq + 1)
     if began is None:
         return None
     state = Bridged(Response(read_text=reads(session)), own)
@@ -225,25 +221,11 @@ def _named(session: Session) -> Mapping[str, str]:
     return MappingProxyType({"x-session-id": session.session_id})
 
 
-async def _find_cycle(session: Session, last_seq: int) -> int | None:
-    """Return the event number at which the last cycle started. Searches backwards in growing steps."""
-    window = _WINDOW
+async def start_of_cycle(call: RouteCall, session_id: str, before: int) -> int | None:
+    """Return the event number at which the last cycle before a number started. None if it is stored no longer."""
     while True:
-        after = max(0, last_seq - window)
-        kinds = (AgentStart, AgentEnd, AgentAbort, AgentError)
-        async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
-            found = _last_start(events)
-        if found is not None or after == 0:
-            return found
-        window *= 8
-
-
-def _last_start(events: Subscription) -> int | None:
-    found: int | None = None
-    try:
-        while True:
-            event = events.next_nowait()
-            if isinstance(event, AgentStart) and event.meta is not None:
-                found = event.meta.seq
-    except (trio.WouldBlock, trio.EndOfChannel):
-        return found
+        asked = PageAsked(before=before, limit=1, kinds=frozenset({AgentStart}))
+        page = await call.host.read_events(session_id, call.principal, asked)
+        if page.events or not page.more:
+            return number_of(page.events[0]) if page.events else None
+        before = page.first

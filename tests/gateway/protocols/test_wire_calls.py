@@ -8,11 +8,11 @@ import trio
 from agentrail import tool
 from agentrail.core.session.client_calls import MAX_ANSWER_BYTES
 from agentrail.events import PromptReceived
-from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.protocols.wire_calls import apply_decisions
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
+from agentrail.runtime import event_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
@@ -68,8 +68,9 @@ async def test_a_question_is_declined_for_the_user_who_calls():
 
 @pytest.mark.protocol(66)
 async def test_a_cycle_that_began_long_ago_is_found(monkeypatch):
-    """The search for its start goes back in growing steps."""
-    monkeypatch.setattr(wire_calls, "_WINDOW", 2)
+    """The search for its start goes back page by page, each of which looks at so many events at most."""
+    monkeypatch.setattr(event_history, "_CHUNK", 1)
+    monkeypatch.setattr(event_history, "MAX_LOOKED_AT", 2)
     async with asking_a_question(says("Fine.")) as web:
         asked = await post(web, user("Hi"))
         again = await read(web, "GET", "/ai-ui/desk/c1/stream")
