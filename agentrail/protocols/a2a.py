@@ -89,13 +89,17 @@ def _show(task: A2aTask, change: changes.ResponseChange, response: Response) -> 
         case changes.PartText(kind="text", text=text, message_id=message_id):  # by far the most frequent
             return (task, ()) if task.is_json else _tell(task, text, message_id)
         case changes.Begun(is_resumed=is_resumed):
-            return _move(task if is_resumed else replace(task, parts=(), told_in=""), "WORKING", response)
+            return _move(
+                task if is_resumed else replace(task, parts=(), told_in=""), "WORKING", response.at_ms
+            )
         case changes.TakenBack(message_id=message_id) if message_id == task.told_in:
             return replace(task, told_in="-"), (_artifact(task, task.parts or (_text(""),), append=False),)
         case changes.MessageCompleted(message_id=message_id, text=text) if text:
             parts = (_text(text),) if task.is_json else (*task.parts, _text(_apart(task, text)))
             said = _message(task, message_id, "AGENT", (_text(text),))
             return replace(task, parts=parts, history=(*task.history, said)), ()
+        case changes.Happened(event=events.AgentSuspended()):  # a later event is no change of the state
+            return replace(task, at_ms=response.at_ms or task.at_ms), ()
         case changes.ResponseEnd():
             return _end(task, change, response)
         case _:
@@ -138,8 +142,8 @@ def _status(task: A2aTask) -> Frame:
     return {"state": f"TASK_STATE_{task.state}", "timestamp": at.replace("+00:00", "Z"), **said}
 
 
-def _move(task: A2aTask, state: str, response: Response, said: A2aFrames = ()) -> A2aShown:
-    moved = replace(task, state=state, said=said, at_ms=response.at_ms or task.at_ms)
+def _move(task: A2aTask, state: str, at_ms: int, said: A2aFrames = ()) -> A2aShown:
+    moved = replace(task, state=state, said=said, at_ms=at_ms or task.at_ms)
     return moved, (
         {"statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": _status(moved)}},
     )
@@ -161,7 +165,7 @@ def _end(task: A2aTask, end: changes.ResponseEnd, response: Response) -> A2aShow
         with suppress(ValueError):  # the turns may end before there is a document
             task = replace(task, parts=({"data": json.loads(task.parts[-1]["text"])},))
         frames = (_artifact(task, task.parts, append=False),)
-    moved, more = _move(task, state, response, said)
+    moved, more = _move(task, state, task.at_ms if end.kind == "paused" else response.at_ms, said)
     return moved, (*frames, *more)
 
 

@@ -341,6 +341,21 @@ async def test_a_task_survives_a_restart_and_one_that_worked_ends():
         assert [one["id"] for one in listed["tasks"]] == [runs["id"], one["id"]]
 
 
+@pytest.mark.protocol(33)
+async def test_a_task_that_waits_is_answered_after_a_restart():
+    """It asks for the same as before, and what is approved then runs once."""
+    shell, store = RecordingTool(name="shell"), MemoryStore(lease_ms=0)
+    options: dict[str, Any] = {"session_tools": [shell], "session_plugins": [HumanApproval], "store": store}
+    async with serving(ScriptedModel([calls(("shell", {"command": "ls"}))]), protocols=A2A, **options) as web:
+        asked = await sent(web)
+    async with serving(answering("Done."), protocols=A2A, **options) as web:
+        assert await done(web, "GetTask", {"id": asked["id"]}) == asked
+        (facts,) = [part["data"] for part in asked["status"]["message"]["parts"] if "data" in part]
+        yes = {"data": {"approval_id": facts["approval_id"], "approved": True}}
+        task = await sent(web, yes, name="m-2", taskId=asked["id"])
+        assert (state_of(task), text_of(task), len(shell.calls)) == ("COMPLETED", "Done.", 1)
+
+
 @pytest.mark.protocol(34)
 @pytest.mark.parametrize("context", [{}, {"contextId": "c-1"}])
 async def test_a_repeated_message_is_the_same_task(context):
