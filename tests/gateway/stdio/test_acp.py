@@ -294,6 +294,16 @@ async def test_without_forms_the_turn_ends_with_the_question(tmp_path):
         assert text_of(editor.updates("agent_message_chunk")).endswith("Blue it is.")
 
 
+async def test_a_declined_question_goes_on(tmp_path):
+    """The model reads that it was declined."""
+    forms = {"elicitation": {"form": {}}}
+    script = (QUESTION, says("Then not."))
+    async with open_editor(*script, cwd=tmp_path, tools=builtin("ask_user"), capabilities=forms) as editor:
+        editor.answers["elicitation/create"] = lambda _: {"result": {"action": "decline"}}
+        assert (await editor.answer_to(editor.prompt("choose")))["result"]["stopReason"] == "end_turn"
+        assert text_of(editor.updates("agent_message_chunk")) == "Then not."
+
+
 # --- a prompt while another one runs
 
 
@@ -342,6 +352,8 @@ async def test_a_second_prompt_waits_or_steers(tmp_path, how, said):
         assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
         assert (await editor.answer_to(second))["result"]["stopReason"] == "end_turn"
         assert text_of(editor.updates("agent_message_chunk")) == said
+        await editor.call("session/load", sessionId=editor.session_id, cwd=str(tmp_path), mcpServers=[])
+        assert [one["content"]["text"] for one in editor.updates("user_message_chunk")] == ["one", "two"]
 
 
 # --- files
@@ -463,6 +475,10 @@ async def test_modes_and_options(tmp_path):
         assert {one["id"]: one["currentValue"] for one in changed["configOptions"]}[
             "when_busy"
         ] == "interrupt"
+        await editor.call("session/set_config_option", **told, configId="model", value="demo:fast")
+        await editor.wait_for(
+            lambda one: "config_option_update" in json.dumps(one) and "demo:fast" in json.dumps(one)
+        )
         for name, value in (("when_busy", "never"), ("model", "no such model"), ("nonsense", "")):
             refused = await editor.call("session/set_config_option", **told, configId=name, value=value)
             assert refused["code"] == -32602
