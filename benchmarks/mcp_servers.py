@@ -4,6 +4,7 @@ Bare is the library `mcp` with its own client and transport, on the same server.
 """
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -34,7 +35,7 @@ from benchmarks.bars import target_of
 from benchmarks.explain import Explanation
 from benchmarks.idle import in_a_process, reply
 from benchmarks.mcp_server import LARGE_BYTES, answer_of
-from benchmarks.measure import Effort, Row, Sample, interleave, percentile, repeat
+from benchmarks.measure import Effort, Rounds, Row, Sample, Target, interleave, percentile, repeat
 from benchmarks.ours import expect
 
 _PROGRAM: Final = str(Path(__file__).with_name("mcp_server.py"))
@@ -81,31 +82,28 @@ def mcp_servers(effort: Effort) -> list[Row]:
         )
         for kind in ("stdio", "http")
     ]
-    row = partial(_row, "mcp")
     return [
-        row(called, "call", f"a call that does nothing, of {count} at eight a time; bare: the library's", "ms", 1e3, "mcp call"),
-        row(carried, "ping", "a request over the transport alone; bare: the library's", "ms", 1e3, "mcp transport"),
-        row(large, "held", "how long the loop is held by a message of 16 MiB: CPU", "ms", 1e3, "loop beside a large message"),
-        row(lost, "answered", "server killed → the caller is answered, p99", "ms", 1e3, "lost call answered"),
-        row(lost, "back", "server killed → its tools are back, without its own start, p99", "s", 1, "lost server back"),
-        row(aborted, "stdio", "abort → the handler is cancelled, stdio, p99", "ms", 1e3, "abort of an mcp call"),
-        row(aborted, "http", "abort → the handler is cancelled, HTTP, p99", "ms", 1e3, "abort of an mcp call over http"),
-        row(closed, "obedient", "closing 20 servers at once", "s", 1, "closing mcp servers"),
-        row(closed, "stubborn", "closing 20 servers that ignore everything but SIGKILL", "s", 1, "closing stubborn mcp servers"),
-        row(crowd, "opening", "the longest hold of the loop while 200 sessions with a server each are opened: CPU", "ms", 1e3, "mcp crowd"),
-        row(crowd, "closing", "the same while they are closed: CPU", "ms", 1e3, "mcp crowd"),
-        row(crowd, "late", "the same, both, with all that the machine did meanwhile: wall", "ms", 1e3, None),
-        row(weighed[0], "held_kib", "an idle server's actor, stdio", "KiB", 1, "idle mcp server"),
-        row(weighed[1], "held_kib", "an idle server's actor, HTTP", "KiB", 1, "idle mcp server"),
+        _row(called, "call", f"a call that does nothing, of {count} at eight a time; bare: the library's", "ms", 1e3, target_of("mcp call")),
+        _row(carried, "ping", "a request over the transport alone; bare: the library's", "ms", 1e3, target_of("mcp transport")),
+        _row(large, "held", "how long the loop is held by a message of 16 MiB: CPU", "ms", 1e3, target_of("loop beside a large message")),
+        _row(lost, "answered", "server killed → the caller is answered, p99", "ms", 1e3, target_of("lost call answered")),
+        _row(lost, "back", "server killed → its tools are back, without its own start, p99", "s", 1, target_of("lost server back")),
+        _row(aborted, "stdio", "abort → the handler is cancelled, stdio, p99", "ms", 1e3, target_of("abort of an mcp call")),
+        _row(aborted, "http", "abort → the handler is cancelled, HTTP, p99", "ms", 1e3, target_of("abort of an mcp call over http")),
+        _row(closed, "obedient", "closing 20 servers at once", "s", 1, target_of("closing mcp servers")),
+        _row(closed, "stubborn", "closing 20 servers that ignore everything but SIGKILL", "s", 1, target_of("closing stubborn mcp servers")),
+        _row(crowd, "opening", "the longest hold of the loop while 200 sessions with a server each are opened: CPU", "ms", 1e3, target_of("mcp crowd")),
+        _row(crowd, "closing", "the same while they are closed: CPU", "ms", 1e3, target_of("mcp crowd")),
+        _row(crowd, "late", "the same, both, with all that the machine did meanwhile: wall", "ms", 1e3, None),
+        _row(weighed[0], "held_kib", "an idle server's actor, stdio", "KiB", 1, target_of("idle mcp server")),
+        _row(weighed[1], "held_kib", "an idle server's actor, HTTP", "KiB", 1, target_of("idle mcp server")),
     ]  # fmt: skip
 
 
 def _row(  # noqa: PLR0913, PLR0917 - the columns of a table
-    workload: str, rounds: Any, metric: str, what: str, unit: str, factor: float, target: str | None
+    rounds: Rounds, metric: str, what: str, unit: str, factor: float, target: Target | None
 ) -> Row:
-    held_to = None if target is None else target_of(target)
-    found: Row = rounds.row(workload, metric, what, unit=unit, factor=factor, target=held_to)
-    return found
+    return rounds.row("mcp", metric, what, unit=unit, factor=factor, target=target)
 
 
 def _server(*given: str, name: str = "s", **options: Any) -> McpServer:
@@ -194,7 +192,8 @@ class _LongestStep(trio.abc.Instrument):
 async def _large_message() -> Sample:
     async with agentrail.open_supervisor(mcp=[_server(timeout_seconds=60)]) as supervisor:
         session = await supervisor.start_session(model=ScriptedModel([says("hi")]))
-        connection = supervisor.sources.running["s"].source.connection
+        source: Any = supervisor.sources.running["s"].source
+        connection = source.connection
         longest = _LongestStep()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(longest.run)
@@ -213,6 +212,7 @@ async def _nobody(_: object) -> Any:
 
 
 async def _losses(count: int) -> Sample:
+    logging.getLogger("agentrail").addHandler(logging.NullHandler())  # each loss is reported
     losses = [await _lose_server() for _ in range(count)]
     answered, back = zip(*losses, strict=True)
     return {"answered": percentile(answered, 99), "back": percentile(back, 99)}
@@ -275,7 +275,8 @@ async def _abort(server: McpServer, cancelled: Callable[[], Awaitable[float]]) -
     async with agentrail.open_supervisor(mcp=[server]) as supervisor:
         session = await supervisor.start_session(model=model)
         await session.prompt("go")
-        await _until(lambda: bool(supervisor.sources.running["s"].source.connection._asking))  # noqa: SLF001 - nothing tells it
+        source: Any = supervisor.sources.running["s"].source
+        await _until(lambda: bool(source.connection._asking))  # noqa: SLF001 - nothing tells it
         await trio.sleep(_SENT_SECONDS)
         aborted_at = perf_counter()
         await session.abort("measured", kill_tools="all")

@@ -107,7 +107,7 @@ def test_a_verdict_is_that_of_the_median(median, aim, verdict):
 # CI runs one workload above, as a smoke test; `make bench-quick` of the same night runs all.
 @nightly
 @pytest.mark.check
-@pytest.mark.parametrize("name", ["children", "restart", "appends", "kept", "idle-start"])
+@pytest.mark.parametrize("name", ["children", "restart", "appends", "kept", "idle-start", "mcp"])
 def test_a_workload_of_actors_and_stores_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
