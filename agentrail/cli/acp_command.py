@@ -21,7 +21,7 @@ from agentrail.protocols.acp import AUTH_REQUIRED, AcpFault
 from agentrail.protocols.error_shapes import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from agentrail.gateway.stdio.acp_agent import AcpAgent, Places
+    from agentrail.gateway.stdio.acp_agent import AcpAgent, EditorPlaces
     from agentrail.host.agent_profiles import ProfileContext
     from agentrail.runtime.session_options import SessionOptions
 
@@ -62,10 +62,10 @@ async def open_editor_agent(
     agent: str | None, files: ConfigFiles, connection: AcpConnection
 ) -> AsyncIterator["AcpAgent"]:
     """Open a host for an editor, with one agent of the files or the coding agent. Users are asked before calls with effects."""
-    from agentrail.gateway.stdio.acp_agent import AcpAgent, Places
+    from agentrail.gateway.stdio.acp_agent import AcpAgent, EditorPlaces
     from agentrail.host.host_lifespan import open_host
 
-    places = Places()
+    places = EditorPlaces()
     async with AsyncExitStack() as stack:
         try:
             options = await _host_options(agent, files, places)
@@ -79,7 +79,7 @@ async def open_editor_agent(
         yield AcpAgent(connection, host, places)
 
 
-async def _host_options(agent: str | None, files: ConfigFiles, places: "Places") -> dict[str, Any]:
+async def _host_options(agent: str | None, files: ConfigFiles, places: "EditorPlaces") -> dict[str, Any]:
     from attrs import evolve
 
     from agentrail.blueprints.command_files import read_commands

@@ -28,6 +28,7 @@ from agentrail.protocols.response_changes import (
     TakenBack,
 )
 from agentrail.protocols.response_state import Bridge, Response
+from agentrail.structs import converter_of
 from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 ACP_VERSION: Final = 1
@@ -98,6 +99,10 @@ class AcpForm(msgspec.Struct, frozen=True, rename="camel"):
     value: str = ""
 
 
+_AS_MESSAGE: Final = converter_of(RpcMessage)
+_AS_FORM: Final = converter_of(AcpForm)
+
+
 def read_rpc(line: bytes) -> RpcMessage:
     """Decode a line. One that is no message of JSON-RPC is an `AcpFault`."""
     try:
@@ -108,15 +113,15 @@ def read_rpc(line: bytes) -> RpcMessage:
         message = "expected one JSON-RPC 2.0 message per line, and no batch"
         raise AcpFault(INVALID_REQUEST, message)
     try:
-        return msgspec.convert({**value, "params": value.get("params") or {}}, RpcMessage)
+        return _AS_MESSAGE({**value, "params": value.get("params") or {}})
     except msgspec.ValidationError as error:
         raise AcpFault(INVALID_REQUEST, f"not a message of JSON-RPC: {error}") from None
 
 
-def read_form(params: Mapping[str, Any]) -> AcpForm:
+def read_acp_form(params: Mapping[str, Any]) -> AcpForm:
     """Read the parameters of a method. One of another type is an `AcpFault`."""
     try:
-        return msgspec.convert(params, AcpForm)
+        return _AS_FORM(params)
     except msgspec.ValidationError as error:
         raise AcpFault(INVALID_PARAMS, f"invalid parameters: {error}") from None
 
@@ -156,7 +161,7 @@ class AcpView(msgspec.Struct, frozen=True):
     cost_usd: float | None = 0.0
 
 
-Shown = tuple[AcpView, tuple[Frame, ...]]
+_Shown = tuple[AcpView, tuple[Frame, ...]]
 
 
 def acp_update(session_id: str, kind: str, /, **fields: Any) -> Frame:
@@ -176,7 +181,7 @@ def user_chunks(session_id: str, content: Iterable[UserBlock]) -> tuple[Frame, .
     return tuple([acp_update(session_id, "user_message_chunk", content=one) for one in blocks])
 
 
-def show_acp_change(view: AcpView, change: ResponseChange, _response: Response) -> Shown:
+def show_acp_change(view: AcpView, change: ResponseChange, _response: Response) -> _Shown:
     """Return the next view and the frames of a change."""
     frames: tuple[Frame, ...] = ()
     session_id = view.session_id
@@ -337,7 +342,7 @@ def question_request(view: AcpView, call_id: str, asked: events.AskUser) -> Fram
     return {**RPC, "id": asked.ref, "method": "elicitation/create", "params": told}
 
 
-def read_decision(
+def read_acp_decision(
     asked: events.Approval | events.AskUser, result: object, *, is_error: bool = False
 ) -> ClientDecision | None:
     """Return what an editor decided, or None if it decided nothing. An editor that cannot ask refuses."""

@@ -129,7 +129,7 @@ SELECTED = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 )
 def test_answers_of_an_editor(asked, result, decision):
     """Only `allow_once` and `allow_always` approve. A question that is left alone stays open."""
-    assert acp.read_decision(asked, result) == decision
+    assert acp.read_acp_decision(asked, result) == decision
 
 
 @pytest.mark.services("acp")

@@ -14,8 +14,8 @@ from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionEr
 from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
-from agentrail.gateway.stdio.acp_connection import AcpConnection, Handler
-from agentrail.gateway.stdio.acp_session import PERMISSIONS, Asked, EditorPrompt, EditorSession
+from agentrail.gateway.stdio.acp_connection import AcpConnection, AcpMethod
+from agentrail.gateway.stdio.acp_session import PERMISSIONS, AskedOfEditor, EditorPrompt, EditorSession
 from agentrail.gateway.stdio.client_files import ClientFiles
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import ProfileContext
@@ -50,7 +50,7 @@ class _Place:
     files: ClientFiles | None
 
 
-class Places:
+class EditorPlaces:
     """Directories, files and servers that an editor gives to its sessions."""
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class Places:
 class AcpAgent:
     """The sessions of an editor."""
 
-    def __init__(self, connection: AcpConnection, host: Host, places: Places) -> None:
+    def __init__(self, connection: AcpConnection, host: Host, places: EditorPlaces) -> None:
         self._connection = connection
         self._host = host
         self._places = places
         self._sessions: dict[str, EditorSession] = {}
-        self._methods: Mapping[str, Handler] = {
+        self._methods: Mapping[str, AcpMethod] = {
             "authenticate": self._authenticate,
             "session/new": self._new,
             "session/load": partial(self._again, replays=True),
@@ -92,7 +92,7 @@ class AcpAgent:
             "session/set_config_option": self._set_option,
         }
 
-    def handler(self, said: acp.RpcMessage) -> Handler:
+    def handler(self, said: acp.RpcMessage) -> AcpMethod:
         """Return the method of a request. Prompts of a session are put in order here, because tasks start in any order."""
         method = self._methods.get(f"{said.method}", _unknown_method)
         found = self._sessions.get(f"{said.params.get('sessionId')}")
@@ -124,10 +124,10 @@ class AcpAgent:
 
     # --- decisions
 
-    def _ask_user(self, found: EditorSession, call_id: str, asked: Asked) -> None:
+    def _ask_user(self, found: EditorSession, call_id: str, asked: AskedOfEditor) -> None:
         self._connection.nursery.start_soon(self._send_question, found, call_id, asked)
 
-    async def _send_question(self, found: EditorSession, call_id: str, asked: Asked) -> None:
+    async def _send_question(self, found: EditorSession, call_id: str, asked: AskedOfEditor) -> None:
         rules: tuple[str, ...] = ()
         if isinstance(asked, Approval):
             with suppress(AgentrailError):
@@ -143,13 +143,13 @@ class AcpAgent:
             await self._connection.request(frame, partial(self._decided, found, asked, rules))
 
     async def _decided(
-        self, found: EditorSession, asked: Asked, rules: tuple[str, ...], said: acp.RpcMessage
+        self, found: EditorSession, asked: AskedOfEditor, rules: tuple[str, ...], said: acp.RpcMessage
     ) -> None:
         session, user = found.session, EDITOR.user_id
         if (asked.id if isinstance(asked, Approval) else asked.ref) not in found.asked:
             return
         with suppress(AgentrailError):  # it was decided meanwhile
-            match acp.read_decision(asked, said.result, is_error=said.error is not None):
+            match acp.read_acp_decision(asked, said.result, is_error=said.error is not None):
                 case ApproveArguments(approval_id=name, kind="always") if not _makes_rule(asked):
                     if rules:  # of `Permissions`, which are narrower than one of the session
                         await session.approve(name, user=user)
@@ -175,13 +175,13 @@ class AcpAgent:
         return {}
 
     async def _new(self, params: Mapping[str, Any]) -> Frame:
-        form, session_id = acp.read_form(params), mint_session()
+        form, session_id = acp.read_acp_form(params), mint_session()
         with self._placed(session_id, form) as cwd:
             session = await self._host.create(EDITOR, session_id=session_id, metadata={"cwd": cwd})
             return {"sessionId": session_id, **await self._attach(session, cwd, replays=False)}
 
     async def _again(self, params: Mapping[str, Any], *, replays: bool) -> Frame:
-        form = acp.read_form(params)
+        form = acp.read_acp_form(params)
         with self._placed(form.session_id, form) as cwd:
             session = await self._host.session(form.session_id, EDITOR, only_root=True)
             return await self._attach(session, cwd, replays=replays)
@@ -236,7 +236,7 @@ class AcpAgent:
             found.scope.cancel(reason="the editor closed the session")
 
     async def _list(self, params: Mapping[str, Any]) -> Frame:
-        form, shown = acp.read_form(params), []
+        form, shown = acp.read_acp_form(params), []
         for one in await self._host.list_sessions(EDITOR, limit=_MAX_LISTED):
             known = one.metadata if one.session is None else metadata_of_session(one.session.facts.user_data)
             cwd = known.get("cwd")
@@ -246,13 +246,13 @@ class AcpAgent:
         return {"sessions": shown}
 
     async def _close(self, params: Mapping[str, Any]) -> Frame:
-        found = self._find(acp.read_form(params))
+        found = self._find(acp.read_acp_form(params))
         await found.abort_soon(found.prompts, "the editor closed the session")()
         self._detach(found.view.session_id)
         return {}
 
     async def _delete(self, params: Mapping[str, Any]) -> Frame:
-        form = acp.read_form(params)
+        form = acp.read_acp_form(params)
         await self._host.delete_session(form.session_id, EDITOR, purge=self._host.has_store)
         self._detach(form.session_id)
         return {}
@@ -264,7 +264,7 @@ class AcpAgent:
         return found
 
     async def _set_option(self, params: Mapping[str, Any]) -> Frame:
-        form = acp.read_form(params)
+        form = acp.read_acp_form(params)
         found = self._find(form)
         name, value = (form.config_id, form.value) if form.config_id else ("mode", form.mode_id)
         match name:
@@ -284,10 +284,10 @@ class AcpAgent:
         self, found: EditorSession | None, prompt: EditorPrompt | None, params: Mapping[str, Any]
     ) -> Frame:
         if found is None or prompt is None:
-            raise acp.unknown_session(acp.read_form(params).session_id)
+            raise acp.unknown_session(acp.read_acp_form(params).session_id)
         try:
             with prompt.admitting():
-                form = acp.read_form(params)
+                form = acp.read_acp_form(params)
                 handled = await self._admit(found, prompt, tuple(map(acp.read_block, form.prompt)))
             if handled is not None or prompt.request is None:
                 return handled or acp.prompt_result("aborted", None, None)
@@ -346,11 +346,11 @@ class AcpAgent:
         return None
 
 
-def _makes_rule(asked: Asked) -> bool:
+def _makes_rule(asked: AskedOfEditor) -> bool:
     return isinstance(asked, Approval) and "always" in asked.permission_options
 
 
-async def _as_fault(name: str, method: Handler, params: Mapping[str, Any]) -> Frame:
+async def _as_fault(name: str, method: AcpMethod, params: Mapping[str, Any]) -> Frame:
     try:
         return await method(params)
     except acp.AcpFault:

@@ -15,25 +15,25 @@ from agentrail.wire.byte_lines import LineTooLong
 from agentrail.wire.plain import encode_plain
 
 _ANSWER_SECONDS: Final = 2.0
-Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Frame]]
+AcpMethod: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Frame]]
 
 
-class Agent(Protocol):
+class EditorMethods(Protocol):
     """The methods that need sessions. `handler` is called in the order of requests."""
 
-    def handler(self, said: acp.RpcMessage) -> Handler: ...
+    def handler(self, said: acp.RpcMessage) -> AcpMethod: ...
     async def announce(self, method: str, answer: Frame) -> None: ...
     def cancel(self, session_id: str) -> None: ...
     async def leave(self) -> None: ...
 
 
-OpenAgent: TypeAlias = Callable[["AcpConnection"], AbstractAsyncContextManager[Agent]]
+OpenEditorAgent: TypeAlias = Callable[["AcpConnection"], AbstractAsyncContextManager[EditorMethods]]
 
 
 class AcpConnection:
     """The connection with an editor. The agent is opened by the first call that needs it."""
 
-    def __init__(self, stream: LineStream, open_agent: OpenAgent, *, version: str) -> None:
+    def __init__(self, stream: LineStream, open_agent: OpenEditorAgent, *, version: str) -> None:
         self._stream = stream
         self._open_agent = open_agent
         self._version = version
@@ -41,7 +41,7 @@ class AcpConnection:
         self._open: set[str | int] = set()
         self._expected: dict[str, Callable[[acp.RpcMessage], Awaitable[None]]] = {}
         self._asked = 0
-        self._agent: Agent | None = None
+        self._agent: EditorMethods | None = None
         self._opening = trio.Lock()
         self._has_answered = trio.Event()
 
@@ -60,14 +60,14 @@ class AcpConnection:
                     await self._has_answered.wait()
             self.nursery.cancel_scope.cancel(reason="the editor has left")
 
-    async def opened(self) -> Agent:
+    async def opened(self) -> EditorMethods:
         """Return the agent. A failure is the next call's to try again."""
         async with self._opening:
             if self._agent is None:
                 self._agent = await self.nursery.start(self._hold_agent)
             return self._agent
 
-    async def _hold_agent(self, *, task_status: trio.TaskStatus[Agent]) -> None:
+    async def _hold_agent(self, *, task_status: trio.TaskStatus[EditorMethods]) -> None:
         async with self._open_agent(self) as agent:
             task_status.started(agent)
             await trio.sleep_forever()
@@ -132,7 +132,7 @@ class AcpConnection:
     async def _open_first(self, said: acp.RpcMessage, params: Mapping[str, Any]) -> Frame:
         return await (await self.opened()).handler(said)(params)
 
-    async def _answer(self, said: acp.RpcMessage, method: Handler) -> None:
+    async def _answer(self, said: acp.RpcMessage, method: AcpMethod) -> None:
         answer: Frame = {}
         try:
             answer = await method(said.params)

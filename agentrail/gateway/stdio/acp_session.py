@@ -37,7 +37,7 @@ from agentrail.runtime.session_rows import window_of
 if TYPE_CHECKING:
     from agentrail.host.requests import HostRequest, RequestRecord
 
-Asked: TypeAlias = Approval | AskUser
+AskedOfEditor: TypeAlias = Approval | AskUser
 _BUFFER: Final = 4_096
 PERMISSIONS: Final = "Permissions"
 
@@ -74,7 +74,7 @@ class EditorSession:
     session: Session
     cwd: str
     send: Callable[[Frame], Awaitable[None]]
-    ask: Callable[["EditorSession", str, Asked], None]
+    ask: Callable[["EditorSession", str, AskedOfEditor], None]
     compacts: bool = False
     when_busy: str = "interrupt"
     prompts: list[EditorPrompt] = field(factory=list)
@@ -83,7 +83,7 @@ class EditorSession:
     answered_by: "HostRequest | None" = None
     shown: int = 0
     is_over: bool = False
-    asked: dict[str, Asked] = field(factory=dict)
+    asked: dict[str, AskedOfEditor] = field(factory=dict)
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     view: acp.AcpView = field(init=False)
     _closed_id: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from agentrail.gateway.stdio.acp_agent import AcpAgent, Places
+from agentrail.gateway.stdio.acp_agent import AcpAgent, EditorPlaces
 from agentrail.gateway.stdio.acp_connection import AcpConnection
 from agentrail.gateway.stdio.line_stream import LineStream
 from agentrail.host import AgentProfile, open_host
@@ -103,7 +103,7 @@ def choosing(option: str) -> Answer:
 
 @asynccontextmanager
 async def agent_of(options: SessionOptions, given: Any, connection: AcpConnection) -> AsyncIterator[AcpAgent]:
-    places = Places()
+    places = EditorPlaces()
 
     async def options_for(context: Any) -> SessionOptions:
         return places.arrange(options, context, ())
