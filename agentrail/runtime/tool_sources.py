@@ -247,12 +247,9 @@ class ToolSources:
             raise OptionError(
                 [f"there is no tool source {name!r:.100}: there are {', '.join(found) or 'none'}"]
             )
-        source = found[name].source
         if found[name].is_running:
-            source.restart()
-        elif (
-            source.sharing == "supervisor" or source.state == "parked"
-        ):  # not the one that others are made after
+            found[name].source.restart()
+        else:
             self.start(found[name])
 
 
