@@ -328,7 +328,26 @@ async def test_a_closed_response_aborts_its_own_cycle_in_the_current_revision(mo
         elsewhere.cancel_scope.cancel()
 
 
-async def call_in(web: Web, mode: str, name: str) -> None:
+@pytest.mark.protocol(22)
+async def test_a_closed_response_takes_only_its_own_prompt_out_of_the_queue():
+    """P-022: a prompt that waits leaves the queue, and the cycle of somebody else in its session goes on."""
+    hang = HangingTool(name="hang")
+    async with served(profile(ScriptedModel([calls(("hang", {}))]), tools=[hang])) as web:
+        await web.post("/sessions", {"session_id": "s1"})
+        await web.post("/sessions/s1/prompt", {"message": "Hi"})
+        await hang.started.wait()
+        session = web.host.supervisor.session("s1", scope="local")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call_in, web, "2026-07-28", "desk", "s1")
+            while not (await session.status()).queued:  # noqa: ASYNC110 - no client is told
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        while (await session.status()).queued:  # noqa: ASYNC110 - no client is told
+            await trio.sleep(0.01)
+        assert ((await session.status()).phase, hang.stopped) == ("executing_tools", 0)
+
+
+async def call_in(web: Web, mode: str, name: str, session_id: str | None = None) -> None:
     """Call a tool on a connection that a cancellation cuts, as a client that crashes does."""
     host, port = web.address
     sent = {"accept": "application/json, text/event-stream"}
@@ -346,7 +365,8 @@ async def call_in(web: Web, mode: str, name: str) -> None:
             body = rpc("tools/call", {"name": name, "arguments": {"prompt": "Go"}})
             await client.post("/mcp", json=body, headers=sent)
         else:
-            await call(evolve_client(web, client), name=name)
+            given = {"prompt": "Go", **({"session_id": session_id} if session_id else {})}
+            await call(evolve_client(web, client), given, name=name)
 
 
 def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
