@@ -389,7 +389,9 @@ SHARES: Final = {
             "core/test_owners.py::test_every_owner_waits_for_something",
         ),
         "the types of vendors": (
+            "gateway/protocols/test_a2a_clients.py",
             "gateway/protocols/test_openai_chat_calls.py",
+            "protocols/test_a2a.py",
             "protocols/test_openai_chat.py",
             "protocols/test_openai_responses.py",
             "providers/test_requests.py",

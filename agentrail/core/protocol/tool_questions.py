@@ -32,7 +32,7 @@ class ToolQuestion(Value, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def text(self) -> str:
         """The result of a call that cannot wait: it was stopped, or has no user."""
-        return "[The call ended with a question that nobody was asked]"
+        return "[The call ended with a question that was never put]"
 
     @property
     def details(self) -> None:
