@@ -75,7 +75,7 @@ def test_nothing_else_makes_a_live_session_of_a_journal():
     }
     assert made == MAKES_SESSIONS
     assert not made & FOLDS
-    assert takers("agentrail.runtime.session_resume", "Resumption") == {"runtime/hibernation.py"}
+    assert takers("agentrail.runtime.session_resume", "SessionResumption") == {"runtime/hibernation.py"}
 
 
 @pytest.mark.at(90)
