@@ -41,7 +41,7 @@ from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_loader import StoredOpening
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_rest import RESTED
-from agentrail.runtime.session_resume import ReadySession, Resumption, WantedSession
+from agentrail.runtime.session_resume import ReadySession, SessionResumption, WantedSession
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import SessionEntry, Shared
 from agentrail.runtime.shutdown import close_workspace
@@ -280,12 +280,14 @@ class Hibernation:
             return await self._restore(wanted, lambda resumption: resumption.run(give))
 
     async def _restore(
-        self, wanted: WantedSession, go: Callable[[Resumption], Awaitable[tuple[ReadySession, ...]]]
+        self, wanted: WantedSession, go: Callable[[SessionResumption], Awaitable[tuple[ReadySession, ...]]]
     ) -> Session:
         keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
         asleep = self._shared.asleep.get(key)
-        resumption = Resumption(keeping, self._shared.dependencies, wanted, partial(self._cell_for, key))
+        resumption = SessionResumption(
+            keeping, self._shared.dependencies, wanted, partial(self._cell_for, key)
+        )
         async with self._turns:
             try:
                 ready = await go(resumption)

@@ -81,7 +81,7 @@ class ReadySession:
     options: SessionOptions
 
 
-class Resumption:
+class SessionResumption:
     def __init__(
         self,
         keeping: Keeping,

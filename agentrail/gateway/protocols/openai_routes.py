@@ -66,7 +66,7 @@ NAME: Final = "openai"
 _CHAT: Final = SseWire(name=NAME, bridge=CHAT, on_disconnect="abort", last="[DONE]")
 
 
-Asked = TypeVar("Asked", bound=OpenAiAsked)
+AskedT = TypeVar("Asked", bound=OpenAiAsked)
 
 
 # --- any request
@@ -87,8 +87,8 @@ openai_route: Final = partial(CallRoute, encode_error=_encode_error)
 
 async def answer_openai_call(
     call: RouteCall,
-    read: Callable[[Mapping[str, Any], ReadParameters], Asked],
-    carry_out: Callable[[RouteCall, AgentProfile, Asked], Awaitable[Result]],
+    read: Callable[[Mapping[str, Any], ReadParameters], AskedT],
+    carry_out: Callable[[RouteCall, AgentProfile, AskedT], Awaitable[Result]],
 ) -> Result:
     body: ChatCompletionBody | ResponseBody = call.body
     model = body.plain.get("model")
@@ -113,8 +113,8 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     own_of: Callable[[Session, int, str | None], Own],
     *,
     profile: AgentProfile,
-    asked: Asked,
-    decide: Callable[[Asked, Status | None, Sequence[Message]], OpenAiPlan],
+    asked: AskedT,
+    decide: Callable[[AskedT, Status | None, Sequence[Message]], OpenAiPlan],
     session: Session | None,
 ) -> ResponseStream[Own] | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""

@@ -36,7 +36,7 @@ def question_of(server: str, params: Mapping[str, Any]) -> ToolQuestion | None:
     return ToolQuestion(question=message, options=options, schema=schema, url=url)
 
 
-def answer_of(params: Mapping[str, Any], outcome: str, answer: Any = None) -> Mapping[str, Any]:
+def elicit_result_of(params: Mapping[str, Any], outcome: str, answer: Any = None) -> Mapping[str, Any]:
     """Return the result of an elicitation."""
     content = {"content": answer} if outcome == "answered" and "url" not in params else {}
     return {"action": _ACTIONS[outcome], **content}
@@ -81,7 +81,7 @@ class InputRounds:
             question = question_of(server, params)
             if question is not None:
                 return rounds, msgspec.structs.replace(question, state=asdict(rounds))
-            rounds = rounds._with_answer(key, answer_of(params, "declined"))
+            rounds = rounds._with_answer(key, elicit_result_of(params, "declined"))
         return rounds, None
 
     def _with_answer(self, key: str, answer: Mapping[str, Any]) -> "InputRounds":
@@ -95,5 +95,5 @@ def resumed_rounds(resumption: Resumption | None) -> InputRounds:
         return InputRounds()
     rounds = InputRounds(**thawed(resumption.state))
     key, params = next(iter(rounds.left.items()))
-    answer = answer_of(params, resumption.outcome, thawed(resumption.answer))
+    answer = elicit_result_of(params, resumption.outcome, thawed(resumption.answer))
     return rounds._with_answer(key, answer)  # noqa: SLF001 - of this module

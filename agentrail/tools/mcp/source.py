@@ -45,8 +45,8 @@ from agentrail.tools.mcp.call_result import (
 )
 from agentrail.tools.mcp.input_rounds import (
     InputRounds,
-    answer_of,
     asks_for_input,
+    elicit_result_of,
     question_of,
     resumed_rounds,
 )
@@ -559,15 +559,15 @@ async def ask_in_call(ctx: ToolContext, server: str, params: Mapping[str, Any]) 
         return await _sample_in_call(ctx, params)
     question = question_of(server, params)
     if question is None:
-        return answer_of(params, "declined")
+        return elicit_result_of(params, "declined")
     seconds = ctx.seconds_left() - 1.0
     within = 300.0 if math.isinf(seconds) else max(seconds, 0.1)
     asked = picked_fields(question, "question", "options", "schema", "url")
     try:
         said = await ctx.question(UserQuestion(**asked, timeout_seconds=within))
     except QuestionDeclined:
-        return answer_of(params, "declined")
-    return answer_of(params, "timeout" if said is None else "answered", said)
+        return elicit_result_of(params, "declined")
+    return elicit_result_of(params, "timeout" if said is None else "answered", said)
 
 
 async def _sample_in_call(ctx: ToolContext, params: Mapping[str, Any]) -> Mapping[str, Any]:
