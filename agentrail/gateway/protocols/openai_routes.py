@@ -66,7 +66,7 @@ NAME: Final = "openai"
 _CHAT: Final = SseWire(name=NAME, bridge=CHAT, on_disconnect="abort", last="[DONE]")
 
 
-AskedT = TypeVar("Asked", bound=OpenAiAsked)
+AskedT = TypeVar("AskedT", bound=OpenAiAsked)
 
 
 # --- any request
