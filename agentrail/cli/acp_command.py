@@ -36,6 +36,12 @@ def serve_editor(
         bool,
         Parameter(help="Report what a model needs, and exit. Editors run this in a terminal.", negative=()),
     ] = False,
+    client_terminal: Annotated[
+        bool,
+        Parameter(
+            help="Run commands in the editor's terminal, if it has one. Nothing confines them.", negative=()
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
@@ -45,27 +51,29 @@ def serve_editor(
         return doctor(agent=agent, files=files)
     if os.isatty(0):
         write_error("waiting for an editor: it starts this command and writes to stdin. Ctrl-C ends it.")
-    trio.run(_serve, agent, files)
+    trio.run(partial(_serve, agent, files, client_terminal=client_terminal))
     return Exit.DONE
 
 
-async def _serve(agent: str | None, files: ConfigFiles) -> None:
+async def _serve(agent: str | None, files: ConfigFiles, *, client_terminal: bool) -> None:
     from agentrail.cli.command_tree import version_line
 
     version = version_line().removeprefix("agentrail ")
     async with open_line_stream() as stream:
-        await AcpConnection(stream, partial(open_editor_agent, agent, files), version=version).serve()
+        await AcpConnection(
+            stream, partial(open_editor_agent, agent, files, client_terminal=client_terminal), version=version
+        ).serve()
 
 
 @asynccontextmanager
 async def open_editor_agent(
-    agent: str | None, files: ConfigFiles, connection: AcpConnection
+    agent: str | None, files: ConfigFiles, connection: AcpConnection, *, client_terminal: bool
 ) -> AsyncIterator["AcpAgent"]:
     """Open a host for an editor, with one agent of the files or the coding agent. Users are asked before calls with effects."""
     from agentrail.gateway.stdio.acp_agent import AcpAgent, EditorPlaces
     from agentrail.host.host_lifespan import open_host
 
-    places = EditorPlaces()
+    places = EditorPlaces(client_terminal=client_terminal)
     async with AsyncExitStack() as stack:
         try:
             options = await _host_options(agent, files, places)

@@ -53,7 +53,8 @@ class _Place:
 class EditorPlaces:
     """Directories, files and servers that an editor gives to its sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, client_terminal: bool = False) -> None:
+        self.client_terminal = client_terminal
         self.by_session: dict[str, _Place] = {}
 
     def arrange(
@@ -199,11 +200,11 @@ class AcpAgent:
         except OptionError as error:
             raise acp.AcpFault(INVALID_PARAMS, f"mcpServers: {error}") from None
         files: ClientFiles | None = None
-        if self._connection.has("fs", "readTextFile"):
-            writes, shell = self._connection.has("fs", "writeTextFile"), self._host.options.shell_fallback
-            files = ClientFiles(
-                Path(cwd), partial(self._ask_file, session_id), writes=writes, shell_fallback=shell
-            )
+        has, shell = self._connection.has, self._host.options.shell_fallback
+        offers = {name for name in ("readTextFile", "writeTextFile") if has("fs", name)}
+        offers |= {"terminal"} if self._places.client_terminal and has("terminal") else set()
+        if offers:
+            files = ClientFiles(Path(cwd), partial(self._ask_file, session_id), offers, shell)
         is_new = session_id not in places
         places.setdefault(session_id, _Place(cwd=cwd, servers=tuple(servers), files=files))
         try:

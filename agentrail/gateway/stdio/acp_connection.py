@@ -92,8 +92,10 @@ class AcpConnection:
         finally:
             self._expected.pop(name, None)
 
-    def has(self, group: str, name: str) -> bool:
+    def has(self, group: str, name: str = "") -> bool:
         found = (self._capabilities or {}).get(group)
+        if not name:
+            return found is True
         return isinstance(found, dict) and found.get(name) not in (None, False)
 
     # --- from the editor

@@ -1,10 +1,20 @@
 """Files that an editor has open: read and written through it, after this machine's sandbox has judged each path."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final
 
-from agentrail.abc import EditResult, FileWrite, ReadResult, Refusal, WriteResult
+import trio
+
+from agentrail.abc import (
+    EditResult,
+    ExecuteOptions,
+    ExecuteResult,
+    FileWrite,
+    ReadResult,
+    Refusal,
+    WriteResult,
+)
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import hash_bytes
 from agentrail.sandboxes.local import LocalSandbox
@@ -14,6 +24,9 @@ from agentrail.sandboxes.text_edit import decide_edit
 AskEditor = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Sends a request to the editor, with its method and parameters. Returns the result, or a `Refusal`."""
 
+_MAX_OUTPUT_BYTES: Final = 64 << 10
+_RELEASE_SECONDS: Final = 2.0
+_NO_TERMINAL: Final = Refusal(code="io_error", message="The editor opened no terminal.")
 _ALLOWED: Final = Refusal(code="unsupported", message="This write is only judged.")
 
 
@@ -36,17 +49,25 @@ class ClientFiles(LocalSandbox):
     Searches and commands see the files on disk. Earlier versions of files are not kept, because the editor keeps them.
     """
 
-    def __init__(self, root: Path, ask: AskEditor, *, writes: bool, shell_fallback: ShellFallback) -> None:
-        """Open a directory. Without `writes` the editor only reads, and files are written here."""
+    def __init__(
+        self, root: Path, ask: AskEditor, offers: AbstractSet[str], shell_fallback: ShellFallback
+    ) -> None:
+        """Open a directory. `offers` has `readTextFile`, `writeTextFile` and `terminal`; the rest is done here."""
         super().__init__(root, shell_fallback=shell_fallback)
         self._ask = ask
-        self._writes = writes
+        self._offers = offers
+
+    @property
+    def is_unconfined(self) -> bool:
+        return "terminal" in self._offers or super().is_unconfined
 
     @property
     def capabilities(self) -> frozenset[str]:
         return super().capabilities - {"versions"}
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
+        if "readTextFile" not in self._offers:
+            return await super().read(path, offset=offset, limit=limit)
         text = await self._text_in_editor(path)
         if isinstance(text, Refusal):
             return ReadResult(error=text)
@@ -54,7 +75,7 @@ class ClientFiles(LocalSandbox):
         return read_page([data], offset=offset, limit=limit, path=path, size_bytes=len(data))
 
     async def write(self, path: str, content: str) -> WriteResult:
-        if not self._writes:
+        if "writeTextFile" not in self._offers:
             return await super().write(path, content)
         judged = await LocalSandbox.write(self.kept_by(_Judge()), path, content)
         if judged.error is not _ALLOWED:
@@ -68,6 +89,8 @@ class ClientFiles(LocalSandbox):
         return WriteResult(is_new=is_new, total_lines=lines, size_bytes=len(data), sha256=hash_bytes(data))
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
+        if "readTextFile" not in self._offers:
+            return await super().edit(path, old, new, replace_all=replace_all)
         text = await self._text_in_editor(path)
         if isinstance(text, Refusal):
             return EditResult(error=text)
@@ -82,6 +105,39 @@ class ClientFiles(LocalSandbox):
             sha256=written.sha256,
             sha256_before=before,
             error=written.error,
+        )
+
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
+        if "terminal" not in self._offers:
+            return await super().execute(command, options)
+        listed = await self.list_dir(options.workdir)
+        if listed.error is not None:
+            return ExecuteResult(error=listed.error)
+        began_at = trio.current_time()
+        told = {"command": "sh", "args": ["-c", command], "cwd": self._place(options.workdir)}
+        made = await self._ask("terminal/create", {**told, "outputByteLimit": _MAX_OUTPUT_BYTES})
+        if isinstance(made, Refusal) or not isinstance(made, dict):
+            return ExecuteResult(error=made if isinstance(made, Refusal) else _NO_TERMINAL)
+        terminal = {"terminalId": made.get("terminalId")}
+        try:
+            with trio.move_on_after(options.timeout_seconds) as limit:
+                await self._ask("terminal/wait_for_exit", terminal)
+            if limit.cancelled_caught:
+                await self._ask("terminal/kill", terminal)
+            said = await self._ask("terminal/output", terminal)
+        finally:
+            with trio.move_on_after(_RELEASE_SECONDS, shield=True):  # which ends the command, too
+                await self._ask("terminal/release", terminal)
+        if isinstance(said, Refusal) or not isinstance(said, dict):
+            return ExecuteResult(error=said if isinstance(said, Refusal) else _NO_TERMINAL)
+        status = said.get("exitStatus")
+        code = status.get("exitCode") if isinstance(status, dict) else None
+        return ExecuteResult(
+            output=f"{said.get('output', '')}",
+            exit_code=code if type(code) is int else None,
+            duration_ms=round((trio.current_time() - began_at) * 1e3),
+            truncated=said.get("truncated") is True,
+            timed_out=limit.cancelled_caught,
         )
 
     async def _text_in_editor(self, path: str) -> str | Refusal:

@@ -103,7 +103,8 @@ def choosing(option: str) -> Answer:
 
 @asynccontextmanager
 async def agent_of(options: SessionOptions, given: Any, connection: AcpConnection) -> AsyncIterator[AcpAgent]:
-    places = EditorPlaces()
+    given = dict(given)
+    places = EditorPlaces(client_terminal=given.pop("client_terminal", False))
 
     async def options_for(context: Any) -> SessionOptions:
         return places.arrange(options, context, ())

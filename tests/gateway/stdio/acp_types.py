@@ -15,6 +15,11 @@ _REQUESTS = {
     "fs/read_text_file": "ReadTextFileRequest",
     "fs/write_text_file": "WriteTextFileRequest",
     "session/update": "SessionNotification",
+    "terminal/create": "CreateTerminalRequest",
+    "terminal/wait_for_exit": "WaitForTerminalExitRequest",
+    "terminal/output": "TerminalOutputRequest",
+    "terminal/kill": "KillTerminalRequest",
+    "terminal/release": "ReleaseTerminalRequest",
 }
 _RESULTS = {
     "initialize": "InitializeResponse",

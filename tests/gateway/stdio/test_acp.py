@@ -412,6 +412,36 @@ async def test_an_editor_that_refuses_a_write_fails_the_call(tmp_path):
         assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_commands_in_the_terminal_of_the_editor(tmp_path, is_on):
+    """`client_terminal` is off by default. The directory is judged here, and the terminal is released."""
+    script = (
+        calls(("shell", {"command": "echo here"})),
+        calls(("shell", {"command": "ls", "workdir": ".."})),
+        says("."),
+    )
+    given = {"capabilities": {"terminal": True}, "tools": builtin("shell")}
+    async with open_editor(*script, cwd=tmp_path, host={"client_terminal": is_on}, **given) as editor:
+        exited = {"exitCode": 0}
+        editor.answers |= {
+            "terminal/create": lambda _: {"result": {"terminalId": "t1"}},
+            "terminal/wait_for_exit": lambda _: {"result": exited},
+            "terminal/output": lambda _: {
+                "result": {"output": "there", "truncated": False, "exitStatus": exited}
+            },
+            "terminal/release": lambda _: {"result": {}},
+        }
+        await editor.answer_to(editor.prompt("run"))
+        asked = [one["method"] for one in editor.log if one.get("method", "").startswith("terminal/")]
+        shown = [f"terminal/{name}" for name in ("create", "wait_for_exit", "output", "release")]
+        assert asked == (shown if is_on else [])
+        ended = [
+            one for one in editor.updates("tool_call_update") if one.get("status") in {"completed", "failed"}
+        ]
+        assert ("there" if is_on else "here") in json.dumps(ended[0])
+        assert ended[1]["status"] == "failed"
+
+
 # --- sessions
 
 
