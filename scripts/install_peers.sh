@@ -43,3 +43,8 @@ fetch .peers/a2a @a2a-js/sdk@1.3.0               # both bindings of A2A against 
 # MCP servers, the conformance suite, and a Node as new as the suite wants it.
 fetch .peers/mcp @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
     @modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3
+# Clients of MCP: the command of the inspector, the official one of JavaScript, and the one of Python before its version 2.
+fetch .peers/mcp-clients @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/client@2.4.0
+if ! .peers/mcp-1/bin/python -c 'import importlib.metadata as m; assert m.version("mcp") == "1.30.0"' 2> /dev/null; then
+    python3 -m venv .peers/mcp-1 && .peers/mcp-1/bin/pip install --quiet mcp==1.30.0 trio || give_up "pip could not install mcp==1.30.0"
+fi

@@ -51,6 +51,8 @@ SERVICES: Final = {
     / "conformance"
     / "dist"
     / "index.js",
+    "mcp-clients": ROOT / ".peers" / "mcp-clients" / "node_modules" / ".bin" / "mcp-inspector",
+    "mcp-1": ROOT / ".peers" / "mcp-1" / "bin" / "python",
     "server-filesystem": ROOT / ".peers" / "mcp" / "node_modules" / ".bin" / "mcp-server-filesystem",
     "node": _program("node"),
     "chromium": _program("chromium"),
