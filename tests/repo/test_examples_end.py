@@ -40,6 +40,8 @@ ASKS: Final = re.compile(
 )
 # Installed by `make examples` alone, whose tests hold those programs to the same.
 FRAMEWORKS: Final = re.compile(r"^from (fastapi|starlette|hypercorn)\b", re.MULTILINE)
+# Servers are programs that are not installed here, and the client of `mcp` leaves generators behind where it is cancelled.
+OTHERS: Final = re.compile(r"McpServer\(|^from mcp import Client$", re.MULTILINE)
 PROGRAM: Final = re.compile(r"\A(async )?with (.|\n)*\bsession\.(ask|run|stream|subscribe)\(")
 IN_A_DOCSTRING: Final = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
 # What a program has, and hardly any module: each worker looks through all of them before its first test.
@@ -173,8 +175,8 @@ class World:
 def pages() -> Iterator[Path]:
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         code = "\n".join(code for _, code in programs_in(page))
-        starts_others = "McpServer(" in code  # programs that are not installed here
-        if ASKS.search(code) and not starts_others and all(map(find_spec, FRAMEWORKS.findall(code))):
+        others = OTHERS.search(code)
+        if ASKS.search(code) and not others and all(map(find_spec, FRAMEWORKS.findall(code))):
             yield page
 
 
