@@ -10,6 +10,7 @@ import copy
 import json
 import os
 from random import Random
+from typing import Any
 
 import mcp_types
 import pytest
@@ -28,7 +29,22 @@ from tests.host.hosting import profile
 
 ROUNDS = int(os.environ.get("MCP_ROUNDS", "200"))
 PARTS = 4
-JUNK = (None, 0, -1, 10**30, "", "x", "\x00", [], {}, {"a": None}, True, "é" * 3, "tools/call", "../x")
+JUNK: tuple[Any, ...] = (
+    None,
+    0,
+    -1,
+    10**30,
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    {"a": None},
+    True,
+    "é" * 3,
+    "tools/call",
+    "../x",
+)
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},

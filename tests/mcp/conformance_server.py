@@ -5,7 +5,7 @@ from typing import Any
 import trio
 
 from agentrail import ToolContext, tool
-from agentrail.abc import Error, Ok
+from agentrail.abc import Error, Ok, Tool
 from agentrail.commands import CommandRegistry
 from agentrail.commands.markdown import CommandFile, commands_of_files
 from agentrail.gateway.app import create_app
@@ -32,7 +32,7 @@ DEFAULTS = {
 
 async def ask(ctx: ToolContext, question: str, **properties: Any) -> str:
     """Show a form, and return the answers."""
-    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    schema: Any = {"type": "object", "properties": properties, "required": [*properties]}
     return f"state-ok {await ctx.ask_user(question, schema=schema)}"
 
 
@@ -119,7 +119,7 @@ async def test_logging_tool() -> str:
     return "done"
 
 
-TOOLS = [
+TOOLS: list[Tool] = [
     test_missing_capability,
     test_streaming_elicitation,
     test_logging_tool,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail import events
-from agentrail.messages import AssistantMessage, Text, TokenUsage
+from agentrail.messages import ApprovalId, AssistantMessage, CallId, QuestionRef, SessionId, Text, TokenUsage
 from agentrail.protocols import acp
 from agentrail.protocols.response_changes import CallEnded, CallShown, Happened, MessageCompleted, ShownCall
 from agentrail.protocols.response_state import Response
@@ -17,22 +17,22 @@ PLAN = events.Plan(
     steps=(events.PlanStep(index=0, content="Look", done=True), events.PlanStep(index=1, content="Act"))
 )
 APPROVAL = events.Approval(
-    id="a1",
-    call_id="c1",
+    id=ApprovalId("a1"),
+    call_id=CallId("c1"),
     tool="shell",
     arguments={"command": "ls"},
     arguments_hash="0",
     requested_at_ms=0,
-    path=("s",),
+    path=(SessionId("s"),),
 )
-ASKED = events.AskUser(ref="q1", question="Which?", options=("a", "b"), call_id="c1")
+ASKED = events.AskUser(ref=QuestionRef("q1"), question="Which?", options=("a", "b"), call_id=CallId("c1"))
 FORM = events.AskUser(
-    ref="q1",
+    ref=QuestionRef("q1"),
     question="Which?",
     schema={"type": "object", "properties": {"n": {"type": "integer"}}},
     call_id=None,
 )
-LINK = events.AskUser(ref="q1", question="Log in", url="https://example.org/login")
+LINK = events.AskUser(ref=QuestionRef("q1"), question="Log in", url="https://example.org/login")
 
 
 def shown(change, view=VIEW):
@@ -59,7 +59,7 @@ def shown(change, view=VIEW):
         ),
         (events.TitleGenerated(title="Notes"), {"sessionUpdate": "session_info_update", "title": "Notes"}),
         (
-            events.ToolProgress(call_id="c1", name="shell", text="half"),
+            events.ToolProgress(call_id=CallId("c1"), name="shell", text="half"),
             {
                 "sessionUpdate": "tool_call_update",
                 "toolCallId": "c1",

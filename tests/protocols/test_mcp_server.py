@@ -1,12 +1,14 @@
 """The pure side of the MCP server: lists, questions as forms, answers, and results."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import AgentEnd, Approval, AskUser, ClientCall, ToolProgress
-from agentrail.messages import CallId, Image, TokenUsage, ToolResult
+from agentrail.messages import ApprovalId, CallId, Image, QuestionRef, TokenUsage, ToolResult
 from agentrail.protocols import mcp_server as shapes
 from agentrail.protocols.decisions import WireRefusal
 from agentrail.protocols.response_changes import (
@@ -24,7 +26,7 @@ from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody,
 
 CALL = CallId("c1")
 APPROVAL = Approval(
-    id="a1",
+    id=ApprovalId("a1"),
     call_id=CALL,
     tool="shell",
     arguments={"command": "ls"},
@@ -33,11 +35,15 @@ APPROVAL = Approval(
     requested_at_ms=0,
     path=(),
 )
-FORM = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
-TEXT = AskUser(ref="q1", question="Which?")
-CHOICE = AskUser(ref="q2", question="Which?", options=("a", "b"))
-OBJECT = AskUser(ref="q3", question="How many?", schema=FORM)
-LINK = AskUser(ref="q4", question="Go there.", url="https://login.example/")
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+}
+TEXT = AskUser(ref=QuestionRef("q1"), question="Which?")
+CHOICE = AskUser(ref=QuestionRef("q2"), question="Which?", options=("a", "b"))
+OBJECT = AskUser(ref=QuestionRef("q3"), question="How many?", schema=FORM)
+LINK = AskUser(ref=QuestionRef("q4"), question="Go there.", url="https://login.example/")
 
 
 def accept(**content):

@@ -10,7 +10,7 @@ import trio
 from attrs import define
 
 from agentrail.errors import AlreadyExists
-from agentrail.gateway.stdio.acp_agent import EDITOR, AcpAgent, Places
+from agentrail.gateway.stdio.acp_agent import EDITOR, AcpAgent, EditorPlaces
 from agentrail.gateway.stdio.acp_connection import AcpConnection
 from agentrail.gateway.stdio.line_stream import LineStream
 from agentrail.host import Host
@@ -28,7 +28,7 @@ async def open_prompt(host: Host, session_id: str, words: str) -> AsyncIterator[
 
     @asynccontextmanager
     async def agent_of(connection: AcpConnection) -> AsyncIterator[AcpAgent]:
-        yield AcpAgent(connection, host, Places())
+        yield AcpAgent(connection, host, EditorPlaces())
 
     async def serve() -> None:
         await AcpConnection(stream, agent_of, version="1").serve()

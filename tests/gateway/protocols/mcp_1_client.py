@@ -5,7 +5,7 @@ import sys
 
 import anyio
 from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamablehttp_client  # type: ignore[attr-defined]  # of version 1
 
 
 async def main():
