@@ -194,12 +194,8 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     named = {name: said.value for name, said in models.items()}
     read_project += _read_all(files.project[len(read_project) :], named)
     read_user += _read_all(files.user[len(read_user) :], named)
-    if not trusted:  # servers that are not granted stop no run
-        of_servers = {one.name for one in files.project if one.origin == "mcp"}
-        read_project = [
-            _left_out(one, one.faults) if one.faults and one.name in of_servers else one
-            for one in read_project
-        ]
+    if not trusted:
+        read_project = _without_faulty_servers(files, read_project)
     read_project, read_user = _fitting(files, read_project, read_user)
     project, faults = join_files(read_project)
     user, faults_of_user = join_files(read_user)
@@ -291,6 +287,12 @@ def _left_out(read: ConfigFile, faults: Sequence[ConfigFault]) -> ConfigFile:
         for fault in faults
     ]
     return ConfigFile(name=read.name, folder=read.folder, scope=read.scope, notes=(*read.notes, *notes))
+
+
+def _without_faulty_servers(files: FoundFiles, read: Sequence[ConfigFile]) -> list[ConfigFile]:
+    """Leave out faulty servers of files that an untrusted project imports. They are not granted, and stop no run."""
+    names = {one.name for one in files.project if one.origin == "mcp"}
+    return [_left_out(one, one.faults) if one.faults and one.name in names else one for one in read]
 
 
 def _fitting(

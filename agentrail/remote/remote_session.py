@@ -39,9 +39,8 @@ from agentrail.remote.command_results import (
 )
 from agentrail.remote.frame_codec import object_in
 from agentrail.remote.link import Links
-from agentrail.remote.past_cycle import find_event, last_request_id
 from agentrail.remote.read_position import RemoteReading
-from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, read_to_end
+from agentrail.remote.remote_cycle import RemoteCycle, RemoteMonitor, find_event, last_request_id, read_to_end
 from agentrail.remote.remote_subscription import RemoteSubscription
 from agentrail.runtime.arguments import (
     decide_blocks,

@@ -15,8 +15,13 @@ from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
 from agentrail.gateway.stdio.acp_connection import AcpConnection, AcpMethod
-from agentrail.gateway.stdio.acp_session import PERMISSIONS, AskedOfEditor, EditorPrompt, EditorSession
-from agentrail.gateway.stdio.client_files import ClientFiles
+from agentrail.gateway.stdio.acp_session import (
+    PERMISSIONS,
+    AskedOfEditor,
+    ClientFiles,
+    EditorPrompt,
+    EditorSession,
+)
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import ProfileContext
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse, Principal
