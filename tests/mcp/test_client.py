@@ -158,6 +158,14 @@ async def test_wrong_servers_of_a_supervisor_are_refused(servers, fault):
             pytest.fail("it was opened")
 
 
+async def test_a_missing_extra_is_said_before_a_server_is_started(plain, monkeypatch):
+    """11.1: with the command that installs it, once, and not as a server that crashes again and again."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(OptionError, match=r"need the extra `mcp`, which is not installed: .*pip install"):
+        async with agentrail.open_supervisor(mcp=[server(plain)]):
+            pytest.fail("it was opened")
+
+
 @pytest.mark.protocol(2)
 async def test_an_abort_is_told_to_the_server_and_the_next_call_works(plain, tmp_path):
     """P-002: the handler is cancelled at the server."""

@@ -1,6 +1,7 @@
 """An MCP server as a source of tools: one actor that connects, lists the tools and follows their changes, and the tools themselves."""
 
 import importlib
+import importlib.util
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -93,17 +94,16 @@ _MAX_REASON: Final = 1_000
 _MAX_LOGIN_QUESTIONS: Final = 5
 
 
-def load_library() -> Any:
-    """Import the half that needs the library. Blocks for half a second.
+def _check_library() -> None:
+    """Raise `OptionError` unless the extra is installed. Imports nothing."""
+    if importlib.util.find_spec("mcp") is None:
+        message = f"MCP servers need the extra `mcp`, which is not installed: {install_command('mcp')}"
+        raise OptionError([message])
 
-    Raises:
-        OptionError: The extra is not installed.
-    """
-    try:
-        return importlib.import_module("agentrail.tools.mcp.connection")
-    except ModuleNotFoundError as missing:
-        message = f"MCP servers need the extra `mcp`, and {missing.name} is missing: {install_command('mcp')}"
-        raise OptionError([message]) from None
+
+def load_library() -> Any:
+    """Import the half that needs the library. Blocks for half a second."""
+    return importlib.import_module("agentrail.tools.mcp.connection")
 
 
 class McpSource:
@@ -587,8 +587,9 @@ def source_of_server(
     """Create the source of a server. It starts nothing.
 
     Raises:
-        OptionError: Your move: these are not the options of an MCP server.
+        OptionError: Your move: these are not the options of an MCP server, or the extra is not installed.
     """
+    _check_library()
     if not isinstance(server, McpServer):
         raise OptionError(
             [f"mcp has {server!r:.80}: expected McpServer(name, command=…) or McpServer(name, url=…)"]
@@ -607,6 +608,7 @@ async def log_in(
         ServerLost: There is no login. The message says why, without secrets.
         OptionError: The extra is not installed.
     """
+    _check_library()
     library = await outside.offload(load_library)
     login = library.ServerLogin(server, file, browser)
     try:
