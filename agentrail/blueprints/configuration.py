@@ -176,9 +176,9 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     Raises:
         OptionError: Your move: a file cannot be read. Faults in its content are in `faults`.
     """
-    if files is None:
-        files = find_files(config, environ, (cwd or Path.cwd()).absolute())
     where = (cwd or Path.cwd()).absolute()
+    if files is None:
+        files = find_files(config, environ, where)
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     read_project, read_user = (_read_all(found, {}) for found in (files.project, files.user))
     project, user = join_files(read_project)[0], join_files(read_user)[0]
@@ -209,13 +209,12 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     # Read after narrowing: an untrusted project's server is reported as not granted. As a fault it would
     # stop a run.
     joined, faults_of_servers = read_servers(joined)
-    faults = (*faults, *faults_of_servers)
     notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
     for note in notes:
         LOGGER.info("not read: %s", note)
     return Configuration(
         settings=joined,
-        faults=faults,
+        faults=(*faults, *faults_of_servers),
         not_granted=not_granted,
         files=files,
         trusted=trusted,
