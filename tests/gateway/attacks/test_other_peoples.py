@@ -46,6 +46,7 @@ VALUES: Mapping[str, Any] = {
     "message": "Hi", "model": "demo:", "to": 1, "approval_id": "waits-1/1", "ref": "waits-1/1", "response": "x", "call_id": "c-1",
     "request_id": "r-1", "path": "notes.txt", "wait": 0, "limit": 5, "after": 0, "cursor": None, "phase": "idle", "purge": True,
     "approval": "waits-1/1", "rule_id": "rule-1", "name": "status", "at": 1, "before": 1,
+    "source": "mcp files",
 }  # fmt: skip
 """What a field is called with. A route with a new field that it needs fails here by its name."""
 
