@@ -471,7 +471,9 @@ def shares_of_tests() -> Faults:
             f"{share} in conftest.py", [name for name, its in conftest.SHARES.items() if its == share], wanted
         )
     for name, text in files.items():
-        if re.search(r"^(from|import) (anthropic|google(?!\.protobuf)|openai|pydantic)\b", text, re.MULTILINE):
+        if re.search(
+            r"^(from|import) (anthropic|google(?!\.protobuf)|openai|pydantic)\b", text, re.MULTILINE
+        ):
             yield f"{name}: imports the client of a vendor where it is collected"
 
 

@@ -118,7 +118,8 @@ class ForeignStream(WatchedStream):
         self._end_it()
 
     def wake(self) -> None:
-        self._beats, self.last_at = False, trio.current_time()
+        self._beats = False
+        self.last_at: float = trio.current_time()
 
     def _next_piece(self) -> bytes:
         raise NotImplementedError

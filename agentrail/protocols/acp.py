@@ -67,7 +67,8 @@ class AcpFault(Exception):
     def __init__(self, code: int, message: str, data: JsonObject = EMPTY) -> None:
         """Keep the number, the explanation, and details for programs."""
         super().__init__(message)
-        self.code, self.data = code, data
+        self.code: int = code
+        self.data: JsonObject = data
 
     def shown(self) -> Frame:
         """Return the `error` of the answer."""

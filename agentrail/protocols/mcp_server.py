@@ -91,7 +91,7 @@ def resources_of(session_id: str, title: str) -> tuple[Frame, Frame]:
     )
 
 
-RESOURCE_TEMPLATES: Final = tuple(
+RESOURCE_TEMPLATES: Final[tuple[Frame, ...]] = tuple(
     [
         {"uriTemplate": one["uri"], "name": what, "mimeType": one["mimeType"]}
         for one, what in zip(resources_of("{id}", ""), ("session", "messages"), strict=True)

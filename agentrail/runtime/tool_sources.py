@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
@@ -158,7 +159,13 @@ class ToolSources:
 
     def user_logins(self) -> tuple[UserLogin, ...]:
         """Return the logins of all principals that a host serves pages for."""
-        return tuple([one.user_login for one in self._made if one.user_login is not None])
+        return tuple(
+            [
+                one.user_login
+                for one in sorted(self._made, key=attrgetter("name"))
+                if one.user_login is not None
+            ]
+        )
 
     def of_principal(self, servers: Servers, owner: str, scope: str) -> tuple[RunningSource, ...]:
         """Return the sources that a session shares with others, some only with those of its principal.

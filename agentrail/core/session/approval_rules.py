@@ -100,8 +100,8 @@ def _unquoted(word: str) -> str:
 
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject, shown: str = "") -> bool:
-    own = [rule for rule in rules if rule.tool == tool and rule.shown == shown]
-    own.sort(key=attrgetter("exact"))
+    by_exact = sorted(rules, key=attrgetter("exact"))
+    own = [rule for rule in by_exact if rule.tool == tool and rule.shown == shown]
     # Read once for all rules: arguments may be a megabyte long.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)

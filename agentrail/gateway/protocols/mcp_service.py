@@ -92,7 +92,7 @@ class McpService:
     def __init__(self, gateway: Gateway, key: bytes, local: RouteCall | None = None) -> None:
         """Serve calls of `/mcp`, or with `local` those of one user over other streams."""
         self._local = local
-        hints: Any = dict.fromkeys(CACHEABLE_METHODS, CacheHint())
+        hints: Any = dict.fromkeys(sorted(CACHEABLE_METHODS), CacheHint())
         self.server: Server[Any] = Server("agentrail", version=gateway.version, cache_hints=hints)
         security = RequestStateSecurity(
             keys=[key], ttl=shapes.STATE_SECONDS, bind_principal=self._principal_of

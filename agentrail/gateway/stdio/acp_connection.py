@@ -47,7 +47,8 @@ class AcpConnection:
 
     async def serve(self) -> None:
         """Answer the editor until its input ends. Then all work is aborted, and the sessions are suspended."""
-        async with trio.open_nursery() as self.nursery:
+        async with trio.open_nursery() as nursery:
+            self.nursery: trio.Nursery = nursery
             try:
                 async for line in self._stream.lines():
                     await self._take(line)

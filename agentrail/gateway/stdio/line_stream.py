@@ -33,8 +33,8 @@ class LineStream:
 
     def __init__(self, source: int, target: int, *, max_bytes: int = MAX_LINE_BYTES) -> None:
         """Use two descriptors, which remain the caller's, in the mode that they have."""
-        self.is_lost = False
-        self.has_ended = False
+        self.is_lost: bool = False
+        self.has_ended: bool = False
         self._source, self._target = source, target
         self._cutter = ByteLines(max_bytes)
         self._lock = trio.Lock()

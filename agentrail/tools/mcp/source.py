@@ -529,7 +529,7 @@ class AskForLogin(McpTool):
 
     def __init__(self, source: McpSource, login: BrowserLogin) -> None:
         super().__init__(source, log_in_tool(source.name))
-        self.timeout_seconds = 2 * LOGIN_SECONDS
+        self.timeout_seconds: float = 2 * LOGIN_SECONDS
         self._login = login
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:

@@ -74,7 +74,7 @@ class BrowserLogin:
         self._attempt: LoginAttempt | None = None
         self._begun = trio.Event()
         self._running = trio.CancelScope()
-        self._waiting: set[trio.CancelScope] = set()
+        self._waiting: dict[trio.CancelScope, None] = {}
 
     # --- of the session
 
@@ -90,11 +90,11 @@ class BrowserLogin:
     def until_done(self) -> Iterator[trio.CancelScope]:
         """Cancel the block as soon as there is a login."""
         with trio.CancelScope() as scope:
-            self._waiting.add(scope)
+            self._waiting[scope] = None
             try:
                 yield scope
             finally:
-                self._waiting.discard(scope)
+                self._waiting.pop(scope, None)
 
     # --- of the source
 
@@ -122,7 +122,7 @@ class BrowserLogin:
         """There is a login. The link and the answer of an authorization server are void from now on."""
         self._ticket, self.reason = "", None
         self._end_attempt(None)
-        for scope in self._waiting:
+        for scope in [*self._waiting]:
             scope.cancel(reason="the user has logged in")
 
     def _end_attempt(self, reason: str | None) -> None:

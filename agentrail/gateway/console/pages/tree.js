@@ -11,7 +11,16 @@ import { TreeGrid } from "../parts/tree_grid.js";
 import { useRows } from "../parts/watched.js";
 import { age, exact } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
-import { aboutOf, nextChangeAt, nodesToLookAt, nodesWith, restartOf, sessionAbove, sortedNodes, whysOf } from "../pure/tree_facts.js";
+import {
+  aboutOf,
+  nextChangeAt,
+  nodesToLookAt,
+  nodesWith,
+  restartOf,
+  sessionAbove,
+  sortedNodes,
+  whysOf,
+} from "../pure/tree_facts.js";
 import { treeRows } from "../pure/tree_rows.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useMemo, useReducer, useRef, useState } from "../ui.js";
