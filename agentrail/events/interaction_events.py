@@ -111,11 +111,11 @@ class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The user declined to answer a question. The asker is notified.
+    """A question is closed without an answer: the user declined, or let the time of a waiting tool's question pass. The asker is notified.
 
     Attributes:
         ref: The question.
-        reason: The user's reason, or None.
+        reason: The user's reason, or that there was no answer in time, or None.
         user: Id of the user who declined, or None if unknown.
     """
 

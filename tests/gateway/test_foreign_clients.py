@@ -16,7 +16,6 @@ from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.conftest import SERVICES
 from tests.gateway.callers import auth
-from tests.gateway.interface import page
 from tests.gateway.programs import HERE, base_of, run_program
 from tests.gateway.web import HURRY, serving
 from tests.host.hosting import answering
@@ -57,8 +56,8 @@ async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
         made = await run_program(argv, seconds=60)
         assert (made.status, "arning" in made.out + made.err) == (0, False), made.out + made.err
         modules = {one.stem for one in (tmp_path / "made" / "api").rglob("*.py")} - {"__init__"}
-        named = {one["operationId"] for methods in page()["paths"].values() for one in methods.values()}
-        assert modules == named
+        served = (await web.client.get("/openapi.json")).json()["paths"].values()
+        assert modules == {one["operationId"] for methods in served for one in methods.values()}
         chat = [generator.with_name("python"), HERE / "generated_chat.py", tmp_path, base_of(web), "ann"]
         ran = await run_program(chat, seconds=60)
     assert ran.status == 0, ran.err

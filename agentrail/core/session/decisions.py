@@ -178,9 +178,11 @@ def time_is_up(
         return phase
     asked = interaction.asked
     assert asked.expires_at_ms is not None  # noqa: S101 - it has a timer
-    if _resumed(step, interaction, "timeout"):
-        return batch.decided(step, "tool_approval_timeout", resume=True)
     seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"
+    if isinstance(asked, Question):
+        closed = UserDeclined(ref=asked.ref, reason=f"no answer within {seconds}")
+        if _resumed(step, interaction, "timeout", closed):
+            return batch.decided(step, "tool_approval_timeout", resume=True)
     if isinstance(asked, PendingClientCall):
         why = f"The client did not answer within {seconds}."
         _answer(step, interaction, call_results.in_doubt(_call_of(step, interaction), why))
