@@ -2,15 +2,19 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 
 from agentrail.core.protocol.signals import AbortCycle, StopSession
+from agentrail.core.session import machine
 from agentrail.core.session.state import Phase
 from agentrail.core.session.transitions import LEGALITY, Verdict
 from agentrail.events import Event
-from agentrail.testing.scenario import run_scenario
+from agentrail.testing import scenario
+from agentrail.testing.promises import Seen
+from agentrail.testing.promises.state_promises import steps_follow_the_table
 from tests.thinned import each
 
 FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
@@ -61,9 +65,16 @@ GUARANTEES = {
         for file in FILES
     ],
 )
-def test_scenario(file):
-    """The sentence at the head of the file (STYLE, "Scenarios are text")."""
-    run_scenario(file)
+def test_scenario(file, monkeypatch):
+    """The sentence at the head of the file (STYLE, "Scenarios are text"), in steps that the table of transitions has."""
+
+    def step(state, signal):
+        after, effects = machine.step(state, signal)
+        steps_follow_the_table(Seen(state, signal, after, effects))
+        return after, effects
+
+    monkeypatch.setattr(scenario, "machine", SimpleNamespace(step=step, new_session=machine.new_session))
+    scenario.run_scenario(file)
 
 
 @each("file", FILES)

@@ -79,8 +79,9 @@ _CALLS: Final[Mapping[type[signals.Signal], _Row]] = {
     signals.ChangePlugins: _row("I",   _P,     _P,       _P),  # postponed until idle, so that no hook of an old version runs later
     signals.Compact:       _row("IR",  "R",    "S",      "E"),  # at once in idle, otherwise before the next request
     # A decision that comes too late or too early is refused with the reason.
-    signals.Approve:       _row("IER", "R",    "S",      "ERI"),
-    **dict.fromkeys((signals.Reject, signals.Respond, signals.Decline, signals.AnswerCall), _GOES_ON),
+    # Approved calls run, and so does a call whose tool gave it a question to wait for.
+    **dict.fromkeys((signals.Approve, signals.Respond, signals.Decline), _row("IER", "R", "S", "ERI")),
+    **dict.fromkeys((signals.Reject, signals.AnswerCall), _GOES_ON),
     # Lifecycle of the session.
     signals.SessionBegan:  _row("I",   _D,     _D,       _D),  # the first signal of an incarnation, and sent exactly once
     signals.Restarted:     _row("IR",  "IR",   "IR",     "IRE"),  # running work died with the old actor
