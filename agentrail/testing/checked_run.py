@@ -42,11 +42,13 @@ from agentrail.core.protocol.hooks import (
     RequestResult,
 )
 from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signal_base import SignalId
 from agentrail.core.protocol.signals import (
     AgentEnded,
     AgentIdled,
     Asked,
     ContextGathered,
+    Decline,
     HostJudged,
     HostTold,
     PluginRequestFinished,
@@ -76,6 +78,7 @@ from agentrail.events import (
     PromptRejected,
     PromptTaken,
 )
+from agentrail.events.values import Question
 from agentrail.messages import AssistantMessage, Message, PromptRef, SessionId, Text, TokenUsage, UserMessage
 from agentrail.testing.open_effects import fit, timers_of
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES, PluginMoment, about_open_calls
@@ -146,6 +149,9 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
         return _all_right(data.stream.effect_id)
     if running:
         return ToolFinished(at_ms=LATER_MS, effect_id=EffectId(str(running[0])), text="done", started_at_ms=0)
+    questions = [one.asked.ref for one in data.interactions if isinstance(one.asked, Question)]
+    if questions:  # of a tool, whose call waits for it without a deadline
+        return Decline(at_ms=LATER_MS, signal_id=SignalId(f"rest/{questions[0]}"), ref=questions[0])
     return None
 
 
