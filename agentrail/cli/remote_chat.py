@@ -22,6 +22,58 @@ from agentrail.remote.connect import connect
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.wire.rows import SessionSummary
 
+_CONNECT_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 2.0
+_RUNNING: Final = PromptRef("running")
+"""Stands for the running cycle when a chat connects: a status does not name its prompt."""
+
+
+@asynccontextmanager
+async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
+    """Open a session on a server for a block. The session outlives it."""
+    if wanted == LATEST:
+        raise OptionError(
+            ["--resume without an id is for sessions stored here: name a session of the server"]
+        )
+    async with connect(
+        url, read_token(None), session_id=wanted, agent_id=agent, connect_seconds=_CONNECT_SECONDS
+    ) as session:
+        yield session
+
+
+async def find_far(session: RemoteSession) -> ComeBack | None:
+    """Return the history of a session on a server, or None for an unused one."""
+    status = await session.status()
+    if not status.last_seq:
+        return None
+    return ComeBack(
+        session=session,  # type: ignore[arg-type]  # its calls are those of `Session`, as `agentrail.connect` promises
+        after=status.last_seq,
+        shown=tuple(conversation(await session.messages())),
+        running=None if status.phase == "idle" else _RUNNING,
+        queued=status.queued,
+    )
+
+
+async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[None]]) -> None:
+    """Report when the server stops answering and when it is back, until cancelled. The session reconnects automatically."""
+    is_gone = False
+    while True:
+        await trio.sleep(_LOOK_SECONDS)
+        with trio.move_on_after(_LOOK_SECONDS) as waited:
+            try:
+                await session.status()
+            except AgentrailError:  # such as an ended session: the reader of its events reports it
+                return
+        if waited.cancelled_caught and not is_gone:
+            await say("the server does not answer; reconnecting. The conversation is stored there")
+        elif is_gone and not waited.cancelled_caught:
+            await say("the server is back")
+        is_gone = waited.cancelled_caught
+
+
+# --- commands
+
 _MAX_LISTED: Final = 20
 _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")
 """Commands about state that no session call returns: the session's code (tools, agents, skills) and its memory."""
@@ -104,53 +156,3 @@ def _row_of(one: SessionSummary, current: SessionId, width: int) -> str:
     stands = "this one" if one.session_id == current else "waits for you" if one.waits_for else one.phase
     at = moment(one.changed_at_ms) if one.changed_at_ms else ""
     return f"{one.session_id:<{width}}  {stands:<15}  {at:<19}  {one.agent_id}  {shorten(one.title)}".rstrip()
-
-
-_CONNECT_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 2.0
-_RUNNING: Final = PromptRef("running")
-"""Stands for the running cycle when a chat connects: a status does not name its prompt."""
-
-
-@asynccontextmanager
-async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
-    """Open a session on a server for a block. The session outlives it."""
-    if wanted == LATEST:
-        raise OptionError(
-            ["--resume without an id is for sessions stored here: name a session of the server"]
-        )
-    async with connect(
-        url, read_token(None), session_id=wanted, agent_id=agent, connect_seconds=_CONNECT_SECONDS
-    ) as session:
-        yield session
-
-
-async def find_far(session: RemoteSession) -> ComeBack | None:
-    """Return the history of a session on a server, or None for an unused one."""
-    status = await session.status()
-    if not status.last_seq:
-        return None
-    return ComeBack(
-        session=session,  # type: ignore[arg-type]  # its calls are those of `Session`, as `agentrail.connect` promises
-        after=status.last_seq,
-        shown=tuple(conversation(await session.messages())),
-        running=None if status.phase == "idle" else _RUNNING,
-        queued=status.queued,
-    )
-
-
-async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[None]]) -> None:
-    """Report when the server stops answering and when it is back, until cancelled. The session reconnects automatically."""
-    is_gone = False
-    while True:
-        await trio.sleep(_LOOK_SECONDS)
-        with trio.move_on_after(_LOOK_SECONDS) as waited:
-            try:
-                await session.status()
-            except AgentrailError:  # such as an ended session: the reader of its events reports it
-                return
-        if waited.cancelled_caught and not is_gone:
-            await say("the server does not answer; reconnecting. The conversation is stored there")
-        elif is_gone and not waited.cancelled_caught:
-            await say("the server is back")
-        is_gone = waited.cancelled_caught

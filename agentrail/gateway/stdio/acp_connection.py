@@ -38,7 +38,7 @@ class AcpConnection:
         self._open_agent = open_agent
         self._version = version
         self._capabilities: Mapping[str, Any] | None = None
-        self._open: set[str | int] = set()
+        self._open: set[str | int | None] = set()
         self._expected: dict[str, Callable[[acp.RpcMessage], Awaitable[None]]] = {}
         self._asked = 0
         self._agent: EditorMethods | None = None
@@ -142,7 +142,7 @@ class AcpConnection:
             await self.send({**acp.RPC, "id": said.id, "result": answer})
         except acp.AcpFault as fault:
             await self._refuse(said.id, fault)
-        self._open.discard(said.id or 0)
+        self._open.discard(said.id)
         self._has_answered.set()
         self._has_answered = trio.Event()
         if self._agent is not None:
