@@ -120,6 +120,17 @@ async def test_an_id_used_twice_leaves_the_first_one_alone(tmp_path):
         assert (await editor.answer_to(prompt))["result"]["stopReason"] == "end_turn"
 
 
+@pytest.mark.parametrize("rpc_id", ["", 0])
+async def test_an_id_is_free_again_after_its_answer(rpc_id):
+    """Also one that counts as false."""
+    async with open_editor() as editor:
+        await editor.call("initialize", protocolVersion=1)
+        for _ in range(2):
+            editor.log.clear()
+            editor.send(id=rpc_id, method="session/fork", params={})
+            assert (await editor.answer_to(rpc_id))["error"]["code"] == -32601
+
+
 async def test_a_line_over_the_limit_ends_the_connection():
     """-32600 without an id, then the end."""
     async with open_editor(max_bytes=1_000) as editor:
