@@ -98,7 +98,7 @@ def _show(task: A2aTask, change: changes.ResponseChange, response: Response) -> 
             parts = (_text(text),) if task.is_json else (*task.parts, _text(_apart(task, text)))
             said = _message(task, message_id, "AGENT", (_text(text),))
             return replace(task, parts=parts, history=(*task.history, said)), ()
-        case changes.Happened(event=events.AgentSuspended()):  # a later event is no change of the state
+        case changes.Happened(event=events.AgentSuspended()):  # a later event does not change the state
             return replace(task, at_ms=response.at_ms or task.at_ms), ()
         case changes.ResponseEnd():
             return _end(task, change, response)

@@ -105,7 +105,7 @@ _AS_FORM: Final = converter_of(AcpForm)
 
 
 def read_rpc(line: bytes) -> RpcMessage:
-    """Decode a line. One that is no message of JSON-RPC is an `AcpFault`."""
+    """Decode a line. Anything but a message of JSON-RPC raises `AcpFault`."""
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -120,7 +120,7 @@ def read_rpc(line: bytes) -> RpcMessage:
 
 
 def read_acp_form(params: Mapping[str, Any]) -> AcpForm:
-    """Read the parameters of a method. One of another type is an `AcpFault`."""
+    """Read the parameters of a method. One of another type raises `AcpFault`."""
     try:
         return _AS_FORM(params)
     except msgspec.ValidationError as error:
@@ -195,15 +195,19 @@ def show_acp_change(view: AcpView, change: ResponseChange, _response: Response) 
             frames = (acp_update(session_id, "agent_message_chunk", content=said, messageId=f"m{number}"),)
         case CallShown(call_id=call_id, call=call, is_new=is_new):
             kind = "tool_call" if is_new else "tool_call_update"
-            told = {**_call_of(call_id, call, view.cwd), "status": "in_progress"}
-            frames = (acp_update(session_id, kind, **told),)
+            fields = {**_call_of(call_id, call, view.cwd), "status": "in_progress"}
+            frames = (acp_update(session_id, kind, **fields),)
         case CallEnded(call_id=call_id, call=call, result=result):
             is_failed = result is None or result.is_error
             words = "" if result is None else result.words
             content = [*_diffs(call, view.cwd)] if not is_failed else []
             shown = content or ([{"type": "content", "content": _text(words)}] if words else [])
-            told = {"toolCallId": call_id, "status": "failed" if is_failed else "completed", "content": shown}
-            frames = (acp_update(session_id, "tool_call_update", **told),)
+            fields = {
+                "toolCallId": call_id,
+                "status": "failed" if is_failed else "completed",
+                "content": shown,
+            }
+            frames = (acp_update(session_id, "tool_call_update", **fields),)
         case MessageCompleted(usage=usage):
             known = view.cost_usd is not None and usage.cost_usd is not None
             view = replace(view, cost_usd=view.cost_usd + usage.cost_usd if known else None)  # type: ignore[operator]
@@ -296,7 +300,7 @@ def prompt_result(status: str, stop_reason: str | None, usage: TokenUsage | None
     stop = _STOPS.get(stop_reason, "end_turn") if status == "completed" else "cancelled"
     if usage is None:
         return {"stopReason": stop}
-    told = {
+    fields = {
         "totalTokens": usage.input + usage.output,
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -304,7 +308,7 @@ def prompt_result(status: str, stop_reason: str | None, usage: TokenUsage | None
         "cachedReadTokens": usage.cache_read,
         "cachedWriteTokens": usage.cache_write,
     }
-    return {"stopReason": stop, "usage": told}
+    return {"stopReason": stop, "usage": fields}
 
 
 # --- decisions
@@ -312,9 +316,9 @@ def prompt_result(status: str, stop_reason: str | None, usage: TokenUsage | None
 
 def permission_request(view: AcpView, call_id: str, approval: events.Approval, rules: Sequence[str]) -> Frame:
     """Return the request for a decision. The name of `allow_always` is the rules that it makes."""
-    told = _call_of(call_id, ShownCall(name=approval.tool, arguments=approval.arguments), view.cwd)
+    fields = _call_of(call_id, ShownCall(name=approval.tool, arguments=approval.arguments), view.cwd)
     path = " > ".join(approval.path[1:])
-    told |= {"title": f"{path}: {told['title']}" if path else told["title"], "status": "pending"}
+    fields |= {"title": f"{path}: {fields['title']}" if path else fields["title"], "status": "pending"}
     options = [{"optionId": "allow_once", "name": "Allow", "kind": "allow_once"}]
     if rules or "always" in approval.permission_options:
         is_exact = rule_of(approval.tool, approval.arguments).exact
@@ -325,7 +329,7 @@ def permission_request(view: AcpView, call_id: str, approval: events.Approval, r
         **RPC,
         "id": approval.id,
         "method": "session/request_permission",
-        "params": {"sessionId": view.session_id, "toolCall": told, "options": options},
+        "params": {"sessionId": view.session_id, "toolCall": fields, "options": options},
     }
 
 
@@ -333,14 +337,14 @@ def question_request(view: AcpView, call_id: str, asked: events.AskUser) -> Fram
     """Return the request for an answer, as a form or an address."""
     field = {"type": "string", **({"enum": [*asked.options]} if asked.options else {})}
     form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
-    told: dict[str, Any] = {"sessionId": view.session_id, "message": asked.question}
+    fields: dict[str, Any] = {"sessionId": view.session_id, "message": asked.question}
     if call_id:
-        told["toolCallId"] = call_id
+        fields["toolCallId"] = call_id
     if asked.url is not None:
-        told |= {"mode": "url", "url": asked.url, "elicitationId": asked.ref}
+        fields |= {"mode": "url", "url": asked.url, "elicitationId": asked.ref}
     else:
-        told |= {"mode": "form", "requestedSchema": thawed(asked.schema) if asked.schema else form}
-    return {**RPC, "id": asked.ref, "method": "elicitation/create", "params": told}
+        fields |= {"mode": "form", "requestedSchema": thawed(asked.schema) if asked.schema else form}
+    return {**RPC, "id": asked.ref, "method": "elicitation/create", "params": fields}
 
 
 def read_acp_decision(
@@ -400,8 +404,14 @@ def session_settings(model: str, mode: str | None, when_busy: str) -> dict[str, 
     options = []
     for name, (current, values) in chosen.items():
         shown = [{"value": one, "name": _title(one)} for one in values]
-        told = {"id": name, "name": _title(name), "type": "select", "currentValue": current, "options": shown}
-        options.append(told if name == "when_busy" else {**told, "category": name})
+        fields = {
+            "id": name,
+            "name": _title(name),
+            "type": "select",
+            "currentValue": current,
+            "options": shown,
+        }
+        options.append(fields if name == "when_busy" else {**fields, "category": name})
     if mode is None:
         return {"configOptions": options}
     modes = [{"id": one, "name": _title(one)} for one in chosen["mode"][1]]
@@ -425,14 +435,14 @@ def server_options(server: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of an MCP server that an editor names. An unknown transport is an `AcpFault`."""
     match server:
         case {"name": str(name), "command": str(command)}:
-            told = {"command": (command, *server.get("args", ())), "env": _pairs(server.get("env"))}
+            fields = {"command": (command, *server.get("args", ())), "env": _pairs(server.get("env"))}
         case {"name": str(name), "type": "http", "url": str(url)}:
-            told = {"url": url, "headers": _pairs(server.get("headers"))}
+            fields = {"url": url, "headers": _pairs(server.get("headers"))}
         case _:
             raise AcpFault(
                 INVALID_PARAMS, "an MCP server has a name, and a command, or the type http and a url"
             )
-    return {"name": _NOT_IN_NAME.sub("-", name.lower())[:32], "scope": "session", **told}
+    return {"name": _NOT_IN_NAME.sub("-", name.lower())[:32], "scope": "session", **fields}
 
 
 def _pairs(given: object) -> dict[str, str]:

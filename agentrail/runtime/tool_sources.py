@@ -243,7 +243,7 @@ class ToolSources:
             session_id: The session, for a source that it has alone.
 
         Raises:
-            OptionError: Your move: there is no such source.
+            OptionError: Your move: no source has this name.
         """
         found = {
             one.child_id.removeprefix(f"{scope}/"): one
@@ -252,7 +252,7 @@ class ToolSources:
         }
         if name not in found:
             raise OptionError(
-                [f"there is no tool source {name!r:.100}: there are {', '.join(found) or 'none'}"]
+                [f"no tool source is named {name!r:.100}: expected one of {', '.join(found) or 'none'}"]
             )
         if found[name].is_running:
             found[name].source.restart()

@@ -97,7 +97,7 @@ async def _find(call: RouteCall, task_id: str) -> _Kept:
             tasks = await _fold_tasks(call, session_id, session, after=int(seq) - 1, only=ref)
             if ref in tasks:
                 return _Kept(session=session, state=tasks[ref])
-    return refuse_call("request_unknown", "there is no task with this id")
+    return refuse_call("request_unknown", "no task has this id")
 
 
 async def _fold_tasks(
@@ -312,7 +312,7 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
     if name.endswith(("PushNotificationConfig", "PushNotificationConfigs")):
         wire_calls.refuse_wire_call(a2a.NO_PUSH)
     if name not in _METHODS:
-        refuse_call("method_not_allowed", "there is no such method")
+        refuse_call("method_not_allowed", "this method does not exist")
     size = 0 if call.body is None else call.body.size
     read = await call.gateway.read_aside(partial(_read_params, name, params), size)
     told = await _METHODS[name](call, read)

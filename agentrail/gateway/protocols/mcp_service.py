@@ -196,7 +196,7 @@ class McpService:
     async def _call_tool(self, call: RouteCall, ctx: _Context, params: Any) -> _Answer:
         tool = (await self._tools(call)).get(params.name)
         if tool is None:
-            raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r:.200}")
+            raise MCPError(INVALID_PARAMS, f"no tool is named {params.name!r:.200}")
         arguments = params.arguments or {}
         if params.request_state is not None:
             state = shapes.MCP_STATES.decode(params.request_state)
@@ -389,7 +389,7 @@ async def _list_templates(_call: RouteCall, _ctx: _Context, _params: Any) -> _An
 async def _read_resource(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
     found = shapes.read_session_uri(params.uri)
     if found is None:
-        refuse_call("session_unknown", "there is no such resource")
+        refuse_call("session_unknown", "no resource has this address")
     check_id("session_id", found[0], of_session=True)
     read = calls.read_messages if found[1] else calls.read_snapshot
     text = (await read(call.host, call.principal, found[0])).body.decode()
@@ -408,7 +408,7 @@ async def _list_prompts(call: RouteCall, _ctx: _Context, _params: Any) -> _Answe
 
 async def _get_prompt(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
     if params.name not in _prompts(call):
-        raise MCPError(INVALID_PARAMS, f"there is no prompt {params.name!r:.200}")
+        raise MCPError(INVALID_PARAMS, f"no prompt is named {params.name!r:.200}")
     given = params.arguments or {}
     text = given["arguments"] if given.keys() == {"arguments"} else shlex.join(given.values())
     desk = CommandDesk(agent=call.host.options.checked_profiles.default_id)

@@ -370,9 +370,9 @@ async def _as_fault(name: str, method: AcpMethod, params: Mapping[str, Any]) -> 
 
 
 def _fault(code: str, message: str, status: int) -> acp.AcpFault:
-    told = json_rpc_error(code, message, status)
-    number = acp.AUTH_REQUIRED if code == Authentication.code else told["code"]
-    return acp.AcpFault(number, message, told["data"])
+    fields = json_rpc_error(code, message, status)
+    number = acp.AUTH_REQUIRED if code == Authentication.code else fields["code"]
+    return acp.AcpFault(number, message, fields["data"])
 
 
 async def _unknown_method(_: Mapping[str, Any]) -> Frame:

@@ -223,8 +223,8 @@ class EditorSession:
         return state
 
     def _compacting(self, status: str) -> tuple[Frame, ...]:
-        told = {"compactionId": self._compaction, "status": status}
-        update = acp.acp_update(self.session.session_id, "compaction_update", **told)
+        fields = {"compactionId": self._compaction, "status": status}
+        update = acp.acp_update(self.session.session_id, "compaction_update", **fields)
         return (update,) if self.compacts and self._compaction else ()
 
     def _words_before(self, event: Event) -> tuple[Frame, ...]:
@@ -255,11 +255,11 @@ class EditorSession:
     # --- settings
 
     async def settings_changed(self) -> tuple[Frame, ...]:
-        told, shown = await self.settings(), partial(acp.acp_update, self.session.session_id)
-        options = shown("config_option_update", configOptions=told["configOptions"])
-        if "modes" not in told:
+        fields, shown = await self.settings(), partial(acp.acp_update, self.session.session_id)
+        options = shown("config_option_update", configOptions=fields["configOptions"])
+        if "modes" not in fields:
             return (options,)
-        return (shown("current_mode_update", currentModeId=told["modes"]["currentModeId"]), options)
+        return (shown("current_mode_update", currentModeId=fields["modes"]["currentModeId"]), options)
 
     async def settings(self) -> dict[str, Any]:
         mode = await self.permissions("mode", "default")
@@ -369,8 +369,8 @@ class ClientFiles(LocalSandbox):
         if listed.error is not None:
             return ExecuteResult(error=listed.error)
         began_at = trio.current_time()
-        told = {"command": "sh", "args": ["-c", command], "cwd": self._place(options.workdir)}
-        made = await self._ask("terminal/create", {**told, "outputByteLimit": _MAX_OUTPUT_BYTES})
+        fields = {"command": "sh", "args": ["-c", command], "cwd": self._place(options.workdir)}
+        made = await self._ask("terminal/create", {**fields, "outputByteLimit": _MAX_OUTPUT_BYTES})
         if isinstance(made, Refusal) or not isinstance(made, dict):
             return ExecuteResult(error=made if isinstance(made, Refusal) else _NO_TERMINAL)
         terminal = {"terminalId": made.get("terminalId")}
