@@ -315,12 +315,12 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
         refuse_call("method_not_allowed", "this method does not exist")
     size = 0 if call.body is None else call.body.size
     read = await call.gateway.read_aside(partial(_read_params, name, params), size)
-    told = await _METHODS[name](call, read)
-    if isinstance(told, _Kept):
-        return told.stream(wrap).answer()
+    result = await _METHODS[name](call, read)
+    if isinstance(result, _Kept):
+        return result.stream(wrap).answer()
     if name == "SendStreamingMessage":
-        return WholeAnswer(body=_encode(wrap, told), content_type=CONTENT_TYPE)
-    return answer_json(wrap(told))
+        return WholeAnswer(body=_encode(wrap, result), content_type=CONTENT_TYPE)
+    return answer_json(wrap(result))
 
 
 def _read_params(name: str, params: Any) -> Any:
