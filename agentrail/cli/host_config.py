@@ -58,19 +58,19 @@ def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
 def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     if name in _OF_PROFILES:
         return
-    if name in SERVE_KEYS.values():
+    if name in OF_APPLICATION:
+        # Their checks need Starlette, an optional extra: without it, nothing can be served.
+        if importlib.util.find_spec("starlette") is not None:
+            from agentrail.gateway.app import faults_of_own_options
+
+            yield from _without_name(name, faults_of_own_options({name: said.plain}))
+    elif name in SERVE_KEYS.values():
         check = _CHECKS.get(name)
         fault = None if check is None else check(said.value)
         if fault is not None:
             yield fault
     elif name.startswith(LIMITS_PREFIX):
         yield from _faults_of_limit(name.removeprefix(LIMITS_PREFIX), said.value)
-    elif name in OF_APPLICATION:
-        # Their checks need Starlette, an optional extra: without it, nothing can be served.
-        if importlib.util.find_spec("starlette") is not None:
-            from agentrail.gateway.app import faults_of_own_options
-
-            yield from _without_name(name, faults_of_own_options({name: said.plain}))
     elif name == "store":
         yield from _faults_of_store(said.value)
     else:

@@ -20,11 +20,13 @@ from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.host_config import default_profile, faults_of_host, make_profiles, options_of_host
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.serve_options import (
+    SERVE_VARIABLES,
     ServeFlags,
     ServeOptions,
     decide_serving,
     fault_of_host,
     fault_of_port,
+    flag_of,
 )
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE
@@ -165,6 +167,12 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         faults.append(needs_token(options.host))
     if application is not None and options.data_dir is not None:
         faults.append("--data-dir is for serving without an application: yours has `data_dir` of create_app")
+    # Those of a file are for the profiles of the files.
+    named = options.why.get("protocol") in {flag_of("protocol"), SERVE_VARIABLES["protocol"]}
+    if named and application is not None:
+        faults.append("--protocol is for serving without an application: yours has `protocols` of create_app")
+    if named and options.demo:
+        faults.append("--demo speaks all protocols that need no extra: leave out --protocol")
     if options.demo:
         faults += _faults_of_demo(options, application)
     if faults:
@@ -218,6 +226,7 @@ async def make_default_application(
         "store": DEFAULT_STORE,
         "drain_delay": 0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
         **options_of_host(settings),
+        **({"protocols": options.protocol} if options.protocol else {}),
         **more,
     }
     return create_app(

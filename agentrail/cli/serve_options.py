@@ -36,6 +36,7 @@ class ServeFlags:
         token_file: File of the tokens that admit callers.
         allowed_host: Additional names that callers may use for the server.
         allowed_origin: Origins of pages that may call it.
+        protocol: Names of the protocols to speak, without an application of one's own.
         certfile: For TLS.
         keyfile: For TLS.
         data_dir: Where sessions are stored, without an application of one's own.
@@ -73,6 +74,14 @@ class ServeFlags:
         tuple[str, ...],
         Parameter(
             help="An origin whose pages may call it, such as https://app.example; repeatable.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    protocol: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A protocol to speak, such as mcp or a2a; repeatable. Default: as configured, otherwise all that need no extra.",
             negative=(),
             show_default=False,
         ),
@@ -121,6 +130,7 @@ SERVE_KEYS: Final[Mapping[str, str]] = {
     "token_file": "token_file",
     "allowed_host": "allowed_hosts",
     "allowed_origin": "allowed_origins",
+    "protocol": "protocols",
     "certfile": "certfile",
     "keyfile": "keyfile",
     "data_dir": "data_dir",
@@ -133,7 +143,7 @@ SERVE_VARIABLES: Final[Mapping[str, str]] = {
 }
 """The variable of each option. Lists are separated by commas."""
 
-_LISTS: Final = frozenset({"allowed_host", "allowed_origin"})
+_LISTS: Final = frozenset({"allowed_host", "allowed_origin", "protocol"})
 _PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
 
 

@@ -66,6 +66,12 @@ VALUES = {
     "data_dir": {one: Path(f"/d/{one}") for one in SOURCES},
     "allowed_host": {one: (f"{one}.example", "b.example") for one in SOURCES},
     "allowed_origin": {one: (f"https://{one}.example",) for one in SOURCES},
+    "protocol": {
+        "flag": ("mcp",),
+        "variable": ("a2a", "mcp"),
+        "project": ("ai-ui",),
+        "user": ("ag-ui", "ai-ui"),
+    },
 }
 
 

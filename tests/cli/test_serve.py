@@ -5,6 +5,7 @@ import signal
 import sys
 from types import ModuleType, SimpleNamespace
 
+import attrs
 import httpx
 import pytest
 import trio
@@ -22,7 +23,7 @@ from agentrail.cli.serve_command import (
     serve_until_signal,
     wait_stop,
 )
-from agentrail.cli.serve_options import ServeOptions
+from agentrail.cli.serve_options import ServeFlags, ServeOptions, decide_serving
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.gateway.app import create_app
@@ -81,6 +82,14 @@ def test_what_cannot_be_is_refused_all_at_once(monkeypatch):
     check_options(ServeOptions(certfile="c.pem", keyfile="k.pem", data_dir="d"), None)
     with pytest.raises(OptionError, match="--data-dir is for serving without an application"):
         check_options(ServeOptions(data_dir="d"), "mine:app")
+
+    flagged = decide_serving(ServeFlags(protocol=("mcp",)), {})
+    with pytest.raises(OptionError, match="--protocol is for serving without an application"):
+        check_options(flagged, "mine:app")
+    with pytest.raises(OptionError, match="leave out --protocol"):
+        check_options(attrs.evolve(flagged, demo=True), None)
+    from_file = {"protocol": "agentrail.toml:2: host.protocols:"}
+    check_options(ServeOptions(protocol=("mcp",), why=from_file), "mine:app")
 
     check_extra()
     monkeypatch.setattr(command, "_NEEDED", ("hypercorn", "no_such_package"))
@@ -304,15 +313,17 @@ async def test_ctrl_c_in_the_middle_of_a_call_ends_the_server_in_its_time_and_sa
 
 @pytest.mark.check
 async def test_without_an_application_one_profile_is_served_and_its_sessions_are_kept(tmp_path):
-    """With the model that `agentrail run` would use; a second server goes on with what the first one kept."""
+    """With the model that `agentrail run` would use, over the named protocols; a second server goes on with what the first one kept."""
     answers = []
+    words = ("serve", "--port", "0", "--data-dir", str(tmp_path), "--protocol", "ai-ui", "--protocol", "mcp")
     for _ in range(2):
         with trio.fail_after(60):
-            data_dir = str(tmp_path)
-            async with open_process("serve", "--port", "0", "--data-dir", data_dir, cwd=tmp_path) as process:
+            async with open_process(*words, cwd=tmp_path) as process:
                 base = (await process.stdout.receive_some()).decode().strip()
                 async with httpx.AsyncClient(base_url=base, verify=False, timeout=10) as client:  # noqa: S501 - no TLS
                     assert (await client.get("/ready")).status_code == 200
+                    assert (await client.get("/v1/models")).status_code == 404
+                    assert (await client.get("/mcp")).status_code == 405
                     said = {"message": "Hi", "session_id": "main", "agent_id": "default"}
                     answers.append((await client.post("/chat", json=said)).json())
                 process.send_signal(signal.SIGTERM)
