@@ -251,9 +251,8 @@ class ToolSources:
             if session == session_id
         }
         if name not in found:
-            raise OptionError(
-                [f"no tool source is named {name!r:.100}: expected one of {', '.join(found) or 'none'}"]
-            )
+            expected = f"expected one of {', '.join(found)}" if found else "there are none"
+            raise OptionError([f"no tool source is named {name!r:.100}: {expected}"])
         if found[name].is_running:
             found[name].source.restart()
         else:

@@ -556,7 +556,8 @@ async def test_second_and_unknown_answers_are_dropped_and_counted(plain):
             session = await supervisor.start_session(model=called("twice", "echo"))
             twice, echo = await results_of(session, 2)
             assert (twice.text, json.loads(echo.text)["name"]) == ("answer 0", "echo")
-            assert supervisor.sources.running["p"].source.connection.dropped == 3
+            connection = supervisor.sources.running["p"].source.connection
+            await wait_until(lambda: connection.dropped == 3)  # the last one may come behind the result
 
 
 async def test_a_list_of_5_000_tools_and_40_megabytes_is_cut(plain):
