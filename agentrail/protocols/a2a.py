@@ -181,9 +181,9 @@ def _asks(name: str, asked: PendingAnswer) -> A2aFrames:
         case events.AskUser(question=question, options=options, schema=schema, url=url):
             facts = {"ref": name, "question": question, "options": options, "schema": schema, "url": url}
             return _text(question), {"data": facts}
-        case events.ClientCall(name=tool, arguments=arguments):
-            said = f"Run {tool}, and answer with a data part: ref, and its result as text."
-            return _text(said), {"data": {"ref": name, "tool": tool, "arguments": arguments}}
+        case call:
+            said = f"Run {call.name}, and answer with a data part: ref, and its result as text."
+            return _text(said), {"data": {"ref": name, "tool": call.name, "arguments": call.arguments}}
 
 
 # --- in

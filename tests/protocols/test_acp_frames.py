@@ -57,6 +57,13 @@ def shown(change, view=VIEW):
                 ],
             },
         ),
+        (
+            events.TodoChange(todos=(events.Todo(id="1", content="Sweep", status="in_progress"),)),
+            {
+                "sessionUpdate": "plan",
+                "entries": [{"content": "Sweep", "priority": "medium", "status": "in_progress"}],
+            },
+        ),
         (events.TitleGenerated(title="Notes"), {"sessionUpdate": "session_info_update", "title": "Notes"}),
         (
             events.ToolProgress(call_id=CallId("c1"), name="shell", text="half"),
@@ -69,7 +76,7 @@ def shown(change, view=VIEW):
     ],
 )
 def test_other_events(event, update):
-    """A plan, a title and progress of a call."""
+    """A plan, a list of todos, a title and progress of a call."""
     assert shown(Happened(event))[1] == [update]
 
 
