@@ -21,6 +21,7 @@ SERIES: Final[Mapping[str, frozenset[int]]] = {
     "J": frozenset(range(1, 34)) - {7, 19, 27, 31},
     "C": frozenset(number for number in range(1, 48) if number % 5),
     "P": frozenset(number for number in range(1, 72) if number % 5),
+    "O": frozenset(number for number in range(1, 27) if number % 5),
 }
 # What cannot be proved before the part is there that it speaks of. A number that has a test is no longer of a later part.
 LATER: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
@@ -35,8 +36,17 @@ TITLES: Final = {
     "J": "cases of the journal",
     "C": "cases of the console",
     "P": "cases of the protocols",
+    "O": "cases of operations",
 }
-SERIES_OF_MARK: Final = {"scenario": "S", "at": "AT", "host": "H", "journal": "J", "c": "C", "protocol": "P"}
+SERIES_OF_MARK: Final = {
+    "scenario": "S",
+    "at": "AT",
+    "host": "H",
+    "journal": "J",
+    "c": "C",
+    "protocol": "P",
+    "operation": "O",
+}
 
 
 def marked_numbers(source: str) -> Iterator[tuple[str, int]]:
