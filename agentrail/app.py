@@ -62,6 +62,7 @@ from agentrail.stores.memory_store_names import (
     opened_recall,
 )
 from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
+from agentrail.telemetry.reader import EventConsumer, Reader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 
 Environment: TypeAlias = Mapping[str, str]
@@ -138,6 +139,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
     mcp: Sequence[ToolServer] = (),
+    telemetry: EventConsumer | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
 
@@ -160,6 +162,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
         mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
+        telemetry: Consumer of the committed events of all sessions. No session waits for it, or notices its errors.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -184,7 +187,15 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
-            held = open_sessions(resolve, make, deps_for=deps_for, shared=shared, store=kept, options=options)
+            held = open_sessions(
+                resolve,
+                make,
+                deps_for=deps_for,
+                shared=shared,
+                store=kept,
+                options=options,
+                reader=_reader_of(telemetry),
+            )
             async with held as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
@@ -240,6 +251,11 @@ class SharedNames:
         yield from [
             f"mcp has two servers named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
         ]
+
+
+def _reader_of(*consumers: EventConsumer | None) -> Reader | None:
+    given = [one for one in consumers if one is not None]
+    return Reader(given) if given else None
 
 
 def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order

@@ -138,6 +138,7 @@ class EventBus:
         "_times_anew",
         "_watchers",
         "on_close",
+        "on_commit",
     )
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
@@ -156,6 +157,8 @@ class EventBus:
         self._live: LiveTail | None = None  # None in ten thousand idle sessions
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
+        self.on_commit: Callable[[Event], None] | None = None
+        """Called with each committed event, for readers that are no subscribers: nobody can answer through one."""
 
     def empty(self) -> None:
         self._kept = []
@@ -235,6 +238,8 @@ class EventBus:
                 subscription.offer(event)
             for look in self._watchers:
                 look(event)
+            if self.on_commit is not None:
+                self.on_commit(event)
 
     def _hear(self, event: Event) -> None:
         live = self._live

@@ -1,10 +1,12 @@
 """The sessions of a supervisor as one stream, present and future ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from attrs import frozen
 
+from agentrail.abc.event_reader import EventReader
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import SessionId
@@ -54,12 +56,15 @@ class FanIn:
         self._subscriptions: tuple[ManySubscription, ...] = ()
         self._down: str | None = None
         self._forget = self._sessions.__delitem__  # bound once instead of once per session
+        self.reader: EventReader | None = None
 
     def join(self, session: Followed) -> None:
         key = _key_of(session)
         self._asleep.pop(key, None)
         self._sessions[session.bus] = session
         session.bus.on_close = self._forget
+        if self.reader is not None:
+            session.bus.on_commit = partial(self.reader.hear, session.scope)
         for subscription in self._subscriptions:
             if subscription.reads(session):
                 after = subscription.behind.pop(key, None)

@@ -17,6 +17,7 @@ from agentrail.abc import (
     ProviderProfiles,
     ResolveProvider,
 )
+from agentrail.abc.event_reader import ConsumerStatistics, EventReader
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
@@ -125,6 +126,7 @@ class SupervisorStatistics:
         deleted: Stored sessions deleted with their trees because of `keep_days` or `keep_bytes`.
         deleted_bytes: Bytes of the records, snapshots and large values of the deleted sessions.
         malformed_traces: Prompts whose trace context was malformed, and left out.
+        consumers: Progress of the readers of events: telemetry, metrics, audit.
     """
 
     live: int
@@ -138,6 +140,7 @@ class SupervisorStatistics:
     deleted: int = 0
     deleted_bytes: int = 0
     malformed_traces: int = 0
+    consumers: tuple[ConsumerStatistics, ...] = ()
 
 
 DISMISS_WITHIN_SECONDS: Final = 5.0
@@ -179,11 +182,13 @@ class SessionSupervisor:
         keeping: Keeping | None = None,
         revive: Revive | None = None,
         hibernate_after: float | None = None,
+        reader: EventReader | None = None,
     ) -> None:
         """Created by `open_supervisor`."""
         self._root = root
         # The nursery runs the work of the sessions and outlives each of them.
         self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
+        self._shared.fan_in.reader = reader
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
         self._children = ChildSessions(self._shared, begin=self._begin)
         embedder = shared.embedder
@@ -618,6 +623,7 @@ class SessionSupervisor:
         """Return the counters. Cheap at any time, also after the supervisor was closed."""
         threads = self._shared.dependencies.threads.statistics()
         retention = None if self._shared.keeping is None else self._shared.keeping.retention
+        reader = self._shared.fan_in.reader
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._shared.entries.values())
             + len(self._shared.asleep),
@@ -631,6 +637,7 @@ class SessionSupervisor:
             deleted=0 if retention is None else retention.deleted,
             deleted_bytes=0 if retention is None else retention.deleted_bytes,
             malformed_traces=self._shared.dependencies.traces.malformed,
+            consumers=() if reader is None else reader.statistics(),
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:

@@ -9,6 +9,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
+from agentrail.abc.event_reader import EventReader
 from agentrail.abc.store import Store
 from agentrail.actors.actor_types import worker
 from agentrail.actors.deferred_error import Kept
@@ -60,10 +61,14 @@ class _Keeper:
     """The task that holds the sessions' supervisor open. Cancellation of the body does not reach it, so it closes in order."""
 
     def __init__(
-        self, make: Callable[[Supervisor, trio.Nursery], SessionSupervisor], keeping: Keeping | None
+        self,
+        make: Callable[[Supervisor, trio.Nursery], SessionSupervisor],
+        keeping: Keeping | None,
+        reader: EventReader | None,
     ) -> None:
         self._make = make
         self._keeping = keeping
+        self._reader = reader
         self.up = trio.Event()
         self.leave = trio.Event()
         self.body = trio.CancelScope()
@@ -81,6 +86,9 @@ class _Keeper:
                         SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
                         self.supervisor = self._make(root, nursery)
+                        if self._reader is not None:
+                            self._reader.open(self.supervisor)
+                            nursery.start_soon(self._reader.run, name="reader of events")
                         self.up.set()
                         await self.leave.wait()
                 if self.failure.error is not None:  # it ends the body first, and is raised after it
@@ -88,6 +96,8 @@ class _Keeper:
                     self.body.cancel(reason="the supervisor was ended")
                 if self.supervisor is not None:
                     await self.supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
+                    if self._reader is not None:
+                        await self._reader.aclose()
                 if self._keeping is not None:
                     with trio.move_on_after(self._keeping.writer.patience_seconds):
                         await self._keeping.close()
@@ -109,6 +119,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     shared: SharedStores = NO_STORES,
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
+    reader: EventReader | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     keeping = (
         None
@@ -125,8 +136,9 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
         keeping=keeping,
         revive=options.revive,
         hibernate_after=None if store is None else options.hibernate_after,
+        reader=reader,
     )
-    keeper = _Keeper(make, keeping)
+    keeper = _Keeper(make, keeping, reader)
     failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, name="keeper of sessions")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
+from agentrail.abc.event_reader import EventReader
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.hibernation import Resume, Revive
@@ -33,6 +34,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     on_drift: OnDrift = "park",
     keep: KeepLimits | None = None,
     hibernate_after: float | None = None,
+    reader: EventReader | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -50,6 +52,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
         on_drift: The same as in `StoreOptions`.
         keep: The same as in `StoreOptions`.
         hibernate_after: The same as in `StoreOptions`.
+        reader: Reader of all committed events.
     """
     return open_sessions(
         _refuse_names,
@@ -65,6 +68,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
             keep=keep,
             hibernate_after=hibernate_after,
         ),
+        reader=reader,
     )
 
 

@@ -1,0 +1,341 @@
+"""Passes the committed events of all sessions to consumers, each with its own queue, retries and cursors."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import trio
+from attrs import define
+
+from agentrail import outside
+from agentrail.abc.event_reader import ConsumerStatistics
+from agentrail.abc.store import Filters, OwedRow, StoredSession
+from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.events import Event, SessionEnd
+from agentrail.logs import Logger
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import travels
+
+LOGGER: Final = Logger("agentrail.telemetry")
+
+QUEUE_EVENTS: Final = 10_000
+"""Maximum events that wait for one consumer in memory. The rest is read from the journals later."""
+
+BATCH_EVENTS: Final = 1_000
+"""Maximum events of one `take`, and of one page of a journal."""
+
+LINGER_SECONDS: Final = 0.25
+CURSOR_SECONDS: Final = 5.0
+CLOSE_SECONDS: Final = 5.0
+"""Time for the remaining events when the supervisor closes, in seconds."""
+
+_PAUSE_SECONDS: Final = (1.0, 300.0)
+_LOG_SECONDS: Final = 60.0
+_BEGINNINGS: Final = "telemetry_since"
+
+ScopedEvent: TypeAlias = tuple[str, Event]
+"""A committed event after the scope of its session."""
+
+_Key: TypeAlias = tuple[str, str]
+_T = TypeVar("_T")
+
+
+class EventConsumer(Protocol):
+    """A consumer of committed events.
+
+    Attributes:
+        name: Its name in logs, metrics and rows of the store.
+        has_cursors: Whether it continues after a restart where it was. Otherwise it gets the events of this process.
+    """
+
+    name: str
+    has_cursors: bool
+
+    async def take(self, events: Sequence[ScopedEvent]) -> None:
+        """Take events, in order within each session. Called again with the same events if it raises."""
+        ...
+
+    def first_needed(self, scope: str, session_id: str) -> int | None:
+        """Return the number of the first taken event that it needs again after a restart. None for none."""
+        ...
+
+
+class _Page(Protocol):
+    @property
+    def events(self) -> Sequence[Event]: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def more(self) -> bool: ...
+
+
+class EventSource(Protocol):
+    """The part of a supervisor that a reader uses."""
+
+    @property
+    def keeps_owed(self) -> bool: ...
+    async def events_page(self, session_id: str, /, *, after: int, limit: int, scope: str) -> _Page: ...
+    async def find(
+        self, filters: Filters, /, *, after: _Key | None, limit: int
+    ) -> Sequence[StoredSession]: ...
+    async def owed(self, kind: str, /, *, after: str, limit: int) -> Sequence[OwedRow]: ...
+    async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[_Key], /) -> None: ...
+
+
+@define(eq=False)
+class _Place:
+    """Position of a consumer in one session."""
+
+    taken: int
+    seen: int
+    is_known: bool = True  # otherwise the cursor is looked up before its journal is read
+    has_ended: bool = False
+
+
+class Reader:
+    """Reads the committed events of one supervisor for several consumers."""
+
+    def __init__(self, consumers: Sequence[EventConsumer]) -> None:
+        self._lines = tuple(map(_Line, consumers))
+        self._hear = tuple(line.hear for line in self._lines)
+        self._closing = trio.Event()
+        self._ended = trio.Event()
+        self._scope = trio.CancelScope()
+
+    def open(self, source: EventSource) -> None:
+        for line in self._lines:
+            line.open(source, self._closing)
+
+    def hear(self, scope: str, event: Event) -> None:
+        for hear in self._hear:
+            hear(scope, event)
+
+    def statistics(self) -> tuple[ConsumerStatistics, ...]:
+        return tuple(line.statistics() for line in self._lines)
+
+    async def run(self) -> None:
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._save_on)
+                async with trio.open_nursery() as lines:
+                    for line in self._lines:
+                        lines.start_soon(line.run)
+                nursery.cancel_scope.cancel(reason="all consumers are done")
+        self._ended.set()
+
+    async def aclose(self) -> None:
+        self._closing.set()
+        for line in self._lines:
+            line.wake()
+        with trio.move_on_after(CLOSE_SECONDS):
+            await self._ended.wait()
+        self._scope.cancel(reason="the supervisor was closed")
+        await self._ended.wait()
+        with trio.move_on_after(CLOSE_SECONDS):
+            for line in self._lines:
+                await line.save()
+
+    async def _save_on(self) -> None:
+        while True:
+            await trio.sleep(CURSOR_SECONDS)
+            for line in self._lines:
+                await line.save()
+
+
+class _Line:
+    """The queue of one consumer, and its place in each session."""
+
+    def __init__(self, consumer: EventConsumer) -> None:
+        self._consumer = consumer
+        self._kind = f"telemetry_{consumer.name}"
+        self._queue: deque[ScopedEvent] = deque()
+        self._places: dict[_Key, _Place] = {}
+        self._behind: dict[_Key, None] = {}
+        self._moved: dict[_Key, _Place] = {}
+        self._dropped = self._failures = 0
+        self._logged_at = float("-inf")
+        self._work = trio.Event()
+        self._since_ms = 0
+
+    def open(self, source: EventSource, closing: trio.Event) -> None:
+        self._source = source
+        self._closing = closing
+        self._has_journal = source.keeps_owed
+        self._has_cursors = source.keeps_owed and self._consumer.has_cursors
+
+    def hear(self, scope: str, event: Event) -> None:
+        meta = event.meta
+        if meta is None:
+            return
+        key = (scope, meta.session_id)
+        place = self._places.get(key)
+        if place is None:
+            is_known = meta.seq == 1 or not self._has_cursors
+            place = self._places[key] = _Place(meta.seq - 1, 0, is_known)
+            if not is_known:
+                self._behind[key] = None
+        place.seen = meta.seq
+        if key not in self._behind:
+            if len(self._queue) < QUEUE_EVENTS:
+                self._queue.append((scope, event))
+            elif self._has_journal:
+                self._behind[key] = None
+            else:
+                self._dropped += 1
+        self.wake()
+
+    def wake(self) -> None:
+        self._work.set()
+
+    def statistics(self) -> ConsumerStatistics:
+        unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
+        return ConsumerStatistics(
+            name=self._consumer.name,
+            behind=len(self._queue) + unread,
+            dropped=self._dropped,
+            failures=self._failures,
+        )
+
+    async def run(self) -> None:
+        if self._has_cursors:
+            await self._until_done(self._find_unfinished)
+        await self._until_done(self._follow)  # a bug of ours is tried again, rather than end the sessions
+
+    async def _follow(self) -> None:
+        while True:
+            await self._work.wait()
+            with trio.move_on_after(LINGER_SECONDS):
+                await self._closing.wait()
+            self._work = trio.Event()
+            while self._queue or self._behind:
+                if self._queue:
+                    await self._give(
+                        [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_EVENTS))]
+                    )
+                else:
+                    await self._catch_up(next(iter(self._behind)))
+            if self._closing.is_set():
+                return
+
+    async def _give(self, events: Sequence[ScopedEvent]) -> None:
+        await self._until_done(lambda: self._consumer.take(events))
+        for scope, event in events:
+            assert event.meta is not None  # noqa: S101 - only published events are heard
+            key = (scope, event.meta.session_id)
+            place = self._places[key]
+            place.taken = event.meta.seq
+            place.has_ended = isinstance(event, SessionEnd)
+            self._moved[key] = place
+
+    async def _catch_up(self, key: _Key) -> None:
+        """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
+        place = self._places[key]
+        try:
+            page = await self._until_done(lambda: self._next_page(key, place), only=StoreUnavailable)
+        except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
+            if travels(error):
+                raise
+            self._dropped += place.seen - place.taken
+            self._complain(f"cannot read the events of session {key[1]} after {place.taken}", error)
+            place.taken = place.seen
+        else:
+            if page.events:
+                await self._give([(key[0], event) for event in page.events])
+            place.taken = max(page.last, place.taken)
+        if place.taken >= place.seen:
+            del self._behind[key]
+
+    async def _next_page(self, key: _Key, place: _Place) -> _Page:
+        if not place.is_known:
+            place.taken = await self._find_cursor(key, place.taken)
+            place.is_known = True
+        return await self._source.events_page(key[1], after=place.taken, limit=BATCH_EVENTS, scope=key[0])
+
+    async def _until_done(
+        self, work: Callable[[], Awaitable[_T]], *, only: type[BaseException] = BaseException
+    ) -> _T:
+        pause, longest = _PAUSE_SECONDS
+        while True:
+            try:
+                return await work()
+            except only as error:  # noqa: ASYNC103 - a cancellation is raised
+                if travels(error):
+                    raise
+                self._failures += 1
+                self._complain("events are not taken for now", error)
+            await trio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _complain(self, what: str, error: BaseException) -> None:
+        if trio.current_time() >= self._logged_at + _LOG_SECONDS:
+            self._logged_at = trio.current_time()
+            why = error if isinstance(error, AgentrailError) else describe_bug(error)
+            LOGGER.warning("%s: %s: %s", self._consumer.name, what, why)
+
+    # --- cursors
+
+    async def save(self) -> None:
+        """Store the cursors that moved. If that fails, they are stored the next time."""
+        moved, self._moved = self._moved, {}
+        try:
+            rows = [self._row_of(key, place) for key, place in moved.items()] if self._has_cursors else []
+            for start in range(0, len(rows), BATCH_EVENTS):
+                await self._source.change_owed(rows[start : start + BATCH_EVENTS], ())
+        except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
+            self._moved = moved | self._moved
+            if travels(error):
+                raise
+            self._complain("cursors are not stored", error)
+            return
+        for key, place in moved.items():
+            if place.has_ended and place.taken >= place.seen:
+                self._places.pop(key, None)
+
+    def _row_of(self, key: _Key, place: _Place) -> OwedRow:
+        needed = self._consumer.first_needed(*key)
+        cursor = place.taken if needed is None else min(place.taken, needed - 1)
+        return OwedRow(kind=self._kind, id=_row_id(key), body=b"%d" % cursor)
+
+    async def _find_cursor(self, key: _Key, live: int) -> int:
+        """Return the stored cursor of a session that continues here."""
+        row_id = _row_id(key)
+        just_before = row_id[:-1] + chr(ord(row_id[-1]) - 1)
+        found = await self._source.owed(self._kind, after=just_before, limit=1)
+        if found and found[0].id == row_id:
+            return int(found[0].body)
+        page = await self._source.events_page(key[1], after=0, limit=1, scope=key[0])
+        metas = [event.meta for event in page.events if event.meta is not None]
+        return 0 if metas and metas[0].at_ms >= self._since_ms else live
+
+    async def _find_unfinished(self) -> None:
+        """Find stored sessions with events that were not taken, such as those of a process that crashed."""
+        since = (await self._rows(_BEGINNINGS)).get(self._consumer.name)
+        if since is None:
+            self._since_ms = int(outside.wall() * 1000)
+            row = OwedRow(kind=_BEGINNINGS, id=self._consumer.name, body=b"%d" % self._since_ms)
+            await self._source.change_owed([row], ())
+        else:
+            self._since_ms = since
+        rows = await self._rows(self._kind)
+        after: _Key | None = None
+        while found := await self._source.find(Filters(), after=after, limit=BATCH_EVENTS):
+            for one in found:
+                key = after = (one.scope, one.session)
+                is_new = one.opened_at_ms >= self._since_ms
+                cursor = rows.pop(_row_id(key), 0 if is_new else one.events)
+                if cursor < one.events and key not in self._places:
+                    self._places[key] = _Place(cursor, one.events)
+                    self._behind[key] = None
+        await self._source.change_owed((), [(self._kind, row_id) for row_id in rows])  # of deleted sessions
+        self.wake()
+
+    async def _rows(self, kind: str) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        while found := await self._source.owed(kind, after=max(rows, default=""), limit=BATCH_EVENTS):
+            rows |= {row.id: int(row.body) for row in found}
+        return rows
+
+
+def _row_id(key: _Key) -> str:
+    return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,234 @@
+"""Consumers of events get each one, in order and at least once, and no session notices what becomes of them (docs: operations)."""
+
+import logging
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.events import AgentEnd, SessionEnd
+from agentrail.stores.memory import MemoryStore
+from agentrail.telemetry import reader as module
+from agentrail.telemetry.reader import Reader
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import NoSandbox, on_virtual_time, saying
+
+pytestmark = on_virtual_time
+
+
+class Noting:
+    """A consumer that notes what it takes, fails as often as told, and waits while its gate is closed."""
+
+    def __init__(self, name="notes", *, fails=0, has_cursors=True, needs=None, is_open=True):
+        self.name, self.has_cursors = name, has_cursors
+        self.fails, self.needs, self.asked_at = fails, needs, []
+        self.taken = []
+        self.gate = trio.Event()
+        if is_open:
+            self.gate.set()
+
+    async def take(self, events):
+        self.asked_at.append(trio.current_time())
+        await self.gate.wait()
+        if self.fails:
+            self.fails -= 1
+            message = "canary: the exporter is broken"
+            raise RuntimeError(message)
+        self.taken += events
+
+    def first_needed(self, scope, session_id):
+        return self.needs
+
+    def numbers(self, session_id="s-1", scope=""):
+        return [
+            event.meta.seq for at, event in self.taken if at == scope and event.meta.session_id == session_id
+        ]
+
+    def last(self, session_id="s-1"):
+        return [event for _, event in self.taken if event.meta.session_id == session_id][-1]
+
+
+def open_read(*consumers, store=None, **options):
+    return open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=Reader(consumers), **options)
+
+
+async def ask(supervisor, text="Hi", session_id="s-1", **options):
+    session = await supervisor.start_session(model=saying("done"), session_id=session_id, **options)
+    await session.ask(text)
+    return session
+
+
+def lasting():
+    return MemoryStore(lease_ms=0)
+
+
+async def test_events_come_in_order_and_the_end_of_the_session_too():
+    notes = Noting()
+    async with no_orphans(), open_read(notes) as supervisor:
+        await ask(supervisor)
+        await ask(supervisor, session_id="s-2", scope="acme")
+        await trio.sleep(1)
+        assert isinstance(notes.last(), AgentEnd)
+        assert supervisor.statistics().consumers[0].behind == 0
+    assert isinstance(notes.last(), SessionEnd)
+    for scope, session_id in (("", "s-1"), ("acme", "s-2")):
+        numbers = notes.numbers(session_id, scope)
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) > 5
+
+
+async def test_a_take_that_raises_is_tried_again_with_the_same_events_and_logged_once_a_minute(caplog):
+    notes, other = Noting(fails=8), Noting("other")
+    async with open_read(notes, other) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(1)
+        assert len(other.numbers()) > 5  # one consumer does not delay another
+        await trio.sleep(400)
+        waits = [
+            round(after - before) for before, after in zip(notes.asked_at, notes.asked_at[1:], strict=False)
+        ]
+        assert waits[:8] == [1, 2, 4, 8, 16, 32, 64, 128]
+        assert notes.numbers() == other.numbers()
+        assert supervisor.statistics().consumers[0].failures == 8
+    said = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 3  # at 0, 63 and 127 seconds
+    assert all("RuntimeError" in record.getMessage() for record in said)
+
+
+async def test_the_pause_grows_to_five_minutes():
+    notes = Noting(fails=12)
+    async with open_read(notes) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(3_000)
+    assert round(notes.asked_at[12] - notes.asked_at[11]) == 300
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+async def test_what_the_queue_cannot_hold_is_read_from_the_journal_or_counted(monkeypatch, has_store):
+    """A consumer that hangs costs nobody anything: cycles continue, and its queue is bounded."""
+    monkeypatch.setattr(module, "QUEUE_EVENTS", 20)
+    notes = Noting(is_open=False)
+    async with open_read(notes, store=lasting() if has_store else None) as supervisor:
+        session = await supervisor.start_session(model=saying(*["more"] * 31), session_id="s-1")
+        for number in range(30):
+            await session.ask(f"{number}")
+            await trio.sleep(1)
+        await ask(supervisor, session_id="s-2")
+        first = supervisor.statistics().consumers[0]
+        last = (await session.status()).last_seq
+        assert first.behind + first.dropped > last - 20
+        assert (first.dropped == 0) is has_store
+        notes.gate.set()
+        await trio.sleep(10)
+        then = supervisor.statistics().consumers[0]
+        assert then.behind == 0
+        assert then.dropped == first.dropped
+        if has_store:
+            assert notes.numbers() == list(range(1, last + 1))
+            assert isinstance(notes.last("s-2"), AgentEnd)
+        await session.ask("and live again")
+        await trio.sleep(1)
+        assert isinstance(notes.last(), AgentEnd)
+
+
+async def test_after_a_crash_the_rest_is_taken_from_the_cursor():
+    """The cursor is behind the events that `take` has returned for, and the row is the session's, not the node's."""
+    store, first, second = lasting(), Noting(), Noting()
+    async with open_read(first, store=store) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(6)  # the cursor is stored
+        first.gate = trio.Event()  # the consumer hangs from now on
+        await ask(supervisor, session_id="s-2")
+        await (await supervisor.start_session(model=saying("x"), session_id="s-3")).ask("Hi")
+    assert not first.numbers("s-2")
+    async with open_read(second, store=store):
+        await trio.sleep(1)
+    assert not second.numbers()
+    assert second.numbers("s-2") == list(range(1, len(second.numbers("s-2")) + 1))
+    assert len(second.numbers("s-2")) == len(second.numbers("s-3")) > 5
+
+
+async def test_a_consumer_gets_again_what_it_needs_and_one_without_cursors_gets_nothing_old():
+    store, old = lasting(), Noting(needs=3)
+    async with open_read(old, store=store) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(6)
+    again, live = Noting(), Noting("live", has_cursors=False)
+    async with open_read(again, live, store=store) as supervisor:
+        await trio.sleep(1)
+        assert again.numbers()[0] == 3
+        assert not live.taken
+        await ask(supervisor, session_id="s-2")
+        await trio.sleep(1)
+        assert live.numbers("s-2")[0] == 1
+
+
+async def test_a_session_that_is_resumed_elsewhere_is_read_from_its_cursor_and_an_old_one_from_now_on():
+    store = lasting()
+    async with open_nameless(lambda _name, _root: NoSandbox(), store=store) as supervisor:
+        await ask(supervisor, session_id="old")
+    await trio.sleep(1)
+    notes, others = Noting(), Noting()
+    async with open_read(notes, store=store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("Hi")
+        await trio.sleep(6)
+        taken = notes.numbers()[-1]
+        notes.gate = trio.Event()
+        await session.ask("Hi again")
+        await supervisor.rest("s-1")
+    async with open_read(others, store=store) as supervisor:
+        await trio.sleep(1)
+        for session_id in ("s-1", "old"):
+            session = await supervisor.resume_session(session_id, model=saying("c"))
+            await session.ask("And here")
+        await trio.sleep(1)
+        assert others.numbers()[0] == taken + 1
+        assert others.numbers() == list(range(taken + 1, others.numbers()[-1] + 1))
+        assert isinstance(others.last(), AgentEnd)
+        assert others.numbers("old")[0] > 5
+
+
+async def test_cursors_wait_for_a_store_that_is_away():
+    store, notes = FaultyStore(lasting()), Noting()
+    async with open_read(notes, store=store) as supervisor:
+        await ask(supervisor)
+        store.go_away()
+        await trio.sleep(30)
+        assert not store.owed("telemetry_notes")
+        store.mend()
+        await trio.sleep(6)
+        (row,) = store.owed("telemetry_notes")
+        assert int(row.body) == notes.numbers()[-1]
+
+
+async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
+    monkeypatch.setattr(module, "QUEUE_EVENTS", 1)
+    store, notes = lasting(), Noting(is_open=False)
+    async with open_read(notes, store=store) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(1)
+        await ask(supervisor, session_id="s-2")
+        for session_id in ("s-1", "s-2"):
+            await supervisor.stop_session(session_id)
+        await supervisor.delete_session("s-2")
+        notes.gate.set()
+        await trio.sleep(10)
+        counts = supervisor.statistics().consumers[0]
+        assert counts.behind == 0
+        assert counts.dropped > 5
+        await supervisor.delete_session("s-1")
+        assert store.owed("telemetry_notes")
+    async with open_read(Noting(), store=store):
+        await trio.sleep(1)
+        assert not store.owed("telemetry_notes")
+
+
+async def test_open_supervisor_hands_events_to_its_telemetry():
+    notes = Noting()
+    async with agentrail.open_supervisor(telemetry=notes) as supervisor:
+        session = await supervisor.start_session(model="demo:", session_id="s-1")
+        await session.ask("Hi")
+    assert isinstance(notes.last(), SessionEnd)
