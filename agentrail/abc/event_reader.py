@@ -1,13 +1,9 @@
-"""The port of readers of all committed events. No session waits for one, or notices that it fails."""
-
-from typing import Any, Protocol
+"""Progress of the readers of committed events: telemetry, metrics and the audit log."""
 
 from attrs import frozen
 
-from agentrail.events import Event
 
-
-@frozen(kw_only=True)
+@frozen
 class ConsumerStatistics:
     """Progress of one consumer of events.
 
@@ -22,27 +18,3 @@ class ConsumerStatistics:
     behind: int
     dropped: int
     failures: int
-
-
-class EventReader(Protocol):
-    """Reads the events of one supervisor. Implemented in `agentrail.telemetry`."""
-
-    def hear(self, scope: str, event: Event, /) -> None:
-        """Note a committed event. Called at once by its session, so it must neither wait nor raise."""
-        ...
-
-    def open(self, source: Any, /) -> None:
-        """Called with the supervisor before its first session."""
-        ...
-
-    async def run(self) -> None:
-        """Pass events on until closed."""
-        ...
-
-    async def aclose(self) -> None:
-        """Pass on the remaining events within a time limit, and end `run`. Called after the last session."""
-        ...
-
-    def statistics(self) -> tuple[ConsumerStatistics, ...]:
-        """Return the progress of each consumer."""
-        ...

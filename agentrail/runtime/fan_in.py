@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from agentrail.abc.event_reader import EventReader
+from agentrail.abc.event_reader import ConsumerStatistics
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import SessionId
@@ -17,6 +17,14 @@ from agentrail.runtime.session_keys import fault_of_scope, key_of
 
 EVERY: Final = "*"
 """Placeholder for the session id where no particular session is meant. Not a valid id."""
+
+
+class EventReader(Protocol):
+    def open(self, source: Any, /) -> None: ...
+    def hear(self, scope: str, event: Event, /) -> None: ...
+    def statistics(self) -> tuple[ConsumerStatistics, ...]: ...
+    async def run(self) -> None: ...
+    async def aclose(self) -> None: ...
 
 
 class FollowedPlace(Protocol):

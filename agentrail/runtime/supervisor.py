@@ -17,7 +17,7 @@ from agentrail.abc import (
     ProviderProfiles,
     ResolveProvider,
 )
-from agentrail.abc.event_reader import ConsumerStatistics, EventReader
+from agentrail.abc.event_reader import ConsumerStatistics
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
@@ -77,7 +77,7 @@ from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.ended_sessions import EndedSessions, LastWords
 from agentrail.runtime.event_subscription import decide_terms
-from agentrail.runtime.fan_in import EVERY, ManySubscription
+from agentrail.runtime.fan_in import EVERY, EventReader, ManySubscription
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.health import Health
 from agentrail.runtime.hibernation import Hibernation, Revive

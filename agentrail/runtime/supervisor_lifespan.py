@@ -9,7 +9,6 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
-from agentrail.abc.event_reader import EventReader
 from agentrail.abc.store import Store
 from agentrail.actors.actor_types import worker
 from agentrail.actors.deferred_error import Kept
@@ -19,6 +18,7 @@ from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SESSIONS, SupervisorLabel
 from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Keeping, OnDrift
 from agentrail.runtime.retention import KeepLimits

@@ -3,15 +3,15 @@
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 from attrs import define
 
 from agentrail import outside
 from agentrail.abc.event_reader import ConsumerStatistics
-from agentrail.abc.store import Filters, OwedRow, StoredSession
-from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.abc.store import Filters, OwedRow
+from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
@@ -23,19 +23,17 @@ QUEUE_EVENTS: Final = 10_000
 """Maximum events that wait for one consumer in memory. The rest is read from the journals later."""
 
 BATCH_EVENTS: Final = 1_000
-"""Maximum events of one `take`, and of one page of a journal."""
-
 LINGER_SECONDS: Final = 0.25
 CURSOR_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
-"""Time for the remaining events when the supervisor closes, in seconds."""
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 300.0
+LOG_SECONDS: Final = 60.0
 
-_PAUSE_SECONDS: Final = (1.0, 300.0)
-_LOG_SECONDS: Final = 60.0
 _BEGINNINGS: Final = "telemetry_since"
 
 ScopedEvent: TypeAlias = tuple[str, Event]
-"""A committed event after the scope of its session."""
+"""The scope of a session, and a committed event of it."""
 
 _Key: TypeAlias = tuple[str, str]
 _T = TypeVar("_T")
@@ -61,32 +59,8 @@ class EventConsumer(Protocol):
         ...
 
 
-class _Page(Protocol):
-    @property
-    def events(self) -> Sequence[Event]: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def more(self) -> bool: ...
-
-
-class EventSource(Protocol):
-    """The part of a supervisor that a reader uses."""
-
-    @property
-    def keeps_owed(self) -> bool: ...
-    async def events_page(self, session_id: str, /, *, after: int, limit: int, scope: str) -> _Page: ...
-    async def find(
-        self, filters: Filters, /, *, after: _Key | None, limit: int
-    ) -> Sequence[StoredSession]: ...
-    async def owed(self, kind: str, /, *, after: str, limit: int) -> Sequence[OwedRow]: ...
-    async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[_Key], /) -> None: ...
-
-
 @define(eq=False)
 class _Place:
-    """Position of a consumer in one session."""
-
     taken: int
     seen: int
     is_known: bool = True  # otherwise the cursor is looked up before its journal is read
@@ -94,22 +68,20 @@ class _Place:
 
 
 class Reader:
-    """Reads the committed events of one supervisor for several consumers."""
+    """Reads the committed events of one supervisor. No session waits for it, or notices that it fails."""
 
     def __init__(self, consumers: Sequence[EventConsumer]) -> None:
         self._lines = tuple(map(_Line, consumers))
-        self._hear = tuple(line.hear for line in self._lines)
-        self._closing = trio.Event()
         self._ended = trio.Event()
         self._scope = trio.CancelScope()
 
-    def open(self, source: EventSource) -> None:
+    def open(self, source: Any) -> None:
         for line in self._lines:
-            line.open(source, self._closing)
+            line.open(source)
 
     def hear(self, scope: str, event: Event) -> None:
-        for hear in self._hear:
-            hear(scope, event)
+        for line in self._lines:
+            line.hear(scope, event)
 
     def statistics(self) -> tuple[ConsumerStatistics, ...]:
         return tuple(line.statistics() for line in self._lines)
@@ -125,22 +97,23 @@ class Reader:
         self._ended.set()
 
     async def aclose(self) -> None:
-        self._closing.set()
         for line in self._lines:
-            line.wake()
+            line.close()
         with trio.move_on_after(CLOSE_SECONDS):
             await self._ended.wait()
         self._scope.cancel(reason="the supervisor was closed")
         await self._ended.wait()
         with trio.move_on_after(CLOSE_SECONDS):
-            for line in self._lines:
-                await line.save()
+            await self._save()
 
     async def _save_on(self) -> None:
         while True:
             await trio.sleep(CURSOR_SECONDS)
-            for line in self._lines:
-                await line.save()
+            await self._save()
+
+    async def _save(self) -> None:
+        for line in self._lines:
+            await line.save()
 
 
 class _Line:
@@ -153,27 +126,27 @@ class _Line:
         self._places: dict[_Key, _Place] = {}
         self._behind: dict[_Key, None] = {}
         self._moved: dict[_Key, _Place] = {}
-        self._dropped = self._failures = 0
+        self._dropped = self._failures = self._since_ms = 0
         self._logged_at = float("-inf")
-        self._work = trio.Event()
-        self._since_ms = 0
+        self._work, self._closing = trio.Event(), trio.Event()
 
-    def open(self, source: EventSource, closing: trio.Event) -> None:
+    def open(self, source: Any) -> None:
         self._source = source
-        self._closing = closing
-        self._has_journal = source.keeps_owed
-        self._has_cursors = source.keeps_owed and self._consumer.has_cursors
+        self._has_journal: bool = source.keeps_owed
+        self._has_cursors = self._has_journal and self._consumer.has_cursors
+
+    def close(self) -> None:
+        self._closing.set()
+        self._work.set()
 
     def hear(self, scope: str, event: Event) -> None:
         meta = event.meta
-        if meta is None:
-            return
+        assert meta is not None  # noqa: S101 - it was published
         key = (scope, meta.session_id)
         place = self._places.get(key)
         if place is None:
-            is_known = meta.seq == 1 or not self._has_cursors
-            place = self._places[key] = _Place(meta.seq - 1, 0, is_known)
-            if not is_known:
+            place = self._places[key] = _Place(meta.seq - 1, 0, meta.seq == 1 or not self._has_cursors)
+            if not place.is_known:
                 self._behind[key] = None
         place.seen = meta.seq
         if key not in self._behind:
@@ -183,18 +156,12 @@ class _Line:
                 self._behind[key] = None
             else:
                 self._dropped += 1
-        self.wake()
-
-    def wake(self) -> None:
         self._work.set()
 
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
         return ConsumerStatistics(
-            name=self._consumer.name,
-            behind=len(self._queue) + unread,
-            dropped=self._dropped,
-            failures=self._failures,
+            self._consumer.name, len(self._queue) + unread, self._dropped, self._failures
         )
 
     async def run(self) -> None:
@@ -203,30 +170,26 @@ class _Line:
         await self._until_done(self._follow)  # a bug of ours is tried again, rather than end the sessions
 
     async def _follow(self) -> None:
-        while True:
+        while not self._closing.is_set():
             await self._work.wait()
             with trio.move_on_after(LINGER_SECONDS):
                 await self._closing.wait()
             self._work = trio.Event()
             while self._queue or self._behind:
                 if self._queue:
-                    await self._give(
-                        [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_EVENTS))]
-                    )
+                    size = min(len(self._queue), BATCH_EVENTS)
+                    await self._give([self._queue.popleft() for _ in range(size)])
                 else:
                     await self._catch_up(next(iter(self._behind)))
-            if self._closing.is_set():
-                return
 
     async def _give(self, events: Sequence[ScopedEvent]) -> None:
         await self._until_done(lambda: self._consumer.take(events))
         for scope, event in events:
-            assert event.meta is not None  # noqa: S101 - only published events are heard
+            assert event.meta is not None  # noqa: S101 - it was published
             key = (scope, event.meta.session_id)
-            place = self._places[key]
+            place = self._moved[key] = self._places[key]
             place.taken = event.meta.seq
             place.has_ended = isinstance(event, SessionEnd)
-            self._moved[key] = place
 
     async def _catch_up(self, key: _Key) -> None:
         """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
@@ -246,7 +209,7 @@ class _Line:
         if place.taken >= place.seen:
             del self._behind[key]
 
-    async def _next_page(self, key: _Key, place: _Place) -> _Page:
+    async def _next_page(self, key: _Key, place: _Place) -> Any:
         if not place.is_known:
             place.taken = await self._find_cursor(key, place.taken)
             place.is_known = True
@@ -255,7 +218,7 @@ class _Line:
     async def _until_done(
         self, work: Callable[[], Awaitable[_T]], *, only: type[BaseException] = BaseException
     ) -> _T:
-        pause, longest = _PAUSE_SECONDS
+        pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 return await work()
@@ -265,13 +228,12 @@ class _Line:
                 self._failures += 1
                 self._complain("events are not taken for now", error)
             await trio.sleep(pause)
-            pause = min(2 * pause, longest)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _complain(self, what: str, error: BaseException) -> None:
-        if trio.current_time() >= self._logged_at + _LOG_SECONDS:
+        if trio.current_time() >= self._logged_at + LOG_SECONDS:
             self._logged_at = trio.current_time()
-            why = error if isinstance(error, AgentrailError) else describe_bug(error)
-            LOGGER.warning("%s: %s: %s", self._consumer.name, what, why)
+            LOGGER.warning("%s: %s: %s", self._consumer.name, what, describe_bug(error))
 
     # --- cursors
 
@@ -281,7 +243,7 @@ class _Line:
         try:
             rows = [self._row_of(key, place) for key, place in moved.items()] if self._has_cursors else []
             for start in range(0, len(rows), BATCH_EVENTS):
-                await self._source.change_owed(rows[start : start + BATCH_EVENTS], ())
+                await self._source.change_owed(rows[start : start + BATCH_EVENTS])
         except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
             self._moved = moved | self._moved
             if travels(error):
@@ -305,34 +267,29 @@ class _Line:
         if found and found[0].id == row_id:
             return int(found[0].body)
         page = await self._source.events_page(key[1], after=0, limit=1, scope=key[0])
-        metas = [event.meta for event in page.events if event.meta is not None]
-        return 0 if metas and metas[0].at_ms >= self._since_ms else live
+        return 0 if any(event.meta.at_ms >= self._since_ms for event in page.events) else live
 
     async def _find_unfinished(self) -> None:
         """Find stored sessions with events that were not taken, such as those of a process that crashed."""
-        since = (await self._rows(_BEGINNINGS)).get(self._consumer.name)
-        if since is None:
-            self._since_ms = int(outside.wall() * 1000)
-            row = OwedRow(kind=_BEGINNINGS, id=self._consumer.name, body=b"%d" % self._since_ms)
-            await self._source.change_owed([row], ())
-        else:
-            self._since_ms = since
+        now_ms = int(outside.wall() * 1000)
+        self._since_ms = (await self._rows(_BEGINNINGS)).get(self._consumer.name, now_ms)
+        row = OwedRow(kind=_BEGINNINGS, id=self._consumer.name, body=b"%d" % self._since_ms)
+        await self._source.change_owed([row])
         rows = await self._rows(self._kind)
         after: _Key | None = None
         while found := await self._source.find(Filters(), after=after, limit=BATCH_EVENTS):
             for one in found:
                 key = after = (one.scope, one.session)
-                is_new = one.opened_at_ms >= self._since_ms
-                cursor = rows.pop(_row_id(key), 0 if is_new else one.events)
+                cursor = rows.pop(_row_id(key), 0 if one.opened_at_ms >= self._since_ms else one.events)
                 if cursor < one.events and key not in self._places:
                     self._places[key] = _Place(cursor, one.events)
                     self._behind[key] = None
-        await self._source.change_owed((), [(self._kind, row_id) for row_id in rows])  # of deleted sessions
-        self.wake()
+                    self._work.set()
+        await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions
 
     async def _rows(self, kind: str) -> dict[str, int]:
         rows: dict[str, int] = {}
-        while found := await self._source.owed(kind, after=max(rows, default=""), limit=BATCH_EVENTS):
+        while found := await self._source.owed(kind, after=max(rows, default="")):
             rows |= {row.id: int(row.body) for row in found}
         return rows
 

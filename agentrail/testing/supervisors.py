@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
-from agentrail.abc.event_reader import EventReader
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
+from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.retention import KeepLimits
