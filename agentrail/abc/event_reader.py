@@ -1,6 +1,23 @@
-"""Progress of the readers of committed events: telemetry, metrics and the audit log."""
+"""What readers of committed events know of a session, and their progress: telemetry, metrics, the audit log."""
 
-from attrs import frozen
+from attrs import field, frozen
+
+from agentrail.messages import JsonObject
+
+
+@frozen(eq=False)
+class SessionOrigin:
+    """The session of an event.
+
+    Attributes:
+        scope: Its scope, such as the tenant of a host.
+        session_id: Its id.
+        user_data: Data that it was started with, such as its profile (`agent_id`) and tenant (`tenant_id`).
+    """
+
+    scope: str
+    session_id: str
+    user_data: JsonObject = field(repr=False)
 
 
 @frozen

@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from agentrail.abc.event_reader import ConsumerStatistics
+from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
 from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 from agentrail.runtime.journal_events import MAX_OLD_EVENTS
@@ -21,7 +21,7 @@ EVERY: Final = "*"
 
 class EventReader(Protocol):
     def open(self, source: Any, /) -> None: ...
-    def hear(self, scope: str, event: Event, /) -> None: ...
+    def hear(self, origin: SessionOrigin, event: Event, /) -> None: ...
     def statistics(self) -> tuple[ConsumerStatistics, ...]: ...
     async def run(self) -> None: ...
     async def aclose(self) -> None: ...
@@ -40,6 +40,9 @@ class FollowedPlace(Protocol):
 class Followed(FollowedPlace, Protocol):
     @property
     def bus(self) -> EventBus: ...
+
+    @property
+    def user_data(self) -> JsonObject: ...
 
     def take_snapshot(self) -> TakenSnapshot: ...
 
@@ -72,7 +75,8 @@ class FanIn:
         self._sessions[session.bus] = session
         session.bus.on_close = self._forget
         if self.reader is not None:
-            session.bus.on_commit = partial(self.reader.hear, session.scope)
+            origin = SessionOrigin(session.scope, session.bus.session_id, session.user_data)
+            session.bus.on_commit = partial(self.reader.hear, origin)
         for subscription in self._subscriptions:
             if subscription.reads(session):
                 after = subscription.behind.pop(key, None)

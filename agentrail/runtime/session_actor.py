@@ -42,7 +42,7 @@ from agentrail.errors import (
     StoreUnavailable,
 )
 from agentrail.events import Envelope, Event
-from agentrail.messages import CallId, SessionId
+from agentrail.messages import CallId, JsonObject, SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded, travels
@@ -666,6 +666,10 @@ class SessionCell(SleepingCell):
     @property
     def scope(self) -> str:
         return self.ports.scope
+
+    @property
+    def user_data(self) -> JsonObject:
+        return self.ports.user_data
 
     @property
     def visible(self) -> SessionState:

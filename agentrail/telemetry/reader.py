@@ -9,10 +9,11 @@ import trio
 from attrs import define
 
 from agentrail import outside
-from agentrail.abc.event_reader import ConsumerStatistics
+from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
 from agentrail.abc.store import Filters, OwedRow
 from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
+from agentrail.frozen import EMPTY
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import travels
@@ -32,8 +33,8 @@ LOG_SECONDS: Final = 60.0
 
 _BEGINNINGS: Final = "telemetry_since"
 
-ScopedEvent: TypeAlias = tuple[str, Event]
-"""The scope of a session, and a committed event of it."""
+HeardEvent: TypeAlias = tuple[SessionOrigin, Event]
+"""A committed event, after its session."""
 
 _Key: TypeAlias = tuple[str, str]
 _T = TypeVar("_T")
@@ -50,7 +51,7 @@ class EventConsumer(Protocol):
     name: str
     has_cursors: bool
 
-    async def take(self, events: Sequence[ScopedEvent]) -> None:
+    async def take(self, events: Sequence[HeardEvent]) -> None:
         """Take events, in order within each session. Called again with the same events if it raises."""
         ...
 
@@ -61,6 +62,7 @@ class EventConsumer(Protocol):
 
 @define(eq=False)
 class _Place:
+    origin: SessionOrigin | None
     taken: int
     seen: int
     is_known: bool = True  # otherwise the cursor is looked up before its journal is read
@@ -79,9 +81,9 @@ class Reader:
         for line in self._lines:
             line.open(source)
 
-    def hear(self, scope: str, event: Event) -> None:
+    def hear(self, origin: SessionOrigin, event: Event) -> None:
         for line in self._lines:
-            line.hear(scope, event)
+            line.hear(origin, event)
 
     def statistics(self) -> tuple[ConsumerStatistics, ...]:
         return tuple(line.statistics() for line in self._lines)
@@ -122,7 +124,7 @@ class _Line:
     def __init__(self, consumer: EventConsumer) -> None:
         self._consumer = consumer
         self._kind = f"telemetry_{consumer.name}"
-        self._queue: deque[ScopedEvent] = deque()
+        self._queue: deque[HeardEvent] = deque()
         self._places: dict[_Key, _Place] = {}
         self._behind: dict[_Key, None] = {}
         self._moved: dict[_Key, _Place] = {}
@@ -139,19 +141,20 @@ class _Line:
         self._closing.set()
         self._work.set()
 
-    def hear(self, scope: str, event: Event) -> None:
+    def hear(self, origin: SessionOrigin, event: Event) -> None:
         meta = event.meta
         assert meta is not None  # noqa: S101 - it was published
-        key = (scope, meta.session_id)
+        key = (origin.scope, origin.session_id)
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = _Place(meta.seq - 1, 0, meta.seq == 1 or not self._has_cursors)
-            if not place.is_known:
+            is_known = meta.seq == 1 or not self._has_cursors
+            place = self._places[key] = _Place(origin, meta.seq - 1, 0, is_known)
+            if not is_known:
                 self._behind[key] = None
         place.seen = meta.seq
         if key not in self._behind:
             if len(self._queue) < QUEUE_EVENTS:
-                self._queue.append((scope, event))
+                self._queue.append((origin, event))
             elif self._has_journal:
                 self._behind[key] = None
             else:
@@ -182,11 +185,11 @@ class _Line:
                 else:
                     await self._catch_up(next(iter(self._behind)))
 
-    async def _give(self, events: Sequence[ScopedEvent]) -> None:
+    async def _give(self, events: Sequence[HeardEvent]) -> None:
         await self._until_done(lambda: self._consumer.take(events))
-        for scope, event in events:
+        for origin, event in events:
             assert event.meta is not None  # noqa: S101 - it was published
-            key = (scope, event.meta.session_id)
+            key = (origin.scope, origin.session_id)
             place = self._moved[key] = self._places[key]
             place.taken = event.meta.seq
             place.has_ended = isinstance(event, SessionEnd)
@@ -195,7 +198,7 @@ class _Line:
         """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
         place = self._places[key]
         try:
-            page = await self._until_done(lambda: self._next_page(key, place), only=StoreUnavailable)
+            origin, page = await self._until_done(lambda: self._next_page(key, place), only=StoreUnavailable)
         except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
             if travels(error):
                 raise
@@ -204,16 +207,21 @@ class _Line:
             place.taken = place.seen
         else:
             if page.events:
-                await self._give([(key[0], event) for event in page.events])
+                await self._give([(origin, event) for event in page.events])
             place.taken = max(page.last, place.taken)
         if place.taken >= place.seen:
             del self._behind[key]
 
-    async def _next_page(self, key: _Key, place: _Place) -> Any:
+    async def _next_page(self, key: _Key, place: _Place) -> tuple[SessionOrigin, Any]:
         if not place.is_known:
             place.taken = await self._find_cursor(key, place.taken)
             place.is_known = True
-        return await self._source.events_page(key[1], after=place.taken, limit=BATCH_EVENTS, scope=key[0])
+        if place.origin is None:
+            facts = await self._source.facts_of(key[1], scope=key[0])
+            place.origin = SessionOrigin(*key, EMPTY if facts is None else facts.user_data)
+        scope, after = key[0], place.taken
+        page = await self._source.events_page(key[1], after=after, limit=BATCH_EVENTS, scope=scope)
+        return place.origin, page
 
     async def _until_done(
         self, work: Callable[[], Awaitable[_T]], *, only: type[BaseException] = BaseException
@@ -282,7 +290,7 @@ class _Line:
                 key = after = (one.scope, one.session)
                 cursor = rows.pop(_row_id(key), 0 if one.opened_at_ms >= self._since_ms else one.events)
                 if cursor < one.events and key not in self._places:
-                    self._places[key] = _Place(cursor, one.events)
+                    self._places[key] = _Place(None, cursor, one.events)
                     self._behind[key] = None
                     self._work.set()
         await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions

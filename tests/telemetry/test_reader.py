@@ -42,8 +42,11 @@ class Noting:
         return self.needs
 
     def numbers(self, session_id="s-1", scope=""):
+        wanted = (scope, session_id, session_id)
         return [
-            event.meta.seq for at, event in self.taken if at == scope and event.meta.session_id == session_id
+            event.meta.seq
+            for origin, event in self.taken
+            if (origin.scope, origin.session_id, event.meta.session_id) == wanted
         ]
 
     def last(self, session_id="s-1"):
@@ -140,12 +143,13 @@ async def test_after_a_crash_the_rest_is_taken_from_the_cursor():
         await ask(supervisor)
         await trio.sleep(6)  # the cursor is stored
         first.gate = trio.Event()  # the consumer hangs from now on
-        await ask(supervisor, session_id="s-2")
+        await ask(supervisor, session_id="s-2", user_data={"agent_id": "desk"})
         await (await supervisor.start_session(model=saying("x"), session_id="s-3")).ask("Hi")
     assert not first.numbers("s-2")
     async with open_read(second, store=store):
         await trio.sleep(1)
     assert not second.numbers()
+    assert {origin.user_data.get("agent_id") for origin, _ in second.taken} == {"desk", None}
     assert second.numbers("s-2") == list(range(1, len(second.numbers("s-2")) + 1))
     assert len(second.numbers("s-2")) == len(second.numbers("s-3")) > 5
 
