@@ -150,6 +150,7 @@ class ToolContext(Generic[D]):
         path: Session ids from the root down to this session.
         call_id: Id of the call.
         operation_id: Idempotency key, equal for all attempts.
+        traceparent: The call's span as a W3C `traceparent`, equal for all attempts, for requests that continue the trace. Empty outside a session.
         attempt: Number of the attempt, from 1.
         arguments: Arguments as stored, for `reconcile`: a tool may modify its own.
         working_dir: Root of the file tools.
@@ -187,6 +188,7 @@ class ToolContext(Generic[D]):
     path: tuple[SessionId, ...] = ()
     call_id: CallId
     operation_id: str
+    traceparent: str = ""
     attempt: int = 1
     arguments: JsonObject = field(default=EMPTY, converter=frozen_json)
     working_dir: str

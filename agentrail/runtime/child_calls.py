@@ -33,6 +33,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.tool_calls import clean_text
+from agentrail.runtime.trace_reader import trace_of_child
 from agentrail.runtime.tree_secrets import handles_in
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
@@ -222,6 +223,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         context_providers=(),
         user_data=agent.data_below(ports.user_data),
         deps=agent.deps_below(ports.deps),
+        parent_trace=trace_of_child(data, session_id),
     )
     return SessionCell(state, own_ports)
 

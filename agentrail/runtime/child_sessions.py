@@ -245,7 +245,13 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
     signal_id = cell.pending_calls.mint()
     content = (Text(text=text),)
     cell.mailbox.put_notice(
-        Prompt(at_ms=now_ms(), signal_id=signal_id, ref=PromptRef(signal_id), content=content)
+        Prompt(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=PromptRef(signal_id),
+            content=content,
+            trace=cell.ports.parent_trace,
+        )
     )
 
 

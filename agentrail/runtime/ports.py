@@ -27,7 +27,7 @@ from agentrail.core.session.agent_records import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.stack.plugin import Plugin
 from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, SessionId, TraceContext
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent import SAYS_WHOSE, Agent
 from agentrail.runtime.parent_instructions import InstructionsAbove
@@ -90,6 +90,7 @@ class Ports:
         event_buffer_size: Number of committed events kept for returning subscribers.
         withheld: The secrets that it knows, shared with its children.
         traces: Reads the trace contexts of its prompts, shared by all sessions of a supervisor.
+        parent_trace: Trace of its prompts that bring none: that of its parent session, or None.
         key: Unique name among the sessions of all scopes.
     """
 
@@ -121,6 +122,7 @@ class Ports:
     servers: tuple[ToolServer | str, ...] | None = ()
     withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
     traces: TraceReader = field(factory=TraceReader, repr=False, eq=False)
+    parent_trace: TraceContext | None = field(default=None, repr=False, eq=False)
 
     key: str = field(init=False)
 

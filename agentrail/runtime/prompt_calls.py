@@ -353,7 +353,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             reply=reply,
             digest=digest,
             settings=settings,
-            trace=trace,
+            trace=self._cell.ports.parent_trace if trace is None else trace,
             client_id=client_id,
             via=via,
             request_id=request_id,

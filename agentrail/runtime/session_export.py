@@ -1,18 +1,20 @@
 """Export and import of stored sessions, and forks of sessions not in memory. Each function blocks. No calls are carried out."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
+from agentrail.core.journal.fold import Walked
 from agentrail.core.journal.record import Tail, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.replay import steps
 from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key
-from agentrail.core.journal.spans import SpanTree, encode_otlp
+from agentrail.core.journal.spans import JournalSpan, SessionSpans, encode_otlp
+from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.stack.loaded_stack import Ask
 from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
@@ -53,7 +55,6 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
-    spans = SpanTree(content=content)
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
             raise Trimmed(one.session, first=one.first_seq)
@@ -61,14 +62,25 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         finder = PluginFinder({})
         sources = fold_sources(store, one, finder, ask)
         try:
-            walked = (step.walked for step in steps(records, sources))
-            found = spans.spans_of(one.scope, one.session, walked)
+            found = _spans_of(one, (step.walked for step in steps(records, sources)), content=content)
         except PluginError:
             if finder.missing:
                 raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
             raise
         for place in range(0, len(found), _SPANS_IN_A_LINE):
             yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
+
+
+def _spans_of(stored: StoredSession, walked: Iterable[Walked], *, content: bool) -> list[JournalSpan]:
+    """Return the spans of a journal in the order in which they began."""
+    made = SessionSpans(scope=stored.scope, session=stored.session, content=content)
+    found: list[JournalSpan] = []
+    for step in walked:
+        made.user_data = step.after.data.config.user_data
+        for effect in step.effects:
+            if isinstance(effect, Publish):
+                found += made.feed(effect.event)
+    return sorted((*found, *made.close()), key=lambda span: span.number)
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:

@@ -686,6 +686,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
             )
         },
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
+        "traceparent": lambda call: call.ports.traces.of_call(call.known, call.effect.call_id),
         "tools": attrgetter("known.tools.names"),
         "memories": attrgetter("ports.own.memories"),
         "notes": attrgetter("ports.own.notes"),

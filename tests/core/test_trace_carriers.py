@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.trace_carriers import read_trace
+from agentrail.core.values.trace_carriers import (
+    UNDECIDED,
+    decision_of,
+    is_drawn,
+    read_trace,
+    span_id_of,
+    trace_id_of,
+    trace_of_background,
+    traceparent_of,
+)
 from agentrail.messages import TraceContext
 
 IDS = f"{'0af7651916cd43dd' * 2}-b7ad6b7169203331"
@@ -100,3 +109,44 @@ def test_what_was_read_is_read_as_the_same(parent: str, state: str):
     if trace is not None:
         assert (len(trace.traceparent), len(trace.tracestate) <= 512) == (55, True)
         assert read_trace(trace) == (trace, False)
+
+
+# --- ids of spans of ours
+
+
+def test_ids_follow_from_names_and_a_callers_trace_is_continued():
+    names = ("tenant", "s-1", "cycle", "p1")
+    assert trace_id_of(None, *names) == trace_id_of(None, *names) != trace_id_of(None, *names[:-1], "p2")
+    assert trace_id_of(TraceContext(traceparent=PARENT), *names) == PARENT[3:35]
+    assert span_id_of("call", "", "s", "p1") != span_id_of("request", "", "s", "p1")
+    made = traceparent_of(trace_id_of(None, *names), span_id_of("call", *names), sampled=True)
+    assert read_trace({"traceparent": made}) == (TraceContext(traceparent=made), False)
+    assert made.endswith("-01")
+
+
+def test_a_background_agent_has_a_trace_and_a_child_of_a_call_has_none():
+    assert len(trace_of_background("", "s", "s:scout")) == 32
+    assert trace_of_background("", "s", "s.c1") == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "state", "decision"),
+    [("00", "", False), ("01", "", True), ("02", "", False), ("ff", "a=b", True), ("00", UNDECIDED, None)],
+)
+def test_a_callers_flag_is_its_decision(flags: str, state: str, decision: bool | None):  # noqa: FBT001 - a row of the table
+    """Only the first bit counts. A prompt of a parent session that had no caller brings none."""
+    assert decision_of(TraceContext(traceparent=f"00-{IDS}-{flags}", tracestate=state)) is decision
+    assert decision_of(None) is None
+
+
+def test_the_ratio_is_drawn_from_the_lower_half_of_the_trace_id():
+    """As OpenTelemetry's ratio sampler does: all nodes draw alike."""
+    low, high = f"{'f' * 16}{'0' * 16}", f"{'0' * 16}{'f' * 16}"
+    assert [is_drawn(one, ratio) for ratio in (0.0, 0.5, 1.0) for one in (low, high)] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]

@@ -216,7 +216,7 @@ class _Lane:
             case CompactStart() | CompactEnd() | CompactSkipped():
                 self._hear_compaction(event, seq, at_ms)
             case _:
-                for mark in _marks_of(event, at_ms):
+                for mark in marks_of(event, at_ms):
                     self._mark(mark)
 
     # --- cycles
@@ -449,7 +449,8 @@ def _mark(
     return SpanMarkItem(at_ms=at_ms, plugin=plugin, hook=hook, action=action, detail=detail)
 
 
-def _marks_of(event: Event, at_ms: int) -> tuple[SpanMarkItem, ...]:
+def marks_of(event: Event, at_ms: int) -> tuple[SpanMarkItem, ...]:
+    """Return what a plugin, a user or a supervisor did within a span, according to an event."""
     match event:
         case PluginFailed(plugin=plugin, hook=hook, error=error):
             told = [_mark(at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]

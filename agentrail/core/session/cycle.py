@@ -399,6 +399,7 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
         askers=prompt.askers,
         request_id=prompt.request_id,
         settings=prompt.settings,
+        trace=prompt.trace,
     )
     if step.data.notes or step.data.agents.notes:
         _say_notes(step)

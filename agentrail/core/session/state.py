@@ -263,6 +263,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         settings: Model settings for this cycle, over those of the session. None: none.
         misfit: Why the caller cannot read the last response in the requested format. None if it can, or was not
             checked.
+        trace: The trace of the prompt's sender, or None.
     """
 
     ref: PromptRef
@@ -283,6 +284,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     goes_on: bool = False
     settings: PromptSettings | None = None
     misfit: str | None = None
+    trace: TraceContext | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):

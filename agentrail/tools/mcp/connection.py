@@ -4,7 +4,6 @@ Imports `mcp`, which takes half a second and 60 MiB, so only `source.py` loads i
 """
 
 import functools
-import hashlib
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agentrail import outside
 from agentrail.abc import OpenServerProcess, Secret, ServerProcess
+from agentrail.core.values.trace_carriers import traceparent_of
 from agentrail.distribution import NAME
 from agentrail.tools.mcp.call_result import (
     CallFailed,
@@ -582,12 +582,13 @@ async def _sampled(params: Any, ask: AskForm) -> types.CreateMessageResult:
 
 
 @contextmanager
-def in_trace(trace: str, span: str) -> Iterator[None]:
+def in_trace(traceparent: str) -> Iterator[None]:
     """Let requests of the block carry this trace, and nothing else of the caller's OpenTelemetry context.
 
     Without it the library would send the caller's baggage to every server, and begin traces of its own.
     """
-    parent = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(0))
+    _, trace, span, flags = (int(part, 16) for part in traceparent.split("-"))
+    parent = SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(flags))
     token = ambient.attach(set_span_in_context(NonRecordingSpan(parent), ambient.Context()))
     try:
         yield
@@ -595,11 +596,9 @@ def in_trace(trace: str, span: str) -> Iterator[None]:
         ambient.detach(token)
 
 
-def trace_of(session_id: str, operation_id: str) -> tuple[str, str]:
-    """Return the ids of a call's trace and span, the same for each attempt."""
-    hashed = (hashlib.sha256(one.encode()).hexdigest() for one in (session_id, operation_id))
-    trace, span = hashed
-    return trace[:32], span[:16]
+def new_trace() -> str:
+    """Return the trace of a request that belongs to no call."""
+    return traceparent_of(outside.ids(16), outside.ids(8), sampled=False)
 
 
 @asynccontextmanager
@@ -613,7 +612,7 @@ async def open_connection(
         OSError: Its program cannot be started.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(in_trace(outside.ids(16), outside.ids(8)))
+        stack.enter_context(in_trace(new_trace()))
         nursery = None
         stdio: StdioTransport | None = None
         gone = trio.Event()

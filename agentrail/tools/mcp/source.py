@@ -221,9 +221,9 @@ class McpSource:
         self._is_ready = trio.Event()
 
     async def request(
-        self, ask: Callable[[Any], Awaitable[Mapping[str, Any]]], session_id: str, operation_id: str
+        self, ask: Callable[[Any], Awaitable[Mapping[str, Any]]], traceparent: str = ""
     ) -> Mapping[str, Any]:
-        """Send a request over the connection, and return its result.
+        """Send a request over the connection, in the trace of its call if it has one, and return its result.
 
         Raises:
             ServerLost: The connection broke.
@@ -233,7 +233,7 @@ class McpSource:
             raise self._absent(self.state)
         library = load_library()
         try:
-            with library.in_trace(*library.trace_of(session_id, operation_id)):
+            with library.in_trace(traceparent or library.new_trace()):
                 return await ask(self.connection)
         except CallFailed:
             if self.user_login is None or not self._login.missing.is_set():
@@ -390,9 +390,7 @@ class McpSource:
         """Ask the server for a prompt. Every failure is a `CommandError`."""
         try:
             with trio.fail_after(self.server.timeout_seconds):
-                found = await self.request(
-                    lambda connection: connection.get_prompt(name, arguments), self.name, outside.ids(8)
-                )
+                found = await self.request(lambda connection: connection.get_prompt(name, arguments))
         except (ServerLost, CallFailed, trio.TooSlowError) as failed:
             message = str(failed) or f'The server "{self.name}" did not answer in time.'
             raise CommandError(message) from None
@@ -489,7 +487,7 @@ class McpTool:
             if question is not None:
                 return question
             ask = partial(self._ask, arguments, ctx, rounds)
-            raw = await self.source.request(ask, ctx.session_id, ctx.operation_id)
+            raw = await self.source.request(ask, ctx.traceparent)
             if not asks_for_input(raw):
                 return raw
             rounds = rounds.asked(raw)
