@@ -43,6 +43,7 @@ from agentrail.runtime.session_sandbox import OwnSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
+from agentrail.runtime.tree_secrets import without_known
 from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instruction_lookup import FilesAbove
@@ -62,6 +63,7 @@ from agentrail.stores.memory_store_names import (
     opened_recall,
 )
 from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
+from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, Reader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 
@@ -139,7 +141,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
     mcp: Sequence[ToolServer] = (),
-    telemetry: EventConsumer | None = None,
+    telemetry: OpenTelemetry | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
 
@@ -162,7 +164,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
         mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
-        telemetry: Consumer of the committed events of all sessions. No session waits for it, or notices its errors.
+        telemetry: Export of spans, `OpenTelemetry(…)`. No session waits for it, or notices its errors.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -180,7 +182,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
-    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp))
+    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry)
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
@@ -237,12 +239,14 @@ class SharedNames:
     knowledge: str | KnowledgeStore | None
     embedder: Embedder | None
     mcp: tuple[ToolServer, ...] = ()
+    telemetry: OpenTelemetry | None = None
 
     def faults(self) -> Iterator[str]:
         yield from faults_of_memories(self.memories)
         yield from faults_of_notes(self.notes)
         yield from faults_of_knowledge(self.knowledge)
         yield from faults_of_embedder(self.embedder)
+        yield from faults_of_telemetry(self.telemetry)
         given: tuple[object, ...] = self.mcp  # untyped callers give anything
         for one in given:
             if not offers(one, ToolServer):
@@ -253,9 +257,11 @@ class SharedNames:
         ]
 
 
-def _reader_of(*consumers: EventConsumer | None) -> Reader | None:
-    given = [one for one in consumers if one is not None]
-    return Reader(given) if given else None
+def _reader_of(telemetry: OpenTelemetry | None) -> Reader | None:
+    consumers: list[EventConsumer] = []
+    if telemetry is not None:
+        consumers.append(telemetry.consumer(without_known))
+    return Reader(consumers, sample=0.0 if telemetry is None else telemetry.sample) if consumers else None
 
 
 def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order

@@ -29,9 +29,11 @@ class ConsumerStatistics:
         behind: Committed events that it has not taken yet.
         dropped: Events that it will never get: without a store, or lost in an unreadable journal.
         failures: Attempts that raised, each retried with the same events.
+        rejected: What it made of events, and was refused for good, such as spans by their backend.
     """
 
     name: str
     behind: int
     dropped: int
     failures: int
+    rejected: int

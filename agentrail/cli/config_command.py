@@ -92,6 +92,10 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # model = "text-embedding-3-small"
 # dimension = 1536
 
+# Where spans of all sessions are sent; needs the extra otel
+# [telemetry]
+# endpoint = "http://localhost:4318/v1/traces"
+
 # What `agentrail serve` serves: a profile for each agent, with its name as id.
 # [host]
 # port = 8700
@@ -219,6 +223,7 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("web", settings.web, environ)
     yield from _table("memory", settings.memory)
     yield from _table("embedder", settings.embedder, environ)
+    yield from _table("telemetry", settings.telemetry)
     yield from _table("host", settings.host)
     for name, said in settings.mcp.items():
         yield from _server(name, said, environ)

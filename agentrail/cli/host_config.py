@@ -138,6 +138,7 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
         options
         | ({"limits": Limits(**limits)} if limits else {})
         | ({} if embedder is None else {"embedder": embedder})
+        | named_telemetry(settings, os.environ)
         | ({"mcp": servers_of(settings, os.environ)} if settings.mcp else {})
     )
 
@@ -145,6 +146,23 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
 def named_stores(settings: Settings) -> Mapping[str, str]:
     """Return the stores of `[host]` by key. Paths are relative to the file that names them."""
     return {name: _placed(said) for name, said in settings.host.items() if name in _STORES}
+
+
+def named_telemetry(settings: Settings | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the option `telemetry` of variables and files, or nothing if they name no endpoint.
+
+    Raises:
+        OptionError: A variable or a value is invalid, or the library is missing.
+    """
+    from agentrail.telemetry.otel_variables import options_of
+
+    table = {} if settings is None else {name: said.plain for name, said in settings.telemetry.items()}
+    options = options_of(environ, table)
+    if options is None:
+        return {}
+    from agentrail.telemetry import OpenTelemetry
+
+    return {"telemetry": OpenTelemetry(**options)}
 
 
 def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":

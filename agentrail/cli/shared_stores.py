@@ -46,14 +46,18 @@ async def open_equipped(
 
 
 def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) -> dict[str, Any]:
-    named: dict[str, Any] = {}
+    from agentrail.cli.host_config import named_telemetry
+
+    named: dict[str, Any] = named_telemetry(
+        None if setup is None else setup.configuration.settings, os.environ
+    )
     of_host: Path | None = None
     if setup is not None:
         from agentrail.blueprints.mcp_servers import servers_of
         from agentrail.cli.host_config import directory_of_host, embedder_of, named_stores
 
         settings = setup.configuration.settings
-        named = {name: place for name, place in named_stores(settings).items() if name != "store"}
+        named |= {name: place for name, place in named_stores(settings).items() if name != "store"}
         of_host = directory_of_host(settings, os.environ)
         embedder = embedder_of(settings)
         named |= {} if embedder is None else {"embedder": embedder}

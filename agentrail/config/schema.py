@@ -415,6 +415,23 @@ class EmbedderForm:
 
 
 @frozen(kw_only=True)
+class TelemetryForm:
+    """Spans of all sessions, exported by commands. Headers and certificates are variables, `OTEL_EXPORTER_OTLP_*`.
+
+    Attributes:
+        endpoint: Full address of an OTLP endpoint, such as `http://localhost:4318/v1/traces`. Variables override it.
+        content: See `OpenTelemetry`.
+        tenant: See `OpenTelemetry`.
+        sample: See `OpenTelemetry`.
+    """
+
+    endpoint: str | None = None
+    content: bool | None = None
+    tenant: bool | None = None
+    sample: float | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A complete configuration file.
 
@@ -434,6 +451,7 @@ class FileForm:
             of other programs with servers, such as `.mcp.json`, below the project's directory or your home directory.
         memory: Memory of agents.
         embedder: Embedding model for memories and passages.
+        telemetry: Export of spans.
     """
 
     version: int | None = None
@@ -450,3 +468,4 @@ class FileForm:
     mcp: Mapping[str, Any] = {}
     memory: MemoryForm = MemoryForm()
     embedder: EmbedderForm = EmbedderForm()
+    telemetry: TelemetryForm = TelemetryForm()

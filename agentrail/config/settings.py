@@ -70,6 +70,7 @@ class Settings:
     mcp: Mapping[str, Sourced] = field(default=_NOTHING)
     memory: Mapping[str, Sourced] = field(default=_NOTHING)
     embedder: Mapping[str, Sourced] = field(default=_NOTHING)
+    telemetry: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -125,6 +126,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         mcp={**second.mcp, **first.mcp},
         memory={**second.memory, **first.memory},
         embedder=first.embedder or second.embedder,
+        telemetry={**second.telemetry, **first.telemetry},
     )
 
 
@@ -249,6 +251,7 @@ def _rest_of(read: ConfigFile) -> Settings:
         },
         memory=_values_of(read, form.memory, "memory"),
         embedder=_values_of(read, form.embedder, "embedder"),
+        telemetry=_values_of(read, form.telemetry, "telemetry"),
     )
 
 

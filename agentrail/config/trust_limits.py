@@ -58,6 +58,8 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         narrowing.refuse(said, f"the MCP server {name}")
     for name, said in project.embedder.items():  # memories of a user would be sent to that service
         narrowing.refuse(said, f"embedder.{name}")
+    for name, said in project.telemetry.items():  # conversations would be sent to that address
+        narrowing.refuse(said, f"telemetry.{name}")
     web = narrowing.web()
     memory = narrowing.memory()
     left = Settings(

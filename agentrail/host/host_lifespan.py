@@ -288,7 +288,7 @@ class _Keeper:
             )
         async with open_supervisor(
             **picked_fields(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),
-            **picked_fields(options, "knowledge", "embedder", "mcp", "store", "data_dir"),
+            **picked_fields(options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry"),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
             supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins

@@ -206,6 +206,8 @@ class SessionSupervisor:
             desks=None if shared is NO_STORES else StoreDesks(shared, current(), meanings),
             instructions=shared.instructions,
         )
+        if reader is not None:
+            self._shared.dependencies.traces.ratio = reader.sample
         self._forks = Forks(self._shared, self.journals, check_free=self._check_free, begin=self._begin)
         self._hibernation = Hibernation(
             self._shared,

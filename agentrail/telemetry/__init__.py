@@ -1,1 +1,6 @@
-"""Readers of committed events and journals: no session waits for them, or notices that they fail."""
+"""Readers of committed events and journals: no session waits for them, or notices that they fail.
+
+open_supervisor(telemetry=OpenTelemetry(exporter="http://localhost:4318/v1/traces"))
+"""
+
+from agentrail.telemetry.open_telemetry import OpenTelemetry as OpenTelemetry

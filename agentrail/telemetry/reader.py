@@ -46,10 +46,12 @@ class EventConsumer(Protocol):
     Attributes:
         name: Its name in logs, metrics and rows of the store.
         has_cursors: Whether it continues after a restart where it was. Otherwise it gets the events of this process.
+        rejected: What it made of events, and was refused for good where it is kept.
     """
 
     name: str
     has_cursors: bool
+    rejected: int
 
     async def take(self, events: Sequence[HeardEvent]) -> None:
         """Take events, in order within each session. Called again with the same events if it raises."""
@@ -70,9 +72,14 @@ class _Place:
 
 
 class Reader:
-    """Reads the committed events of one supervisor. No session waits for it, or notices that it fails."""
+    """Reads the committed events of one supervisor. No session waits for it, or notices that it fails.
 
-    def __init__(self, consumers: Sequence[EventConsumer]) -> None:
+    Attributes:
+        sample: Share of the traces that are sampled, which tools are told with `ctx.traceparent`.
+    """
+
+    def __init__(self, consumers: Sequence[EventConsumer], *, sample: float = 0.0) -> None:
+        self.sample: float = sample
         self._lines = tuple(map(_Line, consumers))
         self._ended = trio.Event()
         self._scope = trio.CancelScope()
@@ -164,7 +171,11 @@ class _Line:
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
         return ConsumerStatistics(
-            self._consumer.name, len(self._queue) + unread, self._dropped, self._failures
+            self._consumer.name,
+            len(self._queue) + unread,
+            self._dropped,
+            self._failures,
+            self._consumer.rejected,
         )
 
     async def run(self) -> None:

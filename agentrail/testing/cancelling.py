@@ -58,6 +58,7 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, CallId, Message, SteerRef, Text, ToolMessage, UserMessage
 from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.interpreter import MailboxItem
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
@@ -326,6 +327,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
     within_seconds: float = 5.0,
     make_sandbox: MakeSandbox | None = None,
     make_host: Callable[[], HostHooks] = HostHooks,
+    make_reader: Callable[[], EventReader | None] = lambda: None,
 ) -> int:
     """Run a scenario, strike at its n-th step, and check the state afterwards, for every n until it completes.
 
@@ -344,6 +346,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
         make_sandbox: Creates the sandboxes of sessions without one. By default a `LocalSandbox` in their `working_dir`.
         make_host: Creates, for each round, the host hooks that judge and observe the calls of sessions. By default there
             are none.
+        make_reader: Creates, for each round, the reader of all events. By default there is none.
 
     Returns:
         The number of rounds.
@@ -358,7 +361,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - the event, and its position
             await _play(
                 scenario,
                 blow,
-                partial(open_nameless, make_sandbox, host=make_host()),
+                partial(open_nameless, make_sandbox, host=make_host(), reader=make_reader()),
                 round_seconds=round_seconds,
                 within_seconds=within_seconds,
             )

@@ -5,7 +5,6 @@ import logging
 import pytest
 import trio
 
-import agentrail
 from agentrail.events import AgentEnd, SessionEnd
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import reader as module
@@ -24,7 +23,7 @@ class Noting:
     def __init__(self, name="notes", *, fails=0, has_cursors=True, needs=None, is_open=True):
         self.name, self.has_cursors = name, has_cursors
         self.fails, self.needs, self.asked_at = fails, needs, []
-        self.taken = []
+        self.taken, self.rejected = [], 0
         self.gate = trio.Event()
         if is_open:
             self.gate.set()
@@ -228,11 +227,3 @@ async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
     async with open_read(Noting(), store=store):
         await trio.sleep(1)
         assert not store.owed("telemetry_notes")
-
-
-async def test_open_supervisor_hands_events_to_its_telemetry():
-    notes = Noting()
-    async with agentrail.open_supervisor(telemetry=notes) as supervisor:
-        session = await supervisor.start_session(model="demo:", session_id="s-1")
-        await session.ask("Hi")
-    assert isinstance(notes.last(), SessionEnd)

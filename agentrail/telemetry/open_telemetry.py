@@ -1,0 +1,135 @@
+"""Spans of all sessions for an official exporter of OpenTelemetry. The library is patched nowhere, and imported when telemetry opens."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import trio
+from attrs import field, frozen
+
+from agentrail import outside
+from agentrail.abc.event_reader import SessionOrigin
+from agentrail.core.journal.spans import JournalSpan, SessionSpans
+from agentrail.core.values.trace_carriers import is_drawn
+from agentrail.distribution import install_command
+from agentrail.errors import OptionError
+from agentrail.messages import SessionId
+from agentrail.telemetry.otel_variables import is_address, is_installed, is_share
+from agentrail.telemetry.reader import HeardEvent
+
+SPANS_AT_ONCE: Final = 512
+"""Maximum spans of one call of an exporter."""
+
+_EVENTS_A_TURN: Final = 64
+
+
+@frozen(kw_only=True)
+class OpenTelemetry:
+    """Spans of all sessions, for a collector or any backend that speaks OTLP. Needs the extra `otel`.
+
+        open_supervisor(telemetry=OpenTelemetry(exporter="http://localhost:4318/v1/traces"))
+
+    Attributes:
+        exporter: Full address of an OTLP endpoint (HTTP and protobuf), or any official `SpanExporter`, which stays yours to
+            shut down. None: the official exporter, with its variables `OTEL_EXPORTER_OTLP_*`.
+        content: Whether prompts, answers, arguments and results are included, after secrets are replaced, 8 KiB of each.
+        tenant: Whether spans name the tenant of a host.
+        resource: Attributes of the process, such as `service.name`, which is `agentrail` unless set.
+        sample: Share of the traces that are exported, from 0 to 1, drawn by trace id. A caller's sampling flag counts more.
+    """
+
+    exporter: Any = None
+    content: bool = False
+    tenant: bool = False
+    resource: Mapping[str, Any] = field(factory=dict)
+    sample: float = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        given: Any = self  # annotations cannot be trusted here
+        faults = []
+        if not is_installed("opentelemetry.exporter.otlp.proto.http"):
+            faults.append(f"telemetry needs the official libraries: {install_command('otel')}")
+        if isinstance(given.sample, str) or not is_share(given.sample):
+            faults.append(f"sample of telemetry is {given.sample!r:.80}: expected a number from 0 to 1")
+        is_exporter = given.exporter is None or callable(getattr(given.exporter, "export", None))
+        if not is_exporter and not is_address(given.exporter):
+            said = f"exporter of telemetry is {given.exporter!r:.200}"
+            faults.append(f"{said}: expected an address, or a SpanExporter")
+        if faults:
+            raise OptionError(faults)
+
+    def consumer(self, scrub: Callable[[str], str] = str) -> "SpanConsumer":
+        """Return a consumer for one supervisor.
+
+        Args:
+            scrub: Replaces secrets in content.
+        """
+        return SpanConsumer(self, scrub)
+
+    def fold(self, origin: SessionOrigin, scrub: Callable[[str], str]) -> SessionSpans:
+        return SessionSpans(
+            scope=origin.scope,
+            session=SessionId(origin.session_id),
+            user_data=origin.user_data,
+            tenant=self.tenant,
+            content=self.content,
+            scrub=scrub,
+        )
+
+    def is_sampled(self, span: JournalSpan) -> bool:
+        return is_drawn(span.trace_id, self.sample) if span.sampled is None else span.sampled
+
+
+def faults_of_telemetry(given: object) -> list[str]:
+    is_right = given is None or isinstance(given, OpenTelemetry)
+    return [] if is_right else [f"telemetry is {given!r:.80}: expected OpenTelemetry(…), or None"]
+
+
+class SpanConsumer:
+    """Makes spans of the events of a supervisor, and exports them in a thread."""
+
+    name: str = "spans"
+    has_cursors: bool = True
+
+    def __init__(self, options: OpenTelemetry, scrub: Callable[[str], str]) -> None:
+        self.rejected: int = 0
+        """Spans that the backend has refused for good."""
+        self._options = options
+        self._scrub = scrub
+        self._sdk: Any = import_module("agentrail.telemetry.sdk_spans")
+        is_own = options.exporter is None or isinstance(options.exporter, str)
+        self._exporter = (
+            self._sdk.make_exporter(options.exporter, self._reject) if is_own else options.exporter
+        )
+        self._resource = {"service.name": "agentrail", **options.resource}
+        self._folds: dict[tuple[str, str], SessionSpans] = {}
+        self._made: list[JournalSpan] = []
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def take(self, events: Sequence[HeardEvent]) -> None:
+        # Spans that could not be exported stay: the events of another attempt make none.
+        for number, (origin, event) in enumerate(events, 1):
+            key = (origin.scope, origin.session_id)
+            if key not in self._folds:
+                self._folds[key] = self._options.fold(origin, self._scrub)
+            self._made += filter(self._options.is_sampled, self._folds[key].feed(event))
+            if number % _EVENTS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        await self.export()
+        for key in {(origin.scope, origin.session_id) for origin, _ in events}:
+            if self._folds[key].first_needed is None:
+                del self._folds[key]  # nothing is open, so the next events begin a fold of their own
+
+    async def export(self) -> None:
+        while self._made:
+            batch = self._made[:SPANS_AT_ONCE]
+            call = (self._sdk.export_spans, self._exporter, self._resource, batch)
+            await outside.offload(*call, abandon_on_cancel=True, limiter=self._limiter)
+            del self._made[:SPANS_AT_ONCE]
+
+    def first_needed(self, scope: str, session_id: str) -> int | None:
+        fold = self._folds.get((scope, session_id))
+        return None if fold is None else fold.first_needed
+
+    def _reject(self, count: int) -> None:
+        self.rejected += count

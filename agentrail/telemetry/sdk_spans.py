@@ -1,0 +1,89 @@
+"""Journal spans as spans of the official SDK, and its exporter for OTLP. Imported by name when telemetry is opened: the library is an extra."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from agentrail.core.journal.spans import JournalSpan
+from agentrail.errors import OptionError
+from agentrail.otp.guarded_calls import call_guarded
+
+_SCOPE = InstrumentationScope("agentrail")
+_KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+
+class NotExported(Exception):
+    """An exporter reported a failure. The spans are exported again later."""
+
+
+def export_spans(exporter: Any, resource: Mapping[str, Any], spans: Sequence[JournalSpan]) -> None:
+    """Give spans to an exporter. Blocks, in a worker thread.
+
+    Raises:
+        NotExported: The exporter did not report success.
+        Exception: Raised by the exporter.
+    """
+    common = Resource(resource)
+    result = exporter.export([_readable(span, common) for span in spans])
+    if result is not SpanExportResult.SUCCESS:
+        message = f"{type(exporter).__name__} returned {result!r:.80}"
+        raise NotExported(message)
+
+
+def _readable(span: JournalSpan, resource: Resource) -> ReadableSpan:
+    return ReadableSpan(
+        name=span.name,
+        context=_context(span.trace_id, span.span_id),
+        parent=_context(span.trace_id, span.parent_id) if span.parent_id else None,
+        resource=resource,
+        attributes=span.attributes,
+        events=[Event(name, said, _nano(at_ms)) for name, at_ms, said in span.moments],
+        links=[Link(_context(trace, one), said) for trace, one, said in span.links],
+        kind=_KINDS[span.kind],
+        status=Status() if span.error is None else Status(StatusCode.ERROR, span.message or None),
+        start_time=_nano(span.began_at_ms),
+        end_time=_nano(span.ended_at_ms),
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def _context(trace_id: str, span_id: str) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=flags)
+
+
+def _nano(at_ms: int) -> int:
+    return max(0, at_ms) * 1_000_000
+
+
+def make_exporter(endpoint: str | None, reject: Callable[[int], None]) -> Any:
+    """Make the official exporter for OTLP over HTTP. What `endpoint` leaves open, it reads from the process's environment.
+
+    Args:
+        endpoint: Full address, such as `http://localhost:4318/v1/traces`.
+        reject: Called in its thread with the number of spans that a response rejects for good.
+
+    Raises:
+        OptionError: The exporter refuses a variable.
+    """
+
+    def look(response: requests.Response, *_given: Any, **_options: Any) -> None:
+        found = call_guarded(lambda _: None, ExportTraceServiceResponse.FromString, response.content)
+        if found is not None and found.partial_success.rejected_spans:
+            reject(found.partial_success.rejected_spans)
+
+    session = requests.Session()
+    session.hooks["response"].append(look)
+
+    def refuse(error: BaseException) -> Any:
+        raise OptionError([f"OTEL_EXPORTER_OTLP_* cannot be used: {error}"]) from error
+
+    return call_guarded(refuse, OTLPSpanExporter, endpoint=endpoint, session=session)

@@ -1,0 +1,353 @@
+"""Spans of ours leave through any official exporter, the same live and again from a journal (docs: see what your agents do)."""
+
+import logging
+
+import msgspec
+import pytest
+import trio
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+
+import agentrail
+from agentrail import tool
+from agentrail.abc.event_reader import SessionOrigin
+from agentrail.errors import Overloaded
+from agentrail.events import AgentEnd, AgentStart, Envelope, PromptReceived
+from agentrail.frozen import EMPTY
+from agentrail.messages import PromptRef, Text, TokenUsage, TraceContext
+from agentrail.outside import installed
+from agentrail.stores.memory import MemoryStore
+from agentrail.telemetry import OpenTelemetry, reader
+from agentrail.telemetry.reader import Reader
+from agentrail.testing.cancelling import cancel_everywhere
+from agentrail.testing.digest import run_seeded
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import Inline, NoSandbox, eventually, on_virtual_time, saying
+from tests.telemetry.collectors import collecting
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}"
+
+
+@tool
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+class Tee(SpanExporter):
+    """Two exporters at once."""
+
+    def __init__(self, *exporters):
+        self.exporters = exporters
+
+    def export(self, spans):
+        results = {one.export(spans) for one in self.exporters}
+        return SpanExportResult.SUCCESS if results == {SpanExportResult.SUCCESS} else SpanExportResult.FAILURE
+
+
+class Faulty(InMemorySpanExporter):
+    """An exporter in memory that first does these things, one for each call: raises it, returns it, or calls it."""
+
+    def __init__(self, *faults):
+        super().__init__()
+        self.faults = list(faults)
+
+    def export(self, spans):
+        fault = self.faults.pop(0) if self.faults else None
+        if isinstance(fault, BaseException):
+            raise fault
+        if callable(fault):
+            fault()
+        elif fault is not None:
+            return None if fault == "nothing" else fault
+        return super().export(spans)
+
+
+def open_traced(exporter=None, *, store=None, **options):
+    telemetry = options.pop("telemetry", None) or OpenTelemetry(exporter=exporter, **options.pop("given", {}))
+    return open_nameless(
+        lambda _name, _root: NoSandbox(), store=store, reader=Reader([telemetry.consumer()]), **options
+    )
+
+
+def two_calls_and_a_retry():
+    return ScriptedModel(
+        [
+            fails(Overloaded("busy")),
+            calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})),
+            says("3 and 7"),
+        ]
+    )
+
+
+async def run_cycle(supervisor, session_id="s-1", **options):
+    session = await supervisor.start_session(
+        model=two_calls_and_a_retry(), tools=[add], session_id=session_id, user_data={"agent_id": "desk"}
+    )
+    await session.ask("Add, please", **options)
+    return session
+
+
+def as_plain(span):
+    """What an SDK span says, as the OTLP message of the same span says it."""
+    return (
+        f"{span.context.trace_id:032x}",
+        f"{span.context.span_id:016x}",
+        f"{span.parent.span_id:016x}" if span.parent else "",
+        span.name,
+        span.start_time,
+        span.end_time,
+        sorted((key, str(value)) for key, value in span.attributes.items() if not isinstance(value, tuple)),
+        [(one.name, one.timestamp) for one in span.events],
+        span.status.status_code.value,
+    )
+
+
+def as_decoded(span):
+    def value(one):
+        kind = one.WhichOneof("value")
+        return None if kind == "array_value" else str(getattr(one, kind))
+
+    return (
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        span.name,
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        sorted((one.key, value(one.value)) for one in span.attributes if value(one.value) is not None),
+        [(one.name, one.time_unix_nano) for one in span.events],
+        span.status.code,
+    )
+
+
+@pytest.mark.operation(2)
+async def test_the_exporter_in_memory_and_a_collector_receive_the_same():
+    with collecting() as collector:
+        memory = InMemorySpanExporter()
+        sent = OpenTelemetry(exporter=collector.url, resource={"service.name": "desk"})
+        both = Tee(memory, sent.consumer()._exporter)  # noqa: SLF001 - the exporter that it makes of an address
+        telemetry = OpenTelemetry(exporter=both, resource={"service.name": "desk"})
+        async with agentrail.open_supervisor(telemetry=telemetry) as supervisor:
+            await run_cycle(supervisor)
+    spans = memory.get_finished_spans()
+    assert [span.name for span in spans] == [
+        "chat object", "chat object", "execute_tool add", "execute_tool add", "chat object", "invoke_agent desk",
+    ]  # fmt: skip
+    assert [as_plain(span) for span in spans] == [as_decoded(span) for span in collector.spans]
+    assert collector.resources[0] == {"service.name": "desk"}
+    (root,) = [span for span in spans if span.parent is None]
+    assert {span.parent.span_id for span in spans if span is not root} == {root.context.span_id}
+
+
+@on_virtual_time
+@pytest.mark.operation(3)
+@pytest.mark.parametrize("mode", ["cancel", "crash", "abort"])
+async def test_no_span_stays_open_wherever_a_session_is_struck(mode):
+    """Each trace is complete, its parents are in it, no id comes twice, and no task is left."""
+    consumers = []
+
+    def make_reader():
+        consumers.append(OpenTelemetry(exporter=InMemorySpanExporter()).consumer())
+        return Reader([consumers[-1]])
+
+    async def scenario(stage):
+        model = ScriptedModel([calls(("add", {"a": 1, "b": 2})), says("3")] * 3)
+        session = await stage.start_session(model=model, tools=[add])
+        await session.ask("Go")
+
+    with installed(Inline()):
+        rounds = await cancel_everywhere(
+            scenario, mode=mode, make_sandbox=lambda _name, _root: NoSandbox(), make_reader=make_reader
+        )
+    assert rounds > 20
+    assert len(consumers) == rounds
+    for consumer in consumers:
+        assert not consumer._folds  # noqa: SLF001 - spans that are open
+        spans = consumer._exporter.get_finished_spans()  # noqa: SLF001 - where they went
+        ids = [span.context.span_id for span in spans]
+        assert len(ids) == len({*ids})
+        assert {span.parent.span_id for span in spans if span.parent} <= {*ids}
+    assert max(len(consumer._exporter.get_finished_spans()) for consumer in consumers) == 4  # noqa: SLF001 - as above
+
+
+@on_virtual_time
+@pytest.mark.operation(4)
+async def test_without_content_no_word_of_a_conversation_leaves():
+    canaries = {
+        name: f"canary-{name}-4711" for name in ("prompt", "answer", "argument", "result", "tool", "error")
+    }
+
+    @tool
+    def echo(text: str) -> str:
+        """Say it."""
+        if text == "raise":
+            raise RuntimeError(canaries["error"])
+        return canaries["result"]
+
+    model = ScriptedModel(
+        [
+            calls(
+                ("echo", {"text": canaries["argument"]}), (canaries["tool"], {}), ("echo", {"text": "raise"})
+            ),
+            says(canaries["answer"]),
+        ]
+        * 2
+    )
+    quiet, full = InMemorySpanExporter(), InMemorySpanExporter()
+    with installed(Inline()):
+        for exporter, content in ((quiet, False), (full, True)):
+            async with open_traced(exporter, given={"content": content}) as supervisor:
+                session = await supervisor.start_session(
+                    model=model, tools=[echo], user_data={"secret": canaries["prompt"]}
+                )
+                await session.ask(canaries["prompt"])
+    said, shown = ("".join(span.to_json() for span in one.get_finished_spans()) for one in (quiet, full))
+    assert not [name for name, canary in canaries.items() if canary in said]
+    assert [name for name, canary in canaries.items() if canary in shown] == [*canaries]
+
+
+@on_virtual_time
+@pytest.mark.operation(6)
+@pytest.mark.parametrize("has_store", [True, False])
+async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, has_store):
+    """With a store no span is missing when it is back, without one the counter says how many events were dropped."""
+    monkeypatch.setattr(reader, "QUEUE_EVENTS", 100)
+    exporter = InMemorySpanExporter()
+    consumer = OpenTelemetry(exporter=exporter).consumer()
+    gate = trio.Event()
+
+    class Hanging(Inline):
+        async def offload(self, function, /, *args, **options):
+            if getattr(function, "__name__", "") == "export_spans":
+                await gate.wait()
+            return await super().offload(function, *args, **options)
+
+    cycles = 200
+    with installed(Hanging()):
+        store = MemoryStore(lease_ms=0) if has_store else None
+        async with open_nameless(
+            lambda _name, _root: NoSandbox(), store=store, reader=Reader([consumer])
+        ) as supervisor:
+            session = await supervisor.start_session(model=FunctionModel(lambda _request: says("done")))
+            for number in range(cycles):
+                await session.ask(f"{number}")
+                await trio.sleep(0.1)
+            counts = supervisor.statistics().consumers[0]
+            assert counts.behind + counts.dropped > cycles * 3
+            assert len(consumer._made) < 1_000  # noqa: SLF001 - what it holds
+            gate.set()
+            await trio.sleep(60)
+            counts = supervisor.statistics().consumers[0]
+            assert counts.behind == 0
+            assert (counts.dropped == 0) is has_store
+    found = [span.name for span in exporter.get_finished_spans()]
+    if has_store:
+        assert found.count("invoke_agent") == found.count("chat object") == cycles
+
+
+@on_virtual_time
+async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_spans(caplog):
+    faults = (RuntimeError("broken"), SpanExportResult.FAILURE, "nothing", OSError("unreachable"))
+    exporter = Faulty(*faults)
+    with installed(Inline()):
+        async with open_traced(exporter) as supervisor:
+            session = await supervisor.start_session(model=saying("done"))
+            await session.ask("Hi")
+            await trio.sleep(60)
+            assert supervisor.statistics().consumers[0].failures == len(faults)
+            assert [span.name for span in exporter.get_finished_spans()] == ["chat object", "invoke_agent"]
+    warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(warned) == 1
+    assert "spans" in warned[0]
+
+
+async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch):
+    monkeypatch.setattr(reader, "FIRST_PAUSE_SECONDS", 0.01)
+    with collecting() as collector:
+        collector.statuses, collector.rejects = [503, 500], 1
+        exporter = OpenTelemetry(exporter=collector.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+        async with open_traced(telemetry=exporter) as supervisor:
+            session = await supervisor.start_session(model=saying("done"))
+            await session.ask("Hi")
+            with trio.fail_after(20):
+                await eventually(lambda: supervisor.statistics().consumers[0].rejected)
+            counts = supervisor.statistics().consumers[0]
+    assert len(collector.spans) == 2
+    assert (counts.failures, counts.rejected) == (2, 1)
+
+
+@pytest.mark.operation(23)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seeded_run_does_the_same_with_telemetry(seed):
+    """Signals, effects and events are the same, at the same times. Only the steps of the reader are more.
+
+    Each of them is a draw of the order of tasks, so the run has no two tools at once: there would be another order.
+    """
+    exporter = InMemorySpanExporter()
+
+    def run(make_reader):
+        async def main(_digest):
+            async with open_nameless(lambda _name, _root: NoSandbox(), reader=make_reader()) as supervisor:
+                turns = [fails(Overloaded("busy")), calls(("add", {"a": 1, "b": 2})), says("3")]
+                session = await supervisor.start_session(model=ScriptedModel(turns * 2), tools=[add])
+                for _cycle in range(2):
+                    await session.ask("Add, please")
+                await trio.sleep(10)
+
+        lines = run_seeded(main, seed, keep_lines=True).lines
+        return [line for line in lines if not line.startswith("step ")]
+
+    bare = run(lambda: None)
+    assert bare == run(lambda: Reader([OpenTelemetry(exporter=exporter).consumer()]))
+    assert len(bare) > 50
+    assert len(exporter.get_finished_spans()) == 10
+
+
+def traced_cycle(number, trace=None):
+    """The events of one cycle, without a session."""
+    ref = PromptRef(f"p{number}")
+    events = (
+        PromptReceived(ref=ref, content=(Text(text="Hi"),), trace=trace),
+        AgentStart(ref=ref),
+        AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end", ref=ref),
+    )
+    origin = SessionOrigin("", f"s-{number}", EMPTY)
+    place = origin.session_id, (origin.session_id,)
+    return [
+        (origin, msgspec.structs.replace(event, meta=Envelope(place[0], seq, 1_000, place[1])))
+        for seq, event in enumerate(events, 1)
+    ]
+
+
+@on_virtual_time
+@pytest.mark.operation(26)
+async def test_nodes_and_a_later_export_sample_the_same_traces():
+    """By trace id, as the official sampler draws; and a caller's flag counts more, both ways."""
+    official = TraceIdRatioBased(0.1)
+    events = [one for number in range(1_000) for one in traced_cycle(number)]
+    chosen = []
+    with installed(Inline()):
+        everything, *nodes = [
+            (1.0, InMemorySpanExporter()),
+            *((0.1, InMemorySpanExporter()) for _ in range(3)),
+        ]
+        for sample, exporter in (everything, *nodes):
+            for start in range(
+                0, len(events), 500
+            ):  # each time a consumer that begins anew, as after a restart
+                consumer = OpenTelemetry(exporter=exporter, sample=sample).consumer()
+                await consumer.take(events[start : start + 501])
+            chosen.append({span.context.trace_id for span in exporter.get_finished_spans()})
+        assert len(chosen[0]) == 1_000
+        drawn = {one for one in chosen[0] if official.should_sample(None, one, "").decision.is_sampled()}
+        assert 50 < len(drawn) < 150
+        assert chosen[1:] == [drawn] * 3
+        for sample, flags in ((0.0, "01"), (1.0, "00")):
+            exporter = InMemorySpanExporter()
+            trace = TraceContext(traceparent=PARENT.format(flags=flags))
+            await OpenTelemetry(exporter=exporter, sample=sample).consumer().take(traced_cycle(1, trace))
+            assert len(exporter.get_finished_spans()) == (flags == "01")
