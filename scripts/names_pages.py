@@ -70,6 +70,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                 "agentrail.sandboxes.remote.client agentrail.stores.notes_files"
             ),
         ),
+        "telemetry": ("Telemetry", "agentrail.telemetry"),
         "testing": (
             "The test kit",
             " ".join(
