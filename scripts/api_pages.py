@@ -26,7 +26,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Ask": "ask run stream wait_for prompt go_on collect_reply receipt_of",
         "Read": "subscribe snapshot status messages",
         "Steer and stop": "steer abort abort_tool stop",
-        "Decide and answer": "approve reject respond decline answer rules revoke_rule",
+        "Decide and answer": "approve reject respond decline answer rules revoke_rule break_on unbreak",
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
         "Look back": "journal state_at turns fork rewind",

@@ -347,6 +347,8 @@ class SessionFutures(Far):
     rewind: Final = later(AsyncSession.rewind)
     rules: Final = later(AsyncSession.rules)
     revoke_rule: Final = later(AsyncSession.revoke_rule)
+    break_on: Final = later(AsyncSession.break_on)
+    unbreak: Final = later(AsyncSession.unbreak)
 
 
 class Session(Far):
@@ -428,6 +430,8 @@ class Session(Far):
     rewind: Final = waits(SessionFutures.rewind)
     rules: Final = waits(SessionFutures.rules)
     revoke_rule: Final = waits(SessionFutures.revoke_rule)
+    break_on: Final = waits(SessionFutures.break_on)
+    unbreak: Final = waits(SessionFutures.unbreak)
 
 
 def _stop_unread(session: Session) -> None:

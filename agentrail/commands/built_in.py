@@ -52,6 +52,8 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
         one("rewind", _rewind, "go back to the end of a turn, or list the turns; nothing is deleted", "[turn]", background=False),
         one("export", _export, "show the conversation as text, or write it to a file", "[file]"),
         one("permissions", _permissions, "show permissions: mode, rules, calls that are always allowed"),
+        one("break", _break, "stop calls of a tool, or of every tool, for an approval before they run", "[tool]"),
+        one("unbreak", _unbreak, "end a breakpoint, or all of them", "[tool]"),
         one("abort", _abort, "stop the running cycle; queued prompts continue", "[why]"),
         one("tree", _tree, "show the running calls and agents"),
         one("steer", None, "steer the running cycle, as in /steer rather in French", "words", **typed),
@@ -158,9 +160,22 @@ async def _permissions(call: CommandCall) -> CommandAnswer:
         if plugin.name == "Permissions":
             lines += _policies(plugin.options)
     lines += [
-        f"always allowed: {rule.tool}{_family(rule.command_family)}" for rule in await call.session.rules()
+        rule.words if rule.breaks else f"always allowed: {rule.tool}{_family(rule.command_family)}"
+        for rule in await call.session.rules()
     ]
     return CommandAnswer(lines=tuple(lines) or ("there are no rules: the session's plugins decide",))
+
+
+async def _break(call: CommandCall) -> CommandAnswer:
+    await call.session.break_on(call.text or "*")
+    return CommandAnswer(
+        lines=(f"calls of {call.text or 'every tool'} wait for an approval; /unbreak ends it",)
+    )
+
+
+async def _unbreak(call: CommandCall) -> CommandAnswer:
+    await call.session.unbreak(call.text or "*")
+    return CommandAnswer(lines=("the breakpoint is gone; calls that it stopped still wait",))
 
 
 async def _abort(call: CommandCall) -> CommandAnswer:

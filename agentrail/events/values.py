@@ -110,6 +110,7 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
         expires_at_ms: Deadline, in milliseconds since 1970. None: no deadline.
         path: Session ids from the root to the session of the call.
         permission_options: The only accepted answers.
+        by: `operator` if a breakpoint stopped the call, otherwise None.
     """
 
     id: ApprovalId
@@ -124,6 +125,7 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     expires_at_ms: int | None = msgspec.field(default_factory=_nothing)
     path: tuple[SessionId, ...]
     permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
+    by: Literal["operator"] | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "arguments", frozen_json(self.arguments))

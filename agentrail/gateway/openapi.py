@@ -271,6 +271,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "includeArtifacts": _FLAG,
     "starting_after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "rule_id": _NAME,
+    "tool": {"type": "string", "maxLength": 160},
     "user_id": _NAME,
     "approval": {"type": "string"},
     "path": {"type": "string"},

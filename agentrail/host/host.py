@@ -400,6 +400,14 @@ class Host:
         facts = await sessions.facts_to_decide(owner, session_id, may_decide=DECIDE in principal.scopes)
         return await sessions.open(facts, owner_of_session(facts.user_data) or owner)
 
+    async def break_on(self, session_id: str, principal: Principal, tool: str = "*") -> None:
+        """Set a breakpoint in a session whose pending approvals the caller may decide. See `Session.break_on`."""
+        await (await self.session_to_decide(session_id, principal)).break_on(tool)
+
+    async def unbreak(self, session_id: str, principal: Principal, tool: str = "*") -> None:
+        """End a breakpoint. See `break_on` and `Session.unbreak`."""
+        await (await self.session_to_decide(session_id, principal)).unbreak(tool)
+
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
         """Return a caller's session like `session`, or the readable remains of one that ended within five minutes.
 

@@ -1,6 +1,9 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
-from typing import Generic, TypeVar
+import difflib
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, Generic, Literal, TypeVar
 
 from attrs import frozen
 
@@ -13,15 +16,18 @@ from agentrail.core.session.approval_details import (
     rule_of_id,
     rules_of,
 )
+from agentrail.core.session.approval_rules import sorted_rules
 from agentrail.core.session.state import Rule
 from agentrail.core.session.views import first_words_in
 from agentrail.core.stack.loaded_stack import attempt_as
-from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
+from agentrail.errors import OptionError, SessionDown, UnknownApproval, UnknownRule
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_queries import AskingHandle
+
+_MAX_NAME_COMPARED: Final = 200
 
 
 class RulingHandle(AskingHandle):
@@ -35,17 +41,46 @@ class RulingHandle(AskingHandle):
 
     async def _do_revoke_rule(self, rule_id: str) -> None:
         await self._look()
-        is_revoked = False
-        for cell, rule in _having(self._cell, rule_id):
+        if not await self._change(_having(self._cell, rule_id)):
+            message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
+            raise UnknownRule(message)
+
+    async def _do_break_on(self, tool: str) -> None:
+        await self._look()
+        tree = tuple(self._cell.below())
+        names = ["*", *{name for cell in tree for name in _tools_of(cell)}]
+        if tool not in names:
+            near = difflib.get_close_matches(tool[:_MAX_NAME_COMPARED], names, n=1)
+            guess = f"did you mean {near[0]!r}" if near else "* is every tool"
+            raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
+        rule = Rule(tool=tool, family=None, breaks=True)
+        await self._change([(cell, rule) for cell in tree], to="set")
+
+    async def _do_unbreak(self, tool: str) -> None:
+        await self._look()
+        found = [
+            (cell, rule)
+            for cell in self._cell.below()
+            for rule in sorted_rules(cell.state.data.rules)
+            if rule.breaks and tool in {rule.tool, "*"}
+        ]
+        if not await self._change(found):
+            message = f"there is no breakpoint at {tool!r:.80}; rules() lists the existing ones"
+            raise UnknownRule(message)
+
+    async def _change(
+        self, rules: Iterable[tuple[SessionCell, Rule]], *, to: Literal["set"] | None = None
+    ) -> bool:
+        """Revoke rules, or set breakpoints. Return whether a session had one of them."""
+        is_changed = False
+        for cell, rule in rules:
             try:
-                is_revoked |= await _revoke(cell, rule)
+                is_changed |= await _revoke(cell, rule, to or ("end" if rule.breaks else None))
             except SessionDown:
                 if cell is self._cell:
                     raise
-                is_revoked = True  # it has ended, and its rules with it
-        if not is_revoked:
-            message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
-            raise UnknownRule(message)
+                is_changed = True  # it has ended, and its rules with it
+        return is_changed
 
     async def _look(self) -> None:
         # After earlier messages, and with the session awake.
@@ -113,13 +148,21 @@ def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], 
     return tuple([(one, rule) for one, rule in found if rule is not None])
 
 
-async def _revoke(cell: SessionCell, rule: Rule) -> bool:
+def _tools_of(cell: SessionCell) -> tuple[str, ...]:
+    """Return the names of a session's tools and of those of its agents."""
+    data = cell.state.data
+    agents = [one.tools.names for one in data.config.agents if one.tools is not None]
+    return (*data.tools.names, *chain.from_iterable(agents))
+
+
+async def _revoke(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | None) -> bool:
     signal = RevokeRule(
         at_ms=now_ms(),
         signal_id=cell.pending_calls.mint(),
         tool=rule.tool,
         command_family=rule.family,
         exact=rule.exact,
+        breakpoint=to,
     )
     try:
         await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - base class of this module's handle

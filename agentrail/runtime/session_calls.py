@@ -42,6 +42,7 @@ from agentrail.wire.operations import (
     ABORT,
     ABORT_TOOL,
     APPROVE,
+    BREAK_ON,
     COMPACT,
     DECLINE,
     GO_ON,
@@ -58,6 +59,7 @@ from agentrail.wire.operations import (
     STOP,
     SWITCH_MODEL,
     TURNS,
+    UNBREAK,
     Operation,
 )
 
@@ -280,6 +282,37 @@ class SessionCalls:
         Cancellation: Sessions that have revoked the rule keep it revoked. Sessions below may still have it.
         """
         await self._call(REVOKE_RULE, rule_id=rule_id)
+
+    async def break_on(self, tool: str = "*") -> None:
+        """Stop each later call of a tool before it runs, in this session and those below it, until `unbreak`.
+
+        The call becomes an approval with `by="operator"`, in every permission mode and whatever rules allow. `rules()`
+        lists breakpoints. They survive a restart, and sub-agents that start later have them too.
+
+        Args:
+            tool: Name of a tool. `*`: every tool.
+
+        Raises:
+            OptionError: Your move: no session of the tree has the tool. The message has the nearest name.
+            SessionDown: The session has ended.
+
+        Cancellation: Sessions that have the breakpoint keep it. Sessions below may lack it.
+        """
+        await self._call(BREAK_ON, tool=tool)
+
+    async def unbreak(self, tool: str = "*") -> None:
+        """End a breakpoint, in this session and those below it. Calls that it stopped stay pending.
+
+        Args:
+            tool: The tool of `break_on`. `*`: every breakpoint.
+
+        Raises:
+            UnknownRule: Your move: there is no such breakpoint.
+            SessionDown: The session has ended.
+
+        Cancellation: As with `revoke_rule`.
+        """
+        await self._call(UNBREAK, tool=tool)
 
     async def switch_model(
         self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None

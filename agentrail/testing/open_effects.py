@@ -164,9 +164,15 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["ref"] = QuestionRef(interaction_at(place, state))
         case s.AbortTool(call_id=place):
             changes["call_id"] = call_at(place, state)
-        case s.RevokeRule() if state.data.rules:
-            rule = min(state.data.rules, key=lambda one: (one.tool, one.family or ""))
-            changes |= {"tool": rule.tool, "command_family": rule.family, "exact": rule.exact}
+        case s.RevokeRule(breakpoint=change) if state.data.rules and change != "set":
+            rule = min(state.data.rules, key=lambda one: (one.tool, one.family or "", one.breaks))
+            change = "end" if rule.breaks else None
+            changes |= {
+                "tool": rule.tool,
+                "command_family": rule.family,
+                "exact": rule.exact,
+                "breakpoint": change,
+            }
         case s.ChangeTools():
             changes["generation"] = number
         case _:

@@ -348,6 +348,7 @@ def _several(values: Iterable[object]) -> str:
 
 
 def _offered(approval: Approval) -> str:
-    """Return the options of an approval, if they are not the default ones."""
+    """Return the options of an approval, if they are not the default ones, and the operator of a breakpoint."""
     options = approval.permission_options
-    return "" if options == PERMISSION_OPTIONS else f" options={','.join(options)}"
+    by = "" if approval.by is None else f" by={approval.by}"
+    return by if options == PERMISSION_OPTIONS else f" options={','.join(options)}{by}"

@@ -128,7 +128,7 @@ _GRAMMAR: Final = """
     Reject             signal_id approval_id "reason" resume=auto_resume
     Respond            signal_id ref @response
     Decline            signal_id ref "reason"
-    RevokeRule         signal_id tool family=command_family [exact]
+    RevokeRule         signal_id tool family=command_family [exact] breakpoint=
     AgentCommand       signal_id action name= agent= text= [now]
     AnswerCall         signal_id ref "text" [error:is_error] details=
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=

@@ -294,8 +294,9 @@ def decisions() -> SearchStrategy[s.Signal]:
         _asked(s.Decline, ref=st.sampled_from(_PLACES).map(QuestionRef), reason=st.none() | _words),
         _asked(
             s.RevokeRule,
-            tool=st.sampled_from(("ask", "shell", "write_file")),
+            tool=st.sampled_from(("ask", "shell", "write_file", "*")),
             command_family=st.none() | _words,
+            breakpoint=st.sampled_from((None, None, "set", "end")),
         ),
         _asked(
             s.AgentCommand,

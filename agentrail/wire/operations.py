@@ -330,6 +330,20 @@ REVOKE_RULE: Final[Operation[None]] = Operation(
 )
 
 
+class BreakpointBody(Value, frozen=True, kw_only=True):
+    """A breakpoint.
+
+    Attributes:
+        tool: The tool whose calls it stops. `*`: every tool.
+    """
+
+    tool: str = "*"
+
+
+BREAK_ON: Final[Operation[None]] = Operation(name="break_on", takes=BreakpointBody)
+UNBREAK: Final[Operation[None]] = Operation(name="unbreak", takes=BreakpointBody, was_ours=_knows_no_rule)
+
+
 # --- queries
 
 
@@ -399,6 +413,8 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     RESPOND,
     RULES,
     REVOKE_RULE,
+    BREAK_ON,
+    UNBREAK,
     COMPACT,
     SWITCH_MODEL,
     SNAPSHOT,

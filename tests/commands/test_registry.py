@@ -370,8 +370,9 @@ async def test_what_they_do_to_a_session():
     below = {"running_tools": running, "children": (child, other), "plugins": plugins}
     status = SimpleNamespace(**works, **waits, **below, tearing_down=True)
     rules = (
-        SimpleNamespace(tool="shell", command_family="git log"),
-        SimpleNamespace(tool="edit_file", command_family=None),
+        SimpleNamespace(tool="shell", command_family="git log", breaks=False),
+        SimpleNamespace(tool="edit_file", command_family=None, breaks=False),
+        SimpleNamespace(words="breakpoint: every call needs an approval", breaks=True),
     )
     session = Told(status=status, rules=rules)
     desk = CommandDesk(session=session, facts=CommandFacts(agents=("scout",)))
@@ -380,10 +381,16 @@ async def test_what_they_do_to_a_session():
     assert told == "the model is demo:fast from the next request on"
     assert (await registry.run("abort", "wrong way", desk)).lines == ("stopped",)
     await registry.run("abort", "", desk)
+    (told,) = (await registry.run("break", "shell", desk)).lines
+    assert told == "calls of shell wait for an approval; /unbreak ends it"
+    (told,) = (await registry.run("unbreak", "", desk)).lines
+    assert told == "the breakpoint is gone; calls that it stopped still wait"
     assert [one for one in session.asked if one[0] != "status"] == [
         ("switch_model", ("demo:fast",), {}),
         ("abort", ("wrong way",), {}),
         ("abort", ("by the user",), {}),
+        ("break_on", ("shell",), {}),
+        ("unbreak", ("*",), {}),
     ]
     assert (await registry.run("agents", "", desk)).lines == (
         "it works as desk",
@@ -403,6 +410,7 @@ async def test_what_they_do_to_a_session():
         "mode: default, without rules",
         "always allowed: shell(git log)",
         "always allowed: edit_file",
+        "breakpoint: every call needs an approval",
     )
     (spent, *_) = show_spent(TokenUsage(cost_usd=None, estimated=True))
     assert spent == "cost: unknown: a price is missing (partly estimated)"

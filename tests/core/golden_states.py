@@ -368,7 +368,11 @@ def everything() -> parts.SessionState:
             parts.Resolved(id="a1", status="approved", by="user", at_ms=7),
         ),
         rules=frozenset(
-            {parts.Rule(tool="shell", family="git status"), parts.Rule(tool="deploy", family=None, at_ms=7)}
+            {
+                parts.Rule(tool="shell", family="git status"),
+                parts.Rule(tool="deploy", family=None, at_ms=7),
+                parts.Rule(tool="*", family=None, at_ms=8, breaks=True),
+            }
         ),
         survivors=(survivor,),
         notes=("done",),

@@ -379,6 +379,7 @@ _FIELDS: Final[Mapping[str, e.Event]] = {
     "approval_permission_options": e.ApprovalRequired(
         approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
     ),
+    "approval_by_operator": e.ApprovalRequired(approval=msgspec.structs.replace(_APPROVAL, by="operator")),
     "approval_resolved_user": e.ApprovalResolved(
         approval=_APPROVAL, status="approved", by="user", user="ann@acme"
     ),
@@ -446,6 +447,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     ),
     "recovered_semantics": s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2, semantics=1),
     "revoke_rule_exact": s.RevokeRule(**_BY, tool="shell", command_family="git clean -n", exact=True),
+    "revoke_rule_breakpoint": s.RevokeRule(**_BY, tool="*", breakpoint="set"),
     "approve_user": s.Approve(**_BY, approval_id=m.ApprovalId("a-1"), user="ann@acme"),
     "decline_user": s.Decline(**_BY, ref=_SIDE, user="ann@acme"),
     "reject_user": s.Reject(**_BY, approval_id=m.ApprovalId("a-1"), user="ann@acme"),

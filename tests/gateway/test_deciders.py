@@ -5,7 +5,7 @@ import pytest
 
 from agentrail.errors import OptionError, ProfileFailed
 from agentrail.gateway.app import ROUTES
-from agentrail.host import AgentProfile
+from agentrail.host import AgentProfile, Principal
 from agentrail.host.agent_profiles import ProfileContext, check_agent_profiles, resolve_profile
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
@@ -22,7 +22,7 @@ from tests.host.hosting import answering, profile
 # Lea is among the approvers of the profile; tokens of the others say that they may.
 DECIDERS = ("lea", "dan", "dot")
 STRANGERS = ("bob", "eve", "lea2")
-DECIDING = frozenset({"approve", "reject", "respond", "decline"})
+DECIDING = frozenset({"approve", "reject", "respond", "decline", "break_on", "unbreak"})
 
 
 def asking(**options):
@@ -102,7 +102,9 @@ async def test_who_may_decide_may_do_nothing_else_with_the_session_of_another():
         (route.method, route.path.rpartition("{session_id}")[2]) for route in ROUTES if route.also
     }
     deciding = {("POST", f"/{name}") for name in ("approve", "reject", "respond")}
-    assert open_to_deciders == {*deciding, ("GET", "/approvals/{approval:path}")}
+    stops = {("POST", "/breakpoints"), ("DELETE", "/breakpoints/{tool}")}
+    assert open_to_deciders == {*deciding, *stops, ("GET", "/approvals/{approval:path}")}
+    refused = {(404, "approval_unknown"), (404, "rule_unknown"), (422, "option_error")}
     desk = attrs.evolve(profile(answering()), approvers=("lea",))
     async with serving(auth=auth, profiles=[desk], store=MemoryStore()) as web:
         made = await web.client.post("/sessions", json={"session_id": "main"}, headers=by("ann"))
@@ -111,14 +113,58 @@ async def test_who_may_decide_may_do_nothing_else_with_the_session_of_another():
             async with socket_of(web, by=name) as client:
                 for command in OF_A_SESSION:
                     found = await client.refused(command, session_id="main", **fields_of(command))
-                    expected = {(404, "approval_unknown")}
+                    expected = refused
                     if command not in DECIDING:
                         expected = {(404, "session_unknown"), (403, "forbidden")}
                     assert found in expected, (name, command)
             for route in ON_A_SESSION:
                 answer = await call(web, route, "main", by(name))
                 if route.also == "decide":
-                    error_of(answer, 404, "approval_unknown")
+                    assert (answer.status_code, answer.json()["error"]["code"]) in refused, route
                 else:
                     assert answer.status_code in (403, 404), route
                     assert answer.json()["error"]["code"] in ("session_unknown", "forbidden"), route
+
+
+@pytest.mark.operation(14)
+async def test_an_operator_sets_a_breakpoint_in_the_session_of_another_and_a_reader_may_not():
+    """Who may decide sets it, sees whose it is on the card, and ends it; the scope `inspect` finds no such session."""
+    tool = RecordingTool(name="shell")
+    turns = [
+        calls(("shell", {"command": "ls"})),
+        says("Done"),
+        calls(("shell", {"command": "ls"})),
+        says("Done"),
+    ]
+    desk = profile(ScriptedModel(turns), tools=[tool])
+    async with serving(auth=auth, profiles=[desk]) as web:
+        made = await web.client.post("/sessions", json={"session_id": "main"}, headers=by("ann"))
+        made.raise_for_status()
+        path = "/sessions/main/breakpoints"
+        for name in STRANGERS:
+            refused = await web.client.post(path, json={"tool": "shell"}, headers=by(name))
+            error_of(refused, 404, "session_unknown")
+        error_of(await web.client.post(path, json={}, headers=by("looks")), 403, "forbidden")
+        error_of(await web.client.post(path, json={"tool": "shel"}, headers=by("dan")), 422, "option_error")
+        assert (await web.client.post(path, json={"tool": "shell"}, headers=by("dan"))).status_code == 204
+        await web.client.post("/chat", json={"message": "Go", "session_id": "main"}, headers=by("ann"))
+        shown = await web.client.get("/sessions/main", headers=by("ann"))
+        (approval,) = shown.json()["status"]["approvals"]
+        assert (approval["by"], tool.calls) == ("operator", [])
+        card = await web.client.get(f"/sessions/main/approvals/{approval['id']}", headers=by("dan"))
+        assert card.json()["by"] == "operator"
+        (rule,) = (await web.client.get("/sessions/main/rules", headers=by("ann"))).json()["rules"]
+        assert (rule["breaks"], rule["words"]) == (True, "breakpoint: every call of shell needs an approval")
+        wanted = {"approval_id": approval["id"], "arguments": {"command": "ls -l"}}
+        edited = await web.client.post("/sessions/main/approve", json=wanted, headers=by("dan"))
+        edited.raise_for_status()
+        assert (await web.client.delete(f"{path}/*", headers=by("dan"))).status_code == 204
+        error_of(await web.client.delete(f"{path}/shell", headers=by("dan")), 404, "rule_unknown")
+        dan = Principal(tenant_id="acme", user_id="dan", scopes={"use", "decide"})
+        await web.host.break_on("main", dan, "shell")
+        await web.host.unbreak("main", dan)
+        ended = await web.client.post(
+            "/chat", json={"message": "Go", "session_id": "main"}, headers=by("ann")
+        )
+        assert ended.json()["text"] == "Done"
+    assert tool.calls == [{"command": "ls -l"}, {"command": "ls"}]

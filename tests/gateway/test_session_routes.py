@@ -44,6 +44,7 @@ MANY = ("Hi",) * 40
 BODIES: dict[str, dict[str, Any]] = {
     "prompt": {"message": "Hi"}, "steer": {"message": "Hi"}, "model": {"model": "demo:"}, "rewind": {"to": 1},
     "approve": {"approval_id": "main/1"}, "reject": {"approval_id": "main/1"}, "respond": {"ref": "main/1", "response": "x"},
+    "breakpoints": {"tool": "nothing"},
 }  # fmt: skip
 
 

@@ -160,6 +160,8 @@ WRONG = {
     "revoke_rule": [
         (lambda s: s.revoke_rule(5), "rule_id is 5: expected a text"),
     ],
+    "break_on": [(lambda s: s.break_on(5), "tool is 5: expected a text")],
+    "unbreak": [(lambda s: s.unbreak(None), "tool is None: expected a text")],
     "decline": [
         (lambda s: s.decline(5), "ref is 5: expected a text"),
         (lambda s: s.decline("a1", 5), "reason is 5: expected a text"),
@@ -278,6 +280,8 @@ AFTER = {
     "decline": lambda s: s.decline("a1"),
     "rules": lambda s: s.rules(),
     "revoke_rule": lambda s: s.revoke_rule("r1"),
+    "break_on": lambda s: s.break_on(),
+    "unbreak": lambda s: s.unbreak(),
     "answer": lambda s: s.answer("a1", Ok(text="yes")),
     "switch_model": lambda s: s.switch_model(saying("x")),
     "attach_tools": lambda s: s.attach_tools(RecordingTool(name="more")),

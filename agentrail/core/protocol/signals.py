@@ -74,12 +74,14 @@ class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
         tool: The tool.
         command_family: As in `ToolApprovedAlways`.
         exact: As in `ToolApprovedAlways`.
+        breakpoint: Whether an operator sets or ends a breakpoint at the tool instead, or at every tool (`*`).
     """
 
     # The rule is identified by its content: an id would bind journals to today's way of making ids.
     tool: str
     command_family: str | None = None
     exact: bool = False
+    breakpoint: Literal["set", "end"] | None = None
 
 
 class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):

@@ -45,6 +45,7 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
         reach: Where it applies.
         at_ms: When it was made, in milliseconds since 1970. None for rules older than this field.
         by: Its creator, always a user.
+        breaks: Whether it is a breakpoint: calls of the tool, or of every tool (`*`), need an approval.
     """
 
     rule_id: str
@@ -56,6 +57,7 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
     reach: RuleReach
     at_ms: int | None
     by: Literal["user"] = "user"
+    breaks: bool = False
 
 
 class AllowedCall(Value, frozen=True, kw_only=True):
@@ -145,12 +147,13 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
             tool=rule.tool,
             command_family=rule.family,
             exact=exact,
-            words=words_of_rule(rule.tool, rule.family, exact=exact),
+            words=words_of_rule(rule.tool, rule.family, exact=exact, breaks=rule.breaks),
             reach="session",
             at_ms=rule.at_ms,
+            breaks=rule.breaks,
         )
         for rule in sorted_rules(data.rules)
-        if (spec := data.tools.get(rule.tool)) is None or spec.shown_text == rule.shown
+        if rule.breaks or (spec := data.tools.get(rule.tool)) is None or spec.shown_text == rule.shown
         for exact in (_is_exact(rule),)
     ]
     return tuple(sorted(found, key=lambda one: one.at_ms or 0))
@@ -162,7 +165,7 @@ def rule_of_id(data: Known, rule_id: str) -> Rule | None:
 
 def rule_id_of(rule: Rule) -> str:
     """Return the id of a rule, made from its content. An empty family differs from none."""
-    what = [rule.tool, rule.family, *((True,) if rule.exact else ())]
+    what = [rule.tool, rule.family, *([True] if rule.exact else ["breakpoint"] if rule.breaks else [])]
     return f"rule_{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]}"
 
 
@@ -172,7 +175,10 @@ def _is_exact(rule: Rule) -> bool:
     return rule.exact or (family is not None and program_family_of({"command": f"{family} more"}) != family)
 
 
-def words_of_rule(tool: str, family: str | None, *, exact: bool) -> str:
+def words_of_rule(tool: str, family: str | None, *, exact: bool, breaks: bool = False) -> str:
+    if breaks:
+        calls = "every call" if tool == "*" else f"every call of {tool}"
+        return f"breakpoint: {calls} needs an approval"
     if family is None:
         return f"{tool}: every call, whatever its arguments are"
     if exact:

@@ -101,13 +101,17 @@ def _unquoted(word: str) -> str:
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject, shown: str = "") -> bool:
     by_exact = sorted(rules, key=attrgetter("exact"))
-    own = [rule for rule in by_exact if rule.tool == tool and rule.shown == shown]
+    own = [rule for rule in by_exact if rule.tool == tool and rule.shown == shown and not rule.breaks]
     # Read once for all rules: arguments may be a megabyte long.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
         for is_exact in dict.fromkeys(rule.exact for rule in own)
     }
     return any(rule.family == families[rule.exact] for rule in own)
+
+
+def has_breakpoint(rules: frozenset[Rule], tool: str) -> bool:
+    return any(rule.breaks and rule.tool in {tool, "*"} for rule in rules)
 
 
 def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
@@ -152,14 +156,19 @@ def _keep(step: StepContext, made: Rule) -> Rule:
 
 
 def revoke(step: StepContext, signal: RevokeRule) -> None:
-    """Revoke a rule. Calls that it allowed keep running and are not asked about again."""
+    """Revoke a rule, or set or end a breakpoint. Calls already allowed keep running and are not asked about again."""
     wanted = Rule(tool=signal.tool, family=signal.command_family, exact=signal.exact)
+    if signal.breakpoint is not None:
+        wanted = Rule(tool=signal.tool, family=None, breaks=True)
+    if signal.breakpoint == "set":
+        _keep(step, wanted)
+        step.reply(signal.signal_id, None)
+        return
     rule = _find(step.data.rules, wanted)
     if rule is None:
         calls = "calls" if signal.command_family is None else f"commands like {signal.command_family!r:.80}"
-        step.refuse(
-            signal.signal_id, UnknownRule(f"nothing always allows {calls} of {signal.tool!r:.80} here")
-        )
+        what = "no breakpoint stops calls" if wanted.breaks else f"nothing always allows {calls}"
+        step.refuse(signal.signal_id, UnknownRule(f"{what} of {signal.tool!r:.80} here"))
         return
     step.data.rules = step.data.rules - {rule}
     step.reply(signal.signal_id, None)
@@ -170,9 +179,9 @@ def _find(rules: frozenset[Rule], wanted: Rule) -> Rule | None:
     return next((rule for rule in sorted_rules(rules) if _what(rule) == _what(wanted)), None)
 
 
-def _what(rule: Rule) -> tuple[str, bool, str, bool]:
+def _what(rule: Rule) -> tuple[str, bool, str, bool, bool]:
     """Return the content of a rule, in the order in which rules are listed."""
-    return (rule.tool, rule.family is not None, rule.family or "", rule.exact)
+    return (rule.tool, rule.family is not None, rule.family or "", rule.exact, rule.breaks)
 
 
 def sorted_rules(rules: frozenset[Rule]) -> tuple[Rule, ...]:

@@ -19,7 +19,7 @@ from agentrail.core.session.plugin_hooks import apply_outcome, ask_plugins, cons
 from agentrail.core.session.step_context import StepContext, has_listeners
 from agentrail.core.stack.hook_outcome import Outcome, Unfit
 from agentrail.core.stack.pipeline import Fit
-from agentrail.events import Approval, ToolBlocked
+from agentrail.events import PERMISSION_OPTIONS, Approval, ToolBlocked
 from agentrail.frozen import same_json
 from agentrail.messages import JsonObject, ToolResult
 
@@ -40,7 +40,7 @@ def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | No
         wanted = _wanted_by(step, outcome)
     if "before_tool" in step.data.config.host_hooks:
         return _ask_host(step, state, HostCheck(wanted=wanted)), None
-    return (state, None) if wanted is None else _wait_for_approval(step, state, wanted)
+    return _pass_breakpoints(step, state, wanted)
 
 
 def check_decided(
@@ -163,9 +163,7 @@ def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> Ca
 def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> tuple[CallState, str | None]:
     """Continue a call that the host allows: to its slot, or to the user."""
     if state.bound_to is None:
-        if check.wanted is None:
-            return state, None
-        return _wait_for_approval(step, state, check.wanted, rounds=check.rounds)
+        return _pass_breakpoints(step, state, check.wanted, rounds=check.rounds)
     if hash_arguments(state.arguments) == state.bound_to:
         return state, allow_from_now_on(step, state) if check.always else None
     assert check.wanted is not None  # noqa: S101 - it is the approval in which the user wrote them
@@ -264,6 +262,21 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
     return WantedApproval(
         hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options, by=decision.by
     )
+
+
+def _pass_breakpoints(
+    step: StepContext, state: CallState, wanted: WantedApproval | None, *, rounds: int = 0
+) -> tuple[CallState, str | None]:
+    """Continue an allowed call: to its slot, or to the user if a plugin or a breakpoint of an operator requires it."""
+    if approval_rules.has_breakpoint(step.data.rules, state.call.name):
+        asked = wanted or WantedApproval(
+            hint=None, timeout_ms=step.data.config.approval_timeout_ms, options=PERMISSION_OPTIONS
+        )
+        # No rule: it would allow what the breakpoint stops. An answer other than these could not approve the call.
+        options = dict.fromkeys("approve" if one == "always" else one for one in asked.options)
+        hint = "breakpoint" if asked.hint is None else f"breakpoint: {asked.hint}"
+        wanted = msgspec.structs.replace(asked, hint=hint, options=(*options,), by="operator")
+    return (state, None) if wanted is None else _wait_for_approval(step, state, wanted, rounds=rounds)
 
 
 def _wait_for_approval(

@@ -54,6 +54,7 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
         expires_at_ms=expires_at_ms,
         path=config.path,
         permission_options=wanted.options,
+        by="operator" if wanted.by == "operator" else None,
     )
     _open(step, approval, expires_at_ms, by=wanted.by)
     step.publish(ApprovalRequired(approval=approval))

@@ -89,7 +89,7 @@ HostHook: TypeAlias = Literal["before_tool", "after_tool"]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call that the user always allows.
+    """A call that the user always allows, or a breakpoint.
 
     Attributes:
         family: The words of the command. None for all calls of the tool.
@@ -97,6 +97,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
             begin with them.
         shown: `shown_text` of the tool when the rule was made. It covers no other text of a source's tool.
+        breaks: Whether it is a breakpoint instead: every call of the tool, or of every tool (`*`), needs an approval.
     """
 
     tool: str
@@ -104,6 +105,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_ms: int | None = None
     exact: bool = False
     shown: str = ""
+    breaks: bool = False
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -305,6 +305,17 @@ def _ends_its_effect(seen: Seen) -> bool:
 # Hosts.
 
 
+def nothing_passes_a_breakpoint(seen: Seen) -> None:
+    """A call of a tool with a breakpoint waits for the user, even if plugins, rules and the host allow it."""
+    rules = seen.before.data.rules
+    was = {call.call.call_id: call for call in seen.before.data.batch}
+    for call in seen.after.data.batch if rules else ():
+        before = was.get(call.call.call_id)
+        is_judged = before is None or (before.stage == "checking" and before.bound_to is None)
+        if is_judged and call.stage not in {"checking", "asking", "done"}:
+            assert not any(one.breaks and one.tool in {call.call.name, "*"} for one in rules)
+
+
 def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
     """A call starts in the step of its verdict, or after it, with the arguments that were judged or shown to a user."""
     hooks = seen.before.data.config.host_hooks

@@ -60,8 +60,14 @@ def hold_rules(seen: Seen) -> None:
     for gone in seen.before.data.rules - rules:
         assert isinstance(seen.signal, RevokeRule)
         revoked = seen.signal
-        assert (gone.tool, gone.family, gone.exact) == (revoked.tool, revoked.command_family, revoked.exact)
-    assert len({(one.tool, one.family, one.exact) for one in rules}) == len(rules)
+        assert gone.breaks == (revoked.breakpoint == "end")
+        family = None if gone.breaks else revoked.command_family
+        assert (gone.tool, gone.family, gone.exact) == (
+            revoked.tool,
+            family,
+            revoked.exact and not gone.breaks,
+        )
+    assert len({(one.tool, one.family, one.exact, one.breaks) for one in rules}) == len(rules)
 
 
 def hold_is_as_written(seen: Seen) -> None:

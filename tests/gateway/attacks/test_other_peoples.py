@@ -46,7 +46,7 @@ VALUES: Mapping[str, Any] = {
     "message": "Hi", "model": "demo:", "to": 1, "approval_id": "waits-1/1", "ref": "waits-1/1", "response": "x", "call_id": "c-1",
     "request_id": "r-1", "path": "notes.txt", "wait": 0, "limit": 5, "after": 0, "cursor": None, "phase": "idle", "purge": True,
     "approval": "waits-1/1", "rule_id": "rule-1", "name": "status", "at": 1, "before": 1,
-    "source": "mcp files",
+    "source": "mcp files", "tool": "nothing",
 }  # fmt: skip
 """What a field is called with. A route with a new field that it needs fails here by its name."""
 
@@ -178,7 +178,7 @@ def fields_of(name: str) -> dict[str, Any]:
         return {"after": 0}
     known = COMMANDS[name]
     path = {one: VALUES[one] for one in known.params if one != "session_id"}
-    more = {"call_id": "c-1"} if name == "abort_tool" else {}
+    more = {"abort_tool": {"call_id": "c-1"}, "break_on": {"tool": VALUES["tool"]}}.get(name, {})
     return {**body_of(known.route), **path, **more}
 
 

@@ -35,9 +35,9 @@ export function Rules({ session, api, stamp, called = (id) => id }) {
     announce(sentence);
     setCount((before) => before + 1);
   };
-  const revoke = (/** @type {string} */ id) =>
-    api.delete(`${place}/${encodeURIComponent(id)}`).then(
-      () => tell(words.revoked),
+  const revoke = (/** @type {Record<string, any>} */ rule) =>
+    api.delete(`${place}/${encodeURIComponent(rule["rule_id"])}`).then(
+      () => tell(rule["breaks"] === true ? words.ended : words.revoked),
       (failed) => (failed.code === "rule_unknown" ? tell(words.gone) : setError(failed)),
     );
   const again = () => setCount(count + 1);
@@ -50,14 +50,14 @@ export function Rules({ session, api, stamp, called = (id) => id }) {
   </div>`;
 }
 
-/** @param {{ rule: Record<string, any>, session: string, called: (id: string) => string, onRevoke: (id: string) => void }} props */
+/** @param {{ rule: Record<string, any>, session: string, called: (id: string) => string, onRevoke: (rule: Record<string, any>) => void }} props */
 function RuleRow({ rule, session, called, onRevoke }) {
-  const allows = ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
+  const allows = rule["breaks"] === true ? words.breakpoint(rule["tool"] ?? "*") : ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
   const since = typeof rule["at_ms"] === "number" ? new Date(rule["at_ms"]) : null;
   return html`<li class="rule-row">
     <div class="rule-main"><span><${SafeText} text=${allows} strict /></span>
       <span class="dim small">${rule["session_id"] === session ? words.here : html`<${SafeText} text=${words.inSession(called(rule["session_id"] ?? ""))} strict />`} · ${words.since}
         ${since === null ? ` ${words.unknownTime}` : html` <time datetime=${since.toISOString()} title=${since.toISOString()}>${since.toLocaleTimeString()}</time>`}</span></div>
-    <button type="button" class="button small" aria-label=${words.revokeOf(allows)} onClick=${() => onRevoke(rule["rule_id"])}>${words.revoke}</button>
+    <button type="button" class="button small" aria-label=${words.revokeOf(allows)} onClick=${() => onRevoke(rule)}>${words.revoke}</button>
   </li>`;
 }

@@ -192,12 +192,15 @@ export const questionUrl = "Link:";
 export const announceApproval = (path) => `Approval needed: ${path}`;
 
 export const rules = {
-  title: "Always allowed",
+  title: "Rules and breakpoints",
   empty: "No rules. Each call that needs an approval asks.",
   revoke: "Revoke",
   /** @param {string} rule */
   revokeOf: (rule) => `Revoke: ${rule}`,
   revoked: "Revoked. The next matching call asks.",
+  ended: "Breakpoint ended. Calls that it stopped still wait.",
+  /** @param {string} tool */
+  breakpoint: (tool) => (tool === "*" ? "Breakpoint: every call needs an approval" : `Breakpoint: every call of ${tool} needs an approval`),
   gone: "This rule was revoked already.",
   rule: "Rule",
   where: "Where",
