@@ -28,10 +28,10 @@ ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time: with the profile `nightly` by each of its inputs.
 TIMED := property_tests/runtime/test_nothing_holds_the_loop.py
-PURE := agentrail/frozen.py,agentrail/otp/*,agentrail/core/*/*,agentrail/plugins/*,agentrail/typed/*,agentrail/config/*,agentrail/commands/*,agentrail/protocols/*
+PURE := agentrail/frozen.py,agentrail/otp/*,agentrail/core/*/*,agentrail/plugins/*,agentrail/typed/*,agentrail/config/*,agentrail/commands/*,agentrail/protocols/*,agentrail/evals/dataset.py,agentrail/evals/report.py,agentrail/evals/scorers.py,agentrail/evals/statistics.py,agentrail/evals/trace.py
 # To count all lines takes as long as the tests themselves. CI counts those of the pure rooms alone, in the tests that reach them,
 # and holds PURE_FLOOR; FLOOR, of the whole package, is held by `make coverage`, and so by `make check` at home and `make nightly`.
-COVER_PURE := $(addprefix --cov=agentrail.,frozen otp core plugins typed config commands protocols) --cov-report= --counted=pure
+COVER_PURE := $(addprefix --cov=agentrail.,frozen otp core plugins typed config commands protocols evals) --cov-report= --counted=pure
 # The floors only rise.
 PURE_FLOOR := 100
 FLOOR := 85

@@ -45,6 +45,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                 "agentrail.blueprints.web"
             ),
         ),
+        "evals": ("Evals", "agentrail.evals"),
         "commands": ("Slash commands", "agentrail.commands"),
         "blocking": ("For asyncio, threads and notebooks", "agentrail.blocking"),
         "host": (

@@ -57,6 +57,9 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/authenticate-users.md": {
         "javascript": "tests/repo/test_commands_of_pages.py::test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says"
     },
+    "docs/how-to/run-evals-in-ci.md": dict.fromkeys(
+        ("console", "toml", "json", "yaml"), "tests/cli/test_eval.py::test_the_steps_of_the_page_run_as_they_stand"
+    ),
     "docs/how-to/use-it-from-copilotkit.md": {
         "ts": "tests/gateway/protocols/test_ag_ui_client.py::test_the_page_of_the_how_to_works",
     },

@@ -71,7 +71,7 @@ def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
     except ModuleNotFoundError as error:
         message = f"check-plugins needs {error.name}: pip install hypothesis"
         raise NotThere(message) from error
-    found = _imported(path)
+    found = load_named(path, str(Path.cwd()))
     if isinstance(found, type) and issubclass(found, stacks.StackMachine):
         return found
     if not isinstance(found, list | tuple):
@@ -81,13 +81,13 @@ def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
     return stacks.stack_machine(found, max_size=max_size, origin=(path, found))
 
 
-def _imported(path: str) -> Any:
+def load_named(path: str, folder: str) -> Any:
     module_name, colon, name = path.partition(":")
     if not (module_name and colon and name):
         message = f"{path!r} names no stack: expected package.module:NAME"
         raise NotThere(message)
     try:
-        return getattr(NAMED_MODULES.load(module_name, str(Path.cwd())), name)
+        return getattr(NAMED_MODULES.load(module_name, folder), name)
     except AttributeError:
         message = f"{module_name!r} has no {name!r}: give the list of plugins a name there"
         raise NotThere(message) from None

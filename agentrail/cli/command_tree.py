@@ -188,6 +188,22 @@ app.command(
     Exit codes: 0 done, 2 wrong usage or there is no such store.""",
 )
 app.command(
+    "agentrail.cli.eval_command:run_eval",
+    name="eval",
+    help="""Run the cases of an eval file, score them, and compare with a baseline.
+
+    FILE is TOML with a task, scorers and cases. Finished cases are kept: after Ctrl-C or a crash the same command runs the rest.
+
+    Exit codes: 0 done, 1 the mean score is below --fail-below, 2 wrong usage or a faulty file, 130 interrupted.""",
+)
+app.command(
+    "agentrail.cli.eval_command:evals",
+    name="evals",
+    help="""Check judges against people, and make cases of stored sessions.
+
+    Exit codes: 0 done, 1 it failed, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.kb_command:app",
     name="kb",
     help="""Add documents to knowledge bases, list them, search them, remove them.

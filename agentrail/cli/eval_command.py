@@ -1,0 +1,321 @@
+"""`agentrail eval` and `agentrail evals`: run cases, compare with a baseline, check judges, make cases of sessions."""
+
+import os
+import signal
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import trio
+from attrs import frozen
+from cyclopts import App, Parameter
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agentrail.blueprints import Blueprint
+from agentrail.cli.check_plugins_command import NotThere, load_named
+from agentrail.cli.config_setup import ConfigFiles, read_setup
+from agentrail.cli.ctrl_c import Interrupts
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.log_output import Debug
+from agentrail.cli.stdio import write_all
+from agentrail.cli.storage_options import DataDirectory, directory_of
+from agentrail.cli.store_access import say, store_command
+from agentrail.core.policy.budget import Budget
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.evals.dataset import Case, Dataset, read_cases
+from agentrail.evals.evaluate import EvalTask, evaluate
+from agentrail.evals.report import (
+    CaseRun,
+    Comparison,
+    EvalReport,
+    compare_reports,
+    decode_report,
+    encode_junit,
+    encode_report,
+)
+from agentrail.evals.scorers import PASS_SCORE, Judge, Score, Scorer, scorer_from, scorer_name
+from agentrail.evals.statistics import kappa_of
+from agentrail.evals.trace import Trace
+from agentrail.runtime.tree_secrets import without_known
+from agentrail.structs import Value, converter_of, picked_fields
+from agentrail.testing.cassette import CassetteModel
+
+evals: Final = App(name="evals", result_action="return_value")
+
+_WORST: Final = 10
+
+
+class EvalFile(Value, frozen=True, kw_only=True):
+    """The keys of an eval file.
+
+    Attributes:
+        task: `module:NAME` next to the file: a blueprint, or a function from a case to one.
+        agent: An agent of the configuration files, in place of `task`.
+        model: Model of the task. Default: its own, or the cassette of a case.
+        scorers: Names, `{name = {options}}`, or `module:NAME`.
+        dataset: JSONL or TOML file, in place of `[[cases]]`.
+    """
+
+    name: str = ""
+    task: str = ""
+    agent: str | None = None
+    model: str | None = None
+    scorers: list[Any]
+    dataset: str = ""
+    cases: tuple[Any, ...] = ()
+    repeats: int = 1
+    max_concurrency: int = 8
+    timeout_seconds: float = 300.0
+    budget_usd: float | None = None
+
+
+_TO_EVAL: Final = converter_of(EvalFile)
+
+
+def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTask, list[Scorer | Judge]]:
+    """Read an eval file, and everything that it names. Nothing has run if something is wrong."""
+    text = _read(file).decode(errors="replace")
+    try:
+        given: EvalFile = _TO_EVAL(tomllib.loads(text))
+    except ValueError as error:  # of TOML, or of msgspec
+        raise OptionError([f"{file}: {error}"]) from error
+    named = file.parent / given.dataset
+    cases = (
+        read_cases(_read(named).decode(errors="replace"), str(named))
+        if given.dataset
+        else read_cases(text, str(file))
+    )
+    scorers = [
+        _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
+        for one in given.scorers
+    ]
+    if given.task:
+        task = _named(given.task, file)
+    else:
+        setup = read_setup(ConfigFiles(), given.agent)
+        if setup is None:
+            raise OptionError(
+                [f"{file} names no task: give task = 'module:NAME', or an agent of agentrail.toml"]
+            )
+        task = setup.blueprint
+    chosen = model or given.model
+
+    def made(case: Case) -> Blueprint:
+        blueprint: Blueprint = task if isinstance(task, Blueprint) else task(case)
+        cassette = case.metadata.get("cassette")
+        if chosen is not None or cassette is None:
+            return blueprint if chosen is None else blueprint.override(model=chosen)
+        return blueprint.override(model=CassetteModel(file.parent / str(cassette)))
+
+    return given, Dataset(given.name or file.stem, cases), made, scorers
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
+
+
+def _named(name: str, file: Path) -> Any:
+    try:
+        return load_named(name, str(file.parent))
+    except NotThere as error:
+        raise OptionError([f"{file}: {error}"]) from error
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class EvalPlace:
+    store: Annotated[
+        str | None, Parameter(help="Store of the sessions. Default: evals.db in the data directory.")
+    ] = None
+    data_dir: DataDirectory = None
+    fresh: Annotated[
+        bool, Parameter(help="Run cases again that are done.", negative="", show_default=False)
+    ] = False
+    debug: Debug = False
+
+    @property
+    def usual(self) -> str:
+        return self.store or f"sqlite:{directory_of(self.data_dir) / 'evals.db'}"
+
+
+_USUAL_PLACE: Final = EvalPlace()
+
+
+@store_command
+def run_eval(  # noqa: PLR0913 - an option each
+    file: Path,
+    *,
+    model: Annotated[
+        str | None, Parameter(help="Model of the task, in place of that of the file and of cassettes.")
+    ] = None,
+    baseline: Annotated[Path | None, Parameter(help="Report of an earlier eval to compare with.")] = None,
+    fail_below: Annotated[
+        float | None, Parameter(help="Exit with 1 if the mean score is below this, from 0 to 1.")
+    ] = None,
+    report: Annotated[
+        Path | None, Parameter(help="Write the report as JSON: the baseline of later evals.")
+    ] = None,
+    junit: Annotated[Path | None, Parameter(help="Write the report as JUnit XML.")] = None,
+    place: EvalPlace = _USUAL_PLACE,
+) -> Exit:
+    given, dataset, task, scorers = read_eval(file, model)
+    before = None if baseline is None else decode_report(_read(baseline), str(baseline))
+    found = _run(given, dataset, task, scorers, place)
+    if not found.runs:
+        return Exit.INTERRUPTED
+    for line in report_lines(found, before, place.usual):
+        say(line)
+    for path, data in ((report, encode_report(found)), (junit, encode_junit(found))):
+        if path is not None:
+            path.write_bytes(data)
+    if len(found.runs) < len(dataset.cases) * given.repeats:
+        say("interrupted: the same command runs the rest")
+        return Exit.INTERRUPTED
+    return Exit.FAILED if fail_below is not None and found.mean < fail_below else Exit.DONE
+
+
+@evals.command(
+    help="Ask the judges of an eval file about answers that people have scored, and show where they differ."
+)
+@store_command
+def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
+    given, dataset, _, scorers = read_eval(file, None)
+    labelled = [case for case in dataset.cases if {"answer", "label"} <= case.metadata.keys()]
+    judges = [one for one in scorers if isinstance(one, Judge)]
+    if not labelled or not judges:
+        needed = "expected a judge, and cases whose metadata has answer and label, from 0 to 1"
+        raise OptionError([f"{file} has {len(judges)} judges and {len(labelled)} labelled cases: {needed}"])
+    for judge in judges:
+        traces = [Trace(text=str(case.metadata["answer"])) for case in labelled]
+        asked = [Case(judge.question(*pair), id=pair[1].id) for pair in zip(traces, labelled, strict=True)]
+        task = Blueprint(judge.name, **judge.options())
+
+        def judged(trace: Trace, _case: Case, judge: Judge = judge) -> Score:
+            return judge.verdict(trace)
+
+        found = _run(
+            msgspec.structs.replace(given, repeats=1), Dataset(judge.name, asked), task, [judged], place
+        )
+        if len(found.runs) < len(asked):
+            return Exit.INTERRUPTED
+        rows = [
+            (one, one.passed, float(case.metadata["label"]) >= PASS_SCORE)
+            for one, case in zip(found.runs, labelled, strict=True)
+            if one.outcome == "done" and not one.scores["judged"].is_error
+        ]
+        kappa = kappa_of([row[1:] for row in rows]) if rows else None
+        agreed = f"{sum(mine == label for _, mine, label in rows)} of {len(rows)} verdicts agree with people"
+        say(f"{judge.name}: {agreed}, kappa {'unknown' if kappa is None else f'{kappa:.2f}'}")
+        for one, mine, label in rows:
+            if mine != label:
+                word = "passed" if label else "failed"
+                say(f"  {one.case}: {one.value:.2f}, people {word} it: {one.scores['judged'].reason}")
+        if len(rows) < len(asked):
+            say(f"  {len(asked) - len(rows)} answers got no verdict")
+    return Exit.DONE
+
+
+def _run(
+    given: EvalFile, dataset: Dataset, task: EvalTask, scorers: Sequence[Scorer | Judge], place: EvalPlace
+) -> EvalReport:
+    """Run an eval until it ends or is interrupted, and return the report of the runs that are done, in order."""
+    view = _EvalView([scorer_name(one) for one in scorers], len(dataset.cases) * given.repeats)
+    directory_of(place.data_dir).mkdir(parents=True, exist_ok=True)
+
+    faults: list[AgentrailError] = []
+
+    async def work() -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                stop = partial(nursery.cancel_scope.cancel, "interrupted")
+                nursery.start_soon(Interrupts(stop).receive, signals)
+                try:
+                    await evaluate(
+                        dataset, task, scorers, store=place.usual, fresh=place.fresh, on_run=view.show,
+                        budget=None if given.budget_usd is None else Budget(max_cost_usd=given.budget_usd),
+                        **picked_fields(given, "repeats", "max_concurrency", "timeout_seconds"),
+                    )  # fmt: skip
+                except AgentrailError as error:  # itself, and not in a group
+                    faults.append(error)
+                nursery.cancel_scope.cancel(reason="the eval is over")
+
+    try:
+        trio.run(work)
+    finally:
+        view.close()
+    if faults:
+        raise faults[0]
+    order = {case.id: position for position, case in enumerate(dataset.cases)}
+    runs = sorted(view.runs, key=lambda one: (order[one.case], one.repeat))
+    return EvalReport(name=dataset.name, runs=tuple(runs))
+
+
+class _EvalView:
+    """The progress of an eval: a live table in a terminal, otherwise a line per run. On stderr."""
+
+    def __init__(self, scorers: Sequence[str], total: int) -> None:
+        self.runs: list[CaseRun] = []
+        self._scorers, self._total = scorers, total
+        self._live: Live | None = None
+        if os.isatty(2):
+            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+            self._live.start()
+
+    def show(self, run: CaseRun) -> None:
+        self.runs.append(run)
+        if self._live is not None:
+            self._live.update(
+                Group(self._table(), ProgressBar(self._total, len(self.runs), width=60)), refresh=True
+            )
+            return
+        word = "pass" if run.passed else "FAIL"
+        line = f"{len(self.runs)}/{self._total} {word} {run.case}[{run.repeat}] {run.value:.2f} {run.reasons}"
+        write_all(2, f"{without_known(line).rstrip()}\n".encode("utf-8", "replace"))
+
+    def _table(self) -> Table:
+        table = Table("scorer", "mean", "errors", box=None)
+        for name in self._scorers:
+            scores = [one.scores[name] for one in self.runs]
+            mean, errors = sum(one.value for one in scores) / len(scores), sum(one.is_error for one in scores)
+            table.add_row(Text(name), f"{mean:.3f}", str(errors))
+        return table
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def report_lines(report: EvalReport, before: EvalReport | None, store: str) -> Iterator[str]:
+    reused = sum(one.is_reused for one in report.runs)
+    again = f", {reused} of them done before (--fresh runs them again)" if reused else ""
+    yield f"{report.name}: {len(report.by_case())} cases, {len(report.runs)} runs{again}"
+    for name, interval in report.summary():
+        yield f"  {name:<20} {interval}"
+    worst = report.worst(_WORST)
+    if worst:
+        yield "worst runs:"
+    for one in worst:
+        yield f"  {one.case}[{one.repeat}] {one.value:.2f} {one.reasons}"
+        yield f"    agentrail sessions show {one.session} --store {store}"
+    if before is not None:
+        yield from _comparison_lines(compare_reports(report, before))
+
+
+def _comparison_lines(found: Comparison) -> Iterator[str]:
+    yield f"against the baseline: {found.difference or 'no case in common'}"
+    for word, cases in (("broken", found.broken), ("mended", found.mended)):
+        if cases:
+            yield f"  {word}: {', '.join(cases)}"
+    for where, cases in (("here", found.only_now), ("in the baseline", found.only_before)):
+        if cases:
+            yield f"  not compared, as only {where}: {', '.join(cases)}"

@@ -1,0 +1,110 @@
+"""Datasets: cases from Python, JSONL or TOML. Pure."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.errors import OptionError
+from agentrail.messages import JsonValue
+from agentrail.structs import Value, converter_of
+
+MAX_CASE_ID: Final = 64
+
+
+class Case(Value, frozen=True):
+    """One case of a dataset.
+
+    Attributes:
+        input: The prompt, or several that are given one after the other.
+        expected: What scorers compare with.
+        metadata: Data for tasks and scorers. `calls`: expected calls; `cassette`: file with the model's answers; `approve`: patterns
+            of tools whose calls are approved; `answer` and `label`: a text and a person's score of it, for `evals calibrate`.
+        id: Unique in its dataset. Empty: derived from the input.
+    """
+
+    input: str | tuple[str, ...]
+    expected: JsonValue = None
+    metadata: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            digest = hashlib.sha256(json.dumps(self.prompts).encode()).hexdigest()
+            msgspec.structs.force_setattr(self, "id", f"c-{digest[:8]}")
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompts in order."""
+        return (self.input,) if isinstance(self.input, str) else tuple(self.input)
+
+
+@frozen
+class Dataset:
+    """Cases under a name, which is part of the ids of their sessions.
+
+    Raises:
+        OptionError: Your move: no cases, or faulty ones. All faults at once.
+    """
+
+    name: str
+    cases: tuple[Case, ...] = field(converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse faulty cases."""
+        faults = [f"{self.name}: case {place + 1}: {fault}" for place, fault in _faults_of(self.cases)]
+        if faults or not self.cases:
+            raise OptionError(faults or [f"{self.name}: there are no cases: give at least one"])
+
+
+_TO_CASE: Final = converter_of(Case)
+
+
+def read_cases(text: str, place: str) -> tuple[Case, ...]:
+    """Read cases: one JSON object per line, or `[[cases]]` if the place ends in `.toml`.
+
+    Raises:
+        OptionError: Your move: lines that cannot be read, each with its number and the reason.
+    """
+    faults: list[str] = []
+    found: list[tuple[str, Case]] = []
+    for where, value in _entries(text, place):
+        try:
+            found.append((where, _TO_CASE(json.loads(value) if isinstance(value, str) else value)))
+        except ValueError as error:  # msgspec's errors and those of JSON are ValueErrors
+            faults.append(f"{where}: {error}")
+    cases = tuple(case for _, case in found)
+    faults += [f"{found[position][0]}: {fault}" for position, fault in _faults_of(cases)]
+    if faults:
+        raise OptionError(faults)
+    return cases
+
+
+def _entries(text: str, place: str) -> list[tuple[str, Any]]:
+    if not place.endswith(".toml"):
+        return [
+            (f"{place}:{number}", line) for number, line in enumerate(text.splitlines(), 1) if line.strip()
+        ]
+    try:
+        cases = tomllib.loads(text).get("cases")
+    except tomllib.TOMLDecodeError as error:
+        raise OptionError([f"{place}: {error}"]) from error
+    if not isinstance(cases, list):
+        raise OptionError([f"{place}: cases is {cases!r:.80}: expected [[cases]]"])
+    return [(f"{place}: case {number}", value) for number, value in enumerate(cases, 1)]
+
+
+def _faults_of(cases: Sequence[Case]) -> Iterator[tuple[int, str]]:
+    known: set[str] = set()
+    for position, case in enumerate(cases):
+        if not case.prompts or not all(case.prompts):
+            yield position, "input is empty: give a prompt"
+        if len(case.id) > MAX_CASE_ID:
+            yield position, f"id is {case.id!r:.80}: expected at most {MAX_CASE_ID} characters"
+        if case.id in known:
+            yield position, f"the id {case.id!r:.80} is used twice: give each case its own"
+        known.add(case.id)

@@ -1,0 +1,289 @@
+"""`evaluate`: runs the cases of a dataset as sessions under one supervisor, and scores their traces."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeAlias
+
+import trio
+from attrs import define, evolve, field
+
+from agentrail.abc import Error, effect_class_of, name_of
+from agentrail.abc.store import Store
+from agentrail.app import open_supervisor
+from agentrail.blueprints import Blueprint
+from agentrail.core.policy.budget import Budget
+from agentrail.errors import (
+    AgentrailError,
+    AlreadyExists,
+    InteractionError,
+    OptionError,
+    SessionDown,
+    SessionRefused,
+)
+from agentrail.evals.dataset import Case, Dataset
+from agentrail.evals.report import CaseRun, EvalReport
+from agentrail.evals.scorers import Judge, Score, Scorer, score_of, scorer_name
+from agentrail.evals.trace import Trace, trace_of
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    ApprovalRequired,
+    AskUser,
+    ClientCall,
+    Event,
+    SubagentEvent,
+)
+from agentrail.messages import SessionId, TokenUsage
+from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.supervisor import SessionSupervisor
+
+EvalTask: TypeAlias = Blueprint | Callable[[Case], Blueprint]
+"""The agent under test, or a function that returns the one for each run of a case, for example with its own scripted model."""
+
+_PAGE: Final = 5_000
+_MAX_EVENTS: Final = 100_000
+_NO_USER: Final = "no user can be asked in an eval"
+
+
+async def evaluate(  # noqa: PLR0913 - the settings of an eval
+    dataset: Dataset,
+    task: EvalTask,
+    scorers: Sequence[Scorer | Judge],
+    *,
+    repeats: int = 1,
+    max_concurrency: int = 8,
+    store: str | Store = "memory:",
+    supervisor: SessionSupervisor | None = None,
+    budget: Budget | None = None,
+    timeout_seconds: float = 300.0,
+    fresh: bool = False,
+    on_run: Callable[[CaseRun], object] = id,
+) -> EvalReport:
+    """Run each case, and score its trace. A case that fails, crashes or exceeds its time scores 0.
+
+    A case whose session in the store is done is only scored, so an eval that was killed continues where it was. The ids of sessions follow from
+    the dataset, the case, the repeat and the task's options, apart from code.
+
+    Args:
+        dataset: The cases.
+        task: The agent under test.
+        scorers: At least one, with different names.
+        repeats: Runs of each case.
+        max_concurrency: Maximum number of sessions at a time.
+        store: Store of the sessions, same as `open_supervisor`.
+        supervisor: Supervisor with a store, in place of `store`.
+        budget: Limit of all sessions together, with those of judges. Each is lent an equal share of the rest.
+        timeout_seconds: Time limit of a case.
+        fresh: Whether to run cases again that have finished.
+        on_run: Called with each run when it is scored.
+
+    Returns:
+        The runs, in the order of the dataset.
+
+    Raises:
+        OptionError: Your move: no scorers, two with one name, or a number out of range.
+        AgentrailError: A session could not be started, for example without a key, or the store is unavailable.
+
+    Cancellation: Running sessions end. Finished ones stay in the store.
+    """
+    names = [scorer_name(one) for one in scorers]
+    are_positive = all(one > 0 for one in (repeats, max_concurrency, timeout_seconds))
+    if not (names and len({*names}) == len(names) and are_positive):
+        given = f"scorers {names}, repeats {repeats}, max_concurrency {max_concurrency}, timeout {timeout_seconds}"
+        raise OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
+    if supervisor is None:
+        async with open_supervisor(store=store) as opened:
+            return await evaluate(
+                dataset, task, scorers, repeats=repeats, max_concurrency=max_concurrency, supervisor=opened,
+                budget=budget, timeout_seconds=timeout_seconds, fresh=fresh, on_run=on_run,
+            )  # fmt: skip
+    shared = task.options() if isinstance(task, Blueprint) else {}
+    jobs = [
+        (case, repeat, shared if isinstance(task, Blueprint) else task(case).options())
+        for case in dataset.cases
+        for repeat in range(1, repeats + 1)
+    ]
+    runner = _Runner(supervisor, budget, max_concurrency, timeout_seconds, fresh)
+    found: dict[int, CaseRun] = {}
+    faults: list[AgentrailError] = []
+    left = iter(enumerate(jobs))
+
+    async def work() -> None:
+        for place, (case, repeat, options) in left:
+            try:
+                found[place] = await runner.run(dataset.name, case, repeat, options, scorers)
+            except AgentrailError as error:  # one, and not a group of them
+                faults.append(error)
+                nursery.cancel_scope.cancel(reason="the eval cannot run")
+                return
+            on_run(found[place])
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(max_concurrency):
+            nursery.start_soon(work)
+    if faults:
+        raise faults[0]
+    return EvalReport(name=dataset.name, runs=tuple(found[place] for place in range(len(jobs))))
+
+
+def session_id_of(*parts: object) -> str:
+    """Return the id of a session of an eval. Options count with their plain parts, and tools with their specification."""
+
+    def plain(one: Any) -> object:
+        if isinstance(one, Mapping):
+            return dict(one)
+        return [getattr(one, part, None) for part in ("name", "description", "parameters", "__name__")]
+
+    text = json.dumps(parts, default=plain, sort_keys=True, skipkeys=True)
+    return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@define(eq=False)
+class _Runner:
+    supervisor: SessionSupervisor
+    budget: Budget | None
+    slots: int
+    timeout_seconds: float
+    fresh: bool
+    used: TokenUsage = field(factory=TokenUsage)
+    lent: dict[str, Budget] = field(factory=dict)
+
+    async def run(
+        self,
+        name: str,
+        case: Case,
+        repeat: int,
+        options: Mapping[str, Any],
+        scorers: Sequence[Scorer | Judge],
+    ) -> CaseRun:
+        session_id = session_id_of(name, case.id, case.prompts, repeat, options)
+        trace, is_reused = await self._trace(
+            session_id, options, case.prompts, case.metadata.get("approve", ())
+        )
+        scores: dict[str, Score] = {}
+        for one in scorers:
+            if isinstance(one, Judge) and trace.outcome == "done":
+                asked = one.question(trace, case)
+                judge_id = session_id_of(session_id, one.options(), asked)
+                scores[one.name] = one.verdict((await self._trace(judge_id, one.options(), (asked,)))[0])
+            else:
+                scores[scorer_name(one)] = score_of(one, trace, case)
+        return CaseRun(
+            case=case.id,
+            repeat=repeat,
+            session=session_id,
+            is_reused=is_reused,
+            outcome=trace.outcome,
+            error=trace.error,
+            scores=scores,
+            turns=trace.turns,
+            tokens=trace.usage.total,
+            cost_usd=trace.usage.cost_usd,
+            milliseconds=trace.milliseconds,
+        )
+
+    async def _trace(
+        self, session_id: str, options: Mapping[str, Any], prompts: Sequence[str], approve: Sequence[str] = ()
+    ) -> tuple[Trace, bool]:
+        """Return the trace of a session that has finished, or of a new one, and whether it had finished."""
+        try:
+            trace, is_reused = await self._fresh(session_id, options, prompts, approve), False
+        except AlreadyExists:
+            trace, is_reused = await self._recorded(session_id, options), True
+            if self.fresh or trace.outcome != "done" or trace.cycles < len(prompts):
+                await self.supervisor.delete_session(session_id)
+                trace, is_reused = await self._fresh(session_id, options, prompts, approve), False
+        self.used += trace.usage
+        effects = {name_of(tool): effect_class_of(tool) for tool in options.get("tools", ())}
+        return evolve(trace, effects=effects), is_reused
+
+    async def _fresh(
+        self, session_id: str, options: Mapping[str, Any], prompts: Sequence[str], approve: Sequence[str]
+    ) -> Trace:
+        try:
+            budget = self._lend(session_id, options.get("budget"))
+            session = await self.supervisor.start_session(
+                **{**options, "session_id": session_id, "budget": budget}
+            )
+            heard: list[Event] = []
+            async with session.subscribe(after=0, deltas=False, buffer=_MAX_EVENTS) as events:
+                with suppress(SessionDown):
+                    with trio.move_on_after(self.timeout_seconds) as limit:
+                        for prompt in prompts:
+                            await session.prompt(prompt)
+                            if not await _follow(session, events, heard, approve):
+                                break
+                    if limit.cancelled_caught:
+                        reason = f"the time limit of {self.timeout_seconds:g} s"
+                        await session.abort(reason, kill_tools="all", clear_queue=True)
+                    await session.stop("the eval has its trace")
+                heard += [event async for event in events]
+            trace = trace_of(heard)
+        except SessionRefused as error:
+            return Trace(outcome="crashed", error=str(error))
+        finally:
+            self.lent.pop(session_id, None)
+        return (
+            trace if trace.outcome != "open" else evolve(trace, outcome="crashed", error="the session ended")
+        )
+
+    async def _recorded(self, session_id: str, options: Mapping[str, Any]) -> Trace:
+        events, after, plugins = list[Event](), 0, options.get("plugins", ())
+        while True:
+            page = await self.supervisor.events_page(session_id, after=after, limit=_PAGE, plugins=plugins)
+            events, after = [*events, *page.events], page.last
+            if not page.more:
+                return trace_of(events)
+
+    def _lend(self, session_id: str, own: Budget | None) -> Budget | None:
+        """Return the budget of a session: its own, and an equal share of the rest. All together never exceed the whole."""
+        if self.budget is None:
+            return own
+        limits: dict[str, Any] = {}
+        for name, used in (
+            ("max_cost_usd", self.used.cost_usd or 0.0),
+            ("max_total_tokens", self.used.total),
+        ):
+            whole, limits[name] = getattr(self.budget, name), getattr(own, name, None)
+            if whole is not None:
+                rest = whole - used - sum(getattr(one, name) for one in self.lent.values())
+                share = rest / (self.slots - len(self.lent))
+                share = math.floor(share) if name == "max_total_tokens" else share
+                if share <= 0:
+                    raise SessionRefused(SessionId(session_id), "the budget of the eval is spent")
+                limits[name] = share if limits[name] is None else min(share, limits[name])
+        self.lent[session_id] = evolve(self.budget, **limits)
+        return self.lent[session_id]
+
+
+async def _follow(session: Session, events: Subscription, heard: list[Event], approve: Sequence[str]) -> bool:
+    """Keep the events of a cycle, and decide what only a user could. Return whether it ended as `done`.
+
+    Calls of tools that match a pattern are approved, and everything else is refused.
+    """
+    async for event in events:
+        heard.append(event)
+        if isinstance(event, AgentEnd | AgentAbort | AgentError):
+            return isinstance(event, AgentEnd)
+        inner = event
+        while isinstance(inner, SubagentEvent):
+            inner = inner.event
+        with suppress(InteractionError):  # a deadline decided it
+            match inner:
+                case ApprovalRequired(approval=asked) if any(fnmatchcase(asked.tool, one) for one in approve):
+                    await session.approve(asked.id)
+                case ApprovalRequired(approval=asked):
+                    await session.reject(asked.id, _NO_USER, auto_resume=True)
+                case AskUser(ref=ref):
+                    await session.decline(ref, _NO_USER)
+                case ClientCall(ref=ref):
+                    await session.answer(ref, Error(text=_NO_USER))
+                case _:
+                    pass
+    return False

@@ -1,0 +1,90 @@
+"""Traces of sessions, for scorers and properties: the events of a session, and what they add up to. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+from attrs import field, frozen
+
+from agentrail.core.journal.call_history import CallStory, story_of_call
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Event,
+    ResponseComplete,
+    SessionParked,
+)
+from agentrail.frozen import EMPTY
+from agentrail.messages import TokenUsage
+
+TraceOutcome: TypeAlias = Literal["done", "aborted", "failed", "crashed", "open"]
+"""How the last cycle ended. `open`: it has not."""
+
+
+@frozen(kw_only=True)
+class Trace:
+    """What a session did.
+
+    Attributes:
+        events: Its committed events, in order.
+        effects: The effect class of each tool. Missing ones are `once`.
+        text: The model's last answer.
+        calls: Its tool calls in the order of the model.
+        cycles: Number of cycles that ended.
+        turns: Number of model calls.
+        usage: Tokens and cost of its cycles.
+        milliseconds: Time spent in cycles.
+        outcome: How the last cycle ended.
+        error: Why it ended otherwise than `done`, otherwise empty.
+    """
+
+    events: tuple[Event, ...] = field(default=(), repr=False)
+    effects: Mapping[str, EffectClass] = EMPTY
+    text: str = ""
+    calls: tuple[CallStory, ...] = ()
+    cycles: int = 0
+    turns: int = 0
+    usage: TokenUsage = field(factory=TokenUsage)
+    milliseconds: int = 0
+    outcome: TraceOutcome = "open"
+    error: str = ""
+
+
+def trace_of(events: Iterable[Event], effects: Mapping[str, EffectClass] = EMPTY) -> Trace:
+    """Return the trace of a session from its committed events, live or read from its journal.
+
+    Args:
+        events: In order.
+        effects: See `Trace`.
+    """
+    heard = tuple(events)
+    trace, calls = Trace(events=heard, effects=effects), list[CallStory | None]()
+    used, began_at_ms = TokenUsage(), 0  # of the running cycle
+    for event in heard:
+        at_ms = 0 if event.meta is None else event.meta.at_ms
+        match event:
+            case AgentStart():
+                used, began_at_ms = TokenUsage(), at_ms
+                trace = attrs.evolve(trace, outcome="open", error="")
+            case ResponseComplete(message=message, usage=usage):
+                used += usage
+                trace = attrs.evolve(trace, text=message.text, turns=trace.turns + 1)
+                calls += [story_of_call(one.call_id, heard) for one in message.calls]
+            case AgentEnd(usage=usage):
+                used = usage  # with that of sub-agents
+                trace = attrs.evolve(trace, outcome="done")
+            case AgentAbort(reason=reason):
+                trace = attrs.evolve(trace, outcome="aborted", error=reason or "")
+            case AgentError(error=fault):
+                trace = attrs.evolve(trace, outcome="failed", error=f"{fault.code}: {fault.message}")
+            case SessionParked(reason=reason):
+                trace = attrs.evolve(trace, outcome="crashed", error=reason)
+            case _:
+                pass
+        if isinstance(event, AgentEnd | AgentAbort | AgentError):
+            took = trace.milliseconds + at_ms - began_at_ms
+            trace = attrs.evolve(trace, cycles=trace.cycles + 1, milliseconds=took, usage=trace.usage + used)
+    return attrs.evolve(trace, calls=tuple(one for one in calls if one is not None))

@@ -1,0 +1,234 @@
+"""`agentrail eval` and `evals calibrate`, on the files of the page: offline, in the order in which a reader meets them."""
+
+import json
+import os
+import shlex
+import signal
+from functools import partial
+from xml.etree import ElementTree as Xml
+
+import pytest
+import trio
+import yaml
+
+from agentrail.cli.eval_command import report_lines
+from agentrail.evals.report import CaseRun, EvalReport, decode_report
+from agentrail.evals.scorers import Score
+from agentrail.evals.statistics import RESAMPLES
+from tests.cli.rig import command, run_agentrail
+from tests.pages import fences_of
+
+PAGE = "docs/how-to/run-evals-in-ci.md"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """The files that the page shows, under the names that it gives them."""
+    names = {"toml": "eval.toml", "json": "cases.jsonl", "yaml": "evals.yml"}
+    fences = list(fences_of(PAGE))
+    for fence in fences:
+        if fence.kind in names:
+            (tmp_path / names[fence.kind]).write_text(fence.body)
+    (tmp_path / "desk.py").write_text(next(one.body for one in fences if one.kind == "python"))
+    return tmp_path
+
+
+async def run(place, line, **variables):
+    return await run_agentrail(
+        *shlex.split(line), cwd=place, variables={"AGENTRAIL_DATA_DIR": str(place / "data"), **variables}
+    )
+
+
+def change(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.mark.operation("O-011")
+async def test_the_steps_of_the_page_run_as_they_stand(desk):
+    """The report of the main branch first, then each step of the workflow that is a command; green, and its files can be read."""
+    (console,) = [one.body for one in fences_of(PAGE) if one.kind == "console"]
+    shown = console.splitlines()
+    ran = await run(desk, shown[0].removeprefix("$ agentrail "))
+    assert (ran.code, ran.out.splitlines()[:2]) == (0, shown[1:3]), ran.err
+    steps = yaml.safe_load((desk / "evals.yml").read_text())["jobs"]["evals"]["steps"]
+    lines = [one["run"] for one in steps if "run" in one]
+    assert [line.split()[0] for line in lines] == ["pip", "agentrail"]
+    ran = await run(desk, lines[1].removeprefix("agentrail "))
+    assert ran.code == 0, ran.out
+    assert "against the baseline: 0.000 [0.000, 0.000]" in ran.out
+    report = decode_report((desk / "report.json").read_bytes(), "report.json")
+    assert [(one.case, one.repeat, one.value) for one in report.runs] == [
+        ("monday", 1, 1), ("monday", 2, 1), ("sunday", 1, 1), ("sunday", 2, 1),
+    ]  # fmt: skip
+    suite = Xml.parse(desk / "evals.xml").getroot()  # noqa: S314 - our own
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["errors"]) == ("4", "0", "0")
+
+
+@pytest.mark.operation("O-011")
+async def test_a_planted_regression_fails_the_build_and_names_the_case(desk):
+    """And how to see its session, which is in the store."""
+    await run(desk, "eval eval.toml --report baseline.json")
+    change(desk / "desk.py", '"closed"}', '"open"}')
+    ran = await run(
+        desk, "eval eval.toml --fresh --baseline baseline.json --fail-below 0.9 --junit evals.xml"
+    )
+    assert ran.code == 1
+    assert "  broken: sunday\n" in ran.out
+    assert "  sunday[1] 0.67 contains: 'On that day: open.' lacks ['closed']" in ran.out
+    assert "FAIL sunday[1] 0.67" in ran.err
+    (show, _) = [line.strip() for line in ran.out.splitlines() if "sessions show" in line]
+    shown = await run(desk, show.removeprefix("agentrail "))
+    assert (shown.code, "opening_hours" in shown.out) == (0, True), shown.err
+    assert Xml.parse(desk / "evals.xml").getroot().attrib["failures"] == "2"  # noqa: S314 - our own
+    change(desk / "desk.py", '"open"}', '"closed"}')
+    ran = await run(desk, "eval eval.toml --fresh --fail-below 0.9")
+    assert ran.code == 0
+
+
+@pytest.mark.operation("O-012")
+async def test_ctrl_c_keeps_what_is_done_and_the_same_command_runs_the_rest(desk):
+    """The second case hangs until then. The report so far is printed."""
+    change(desk / "desk.py", "def answer(request):", "import trio\n\n\nasync def answer(request):")
+    change(
+        desk / "desk.py",
+        "    if isinstance",
+        "    if 'Sunday' in str(last) and not __import__('os').path.exists('go'):\n        await trio.sleep_forever()\n    if isinstance",
+    )
+    variables = {**os.environ, "AGENTRAIL_DATA_DIR": str(desk / "data")}
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            line = command("eval", "eval.toml", "--report", "part.json")
+            start = partial(
+                trio.run_process, line, cwd=desk, env=variables, check=False, capture_stdout=True, stderr=-1
+            )
+            process = await nursery.start(start)
+            seen = b""
+            while seen.count(b"pass monday") < 2:
+                seen += await process.stderr.receive_some()
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 130
+            nursery.cancel_scope.cancel()
+    part = decode_report((desk / "part.json").read_bytes(), "part.json")
+    assert [one.case for one in part.runs] == ["monday", "monday"]
+    (desk / "go").touch()
+    ran = await run(desk, "eval eval.toml --fail-below 1")
+    assert ran.code == 0, ran.err
+    assert "4 runs, 2 of them done before" in ran.out
+
+
+REFUSED = [
+    ("cases.jsonl", '"sunday"', "3", "cases.jsonl:2: Expected `str`, got `int` - at `$.id`"),
+    ("cases.jsonl", '{"id": "sunday"', '{"id" "sunday"', "cases.jsonl:2: Expecting ':' delimiter"),
+    ("eval.toml", '"contains"', '"containz"', "there is no scorer 'containz': did you mean 'contains'?"),
+    ("eval.toml", '"contains"', '"desk:nothing"', "'desk' has no 'nothing'"),
+    ("eval.toml", '"desk:desk"', '"dask:desk"', "No module named 'dask'"),
+    ("eval.toml", 'task = "desk:desk"', "", "eval.toml names no task"),
+    ("eval.toml", "repeats = 2", "repaets = 2", "eval.toml: Object contains unknown field `repaets`"),
+    ("eval.toml", "repeats = 2", "repeats = ", "eval.toml: Invalid value (at line 3"),
+    ("eval.toml", "cases.jsonl", "nothing.jsonl", "nothing.jsonl cannot be read: No such file"),
+    ("eval.toml", "repeats = 2", "repeats = 0", "repeats 0"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "fault"), REFUSED)
+async def test_a_faulty_file_is_refused_before_anything_runs(desk, file, old, new, fault):
+    """With the place and the reason (13.7)."""
+    change(desk / file, old, new)
+    ran = await run(desk, "eval eval.toml")
+    assert (ran.code, ran.out) == (2, "")
+    assert fault in ran.err
+    assert "Traceback" not in ran.err
+
+
+async def test_a_file_that_is_no_report_is_no_baseline(desk):
+    """Nor is one that is not there."""
+    for name, fault in (("eval.toml", "is not a report of agentrail eval"), ("none.json", "cannot be read")):
+        ran = await run(desk, f"eval eval.toml --baseline {name}")
+        assert (ran.code, ran.out, fault in ran.err) == (2, "", True)
+
+
+async def test_a_case_with_a_cassette_needs_no_model_and_a_named_model_replaces_both(desk):
+    """The answers are in the file next to the eval."""
+    change(desk / "eval.toml", "repeats = 2", 'model = "demo:fast"')
+    ran = await run(desk, "eval eval.toml")
+    assert "contains             0.000" in ran.out
+    change(desk / "eval.toml", 'model = "demo:fast"', "")
+    change(desk / "cases.jsonl", '"calls": ["opening_hours"]', '"cassette": "none.jsonl"')
+    ran = await run(desk, "eval eval.toml")
+    assert (ran.code, "there is no cassette" in ran.err, "none.jsonl" in ran.err) == (2, True, True)
+
+
+JUDGE = """
+from agentrail.testing.models import FunctionModel, says
+from agentrail.evals import Judge
+
+def verdict(request):
+    answer = str(request.messages)
+    if "mumble" in answer:
+        return says("hm")
+    return says('{"reason": "as it seems", "value": %d}' % ("thank" in answer))
+
+judge = Judge(rubric="Polite?", model=FunctionModel(verdict))
+"""
+
+
+async def test_a_judge_is_compared_with_people(desk):
+    """Agreement, kappa, and each case where they differ with the judge's reason."""
+    (desk / "judges.py").write_text(JUDGE)
+    answers = [("Thanks, thank you.", 1), ("Go.", 0), ("Go.", 0), ("thank", 0), ("mumble", 1)]
+    cases = [
+        {"input": f"q{place}", "id": f"case-{place}", "metadata": {"answer": answer, "label": label}}
+        for place, (answer, label) in enumerate(answers)
+    ]
+    (desk / "cases.jsonl").write_text("\n".join(map(json.dumps, [*cases, {"input": "unlabelled"}])))
+    change(desk / "eval.toml", '"contains"', '"judges:judge"')
+    ran = await run(desk, "evals calibrate eval.toml")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == [
+        "judge: 3 of 4 verdicts agree with people, kappa 0.50",
+        "  case-3: 1.00, people failed it: as it seems",
+        "  1 answers got no verdict",
+    ]
+    change(desk / "eval.toml", '"judges:judge"', '"contains"')
+    ran = await run(desk, "evals calibrate eval.toml")
+    assert (ran.code, "has 0 judges and 5 labelled cases" in ran.err) == (2, True)
+
+
+async def test_a_terminal_shows_a_table_with_a_bar(desk):
+    """It is drawn again with each run, and the lines are not printed."""
+    master, slave = os.openpty()
+    with trio.fail_after(60):
+        done = await trio.run_process(
+            command("eval", "eval.toml"), cwd=desk, capture_stdout=True, stderr=slave,
+            env={**os.environ, "AGENTRAIL_DATA_DIR": str(desk / "data"), "TERM": "xterm"},
+        )  # fmt: skip
+    drawn = os.read(master, 1 << 16).decode()
+    os.close(master)
+    os.close(slave)
+    assert done.stdout.startswith(b"eval: 2 cases, 4 runs")
+    assert all(word in drawn for word in ("scorer", "tools_called", "1.000", "━━━━"))
+    assert "pass monday" not in drawn
+
+
+def test_cases_of_other_reports_are_said():
+    """13.7: a baseline of other cases is compared on those in common."""
+
+    def report(**values):
+        runs = [
+            CaseRun(
+                case=case, repeat=1, session="e", outcome="done", scores={"s": Score(float(value), "why")}
+            )
+            for case, value in values.items()
+        ]
+        return EvalReport(name="d", runs=tuple(runs))
+
+    lines = list(report_lines(report(a=1, b=1, new=1), report(a=1, b=0, old=1), "sqlite:x"))
+    assert lines[-3:] == [
+        "  mended: b",
+        "  not compared, as only here: new",
+        "  not compared, as only in the baseline: old",
+    ]
+    assert list(report_lines(report(a=1), report(b=1), "x"))[-3] == "against the baseline: no case in common"
+    assert RESAMPLES == 2_000
