@@ -400,8 +400,8 @@ class ToolContext(Generic[D]):
             question: Text of the question.
             options: Answers to choose from. Other text is still accepted.
             timeout_seconds: Time limit in seconds. None: the rest of the call's time.
-            schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean or choice (`enum`, or `oneOf` of `const` and
-                `title`).
+            schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean, choice (`enum`, or `oneOf` of `const` and
+                `title`) or list of choices (`array`, with `enum` or `anyOf` in its `items`).
             url: An address to show to the user, `https://…`. It is never opened automatically.
 
         Returns:

@@ -88,6 +88,8 @@ class AgentProfile:
             with that scope.
         public: Whether its A2A card is shown to callers without a token: its id, name and description.
         expose: What MCP clients are offered: the `agent` as a tool, its own `tools`, both or nothing.
+        resources: Resources for MCP clients: URIs, or templates such as `docs://{name}`, and for each the name of the
+            profile's tool that reads it. The tool gets the variables, and its gates apply.
     """
 
     id: str
@@ -103,6 +105,7 @@ class AgentProfile:
     approvers: Sequence[str] = ()
     public: bool = False
     expose: Sequence[Literal["agent", "tools"]] = ("agent",)
+    resources: Mapping[str, str] = MappingProxyType({})
 
     def __attrs_post_init__(self) -> None:
         """Validate the profile.
@@ -384,6 +387,9 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         yield f"approvers is {given.approvers!r:.80}: expected a list of user ids, such as ['ann', 'bob']"
     if not isinstance(given.expose, list | tuple) or not {"agent", "tools"}.issuperset(given.expose):
         yield f"expose is {given.expose!r:.80}: expected a list of agent and tools"
+    read: Any = given.resources
+    if not isinstance(read, Mapping) or not all(isinstance(one, str) for row in read.items() for one in row):
+        yield f"resources is {read!r:.80}: expected names of tools by URI, such as {{'docs://{{name}}': 'read_doc'}}"
     if _is_fixed(given.options) and not isinstance(given.options, type):
         yield from _faults_of_options(_read(given.options))
     elif not is_async(given.options):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -36,8 +37,13 @@ STATE_SECONDS: Final = 86_400.0
 
 SESSION_URI: Final = "agentrail://sessions/"
 _URI: Final = re.compile(re.escape(SESSION_URI) + r"([^/?#]{1,128})(/messages)?")
+_HINTED: Final = re.compile(r"<([^<>]{1,64})>|\[([^\[\]]{1,64})\]")
+_VARIABLE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,63})\}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
+CONTENT_KEY: Final = "mcp_content"
+"""Key in the details of a tool's result: a list of further blocks for MCP clients, such as audio or a resource."""
+
 _PROMPT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -105,10 +111,40 @@ def read_session_uri(uri: str) -> tuple[str, bool] | None:
     return None if found is None else (found[1], found[2] is not None)
 
 
+def read_template(template: str, uri: str) -> Mapping[str, str] | None:
+    """Return the variables of a URI template, as in `docs://{name}`. None if the URI does not match."""
+    parts = _VARIABLE.split(template)
+    texts, names = map(re.escape, parts[::2]), parts[1::2]
+    found = re.fullmatch(r"([^/?#]{1,256})".join(texts), uri)
+    return None if found is None else dict(zip(names, map(unquote, found.groups()), strict=True))
+
+
+def contents_of_result(uri: str, answer: Frame) -> Frame:
+    """Return a tool's result as a resource: the resources in it, or its text."""
+    held = [one["resource"] for one in answer["content"] if one["type"] == "resource"]
+    return {"contents": held or [{"uri": uri, "text": answer["content"][0]["text"]}]}
+
+
 def shown_prompt(name: str, description: str, arguments: str) -> Frame:
     """Return a slash command in the list of prompts."""
-    given = [{"name": "arguments", "description": arguments}] if arguments else []
+    declared = prompt_arguments(arguments)
+    given: list[dict[str, Any]] = [{"name": one, "required": is_needed} for one, is_needed in declared.items()]
+    if "arguments" in declared:
+        given[0]["description"] = arguments
     return {"name": name, "description": description, "arguments": given}
+
+
+def prompt_arguments(hint: str) -> Mapping[str, bool]:
+    """Return a command's arguments and whether each is required: of a hint such as `<file> [line]`, or all as one."""
+    found = {needed or free: bool(needed) for needed, free in _HINTED.findall(hint)}
+    return found or ({"arguments": False} if hint else {})
+
+
+def form_of_arguments(command: str, missing: Sequence[str]) -> Frame:
+    """Return the form for missing arguments of a command."""
+    fields = dict.fromkeys(missing, _TEXT)
+    schema = {"type": "object", "properties": fields, "required": [*missing]}
+    return {"mode": "form", "message": f"/{command} takes {', '.join(missing)}.", "requestedSchema": schema}
 
 
 def faults_of_call(arguments: JsonObject) -> tuple[str, ...]:
@@ -178,11 +214,32 @@ def result_of_call(frames: Sequence[Frame], call_id: str) -> Frame:
     if not results:
         return call_failure("cycle_failed", "the tool was not called: a plugin has prevented it")
     result: ToolResult = results[-1]
-    images = [{"type": "image", "data": one.data, "mimeType": one.media_type} for one in result.images]
-    told = {"content": [{"type": "text", "text": result.text}, *images], "isError": result.is_error}
-    return (
-        {**told, "structuredContent": thawed(result.details)} if isinstance(result.details, Mapping) else told
-    )
+    blocks: list[Frame] = [{"type": "text", "text": result.text}]
+    blocks += [{"type": "image", "data": one.data, "mimeType": one.media_type} for one in result.images]
+    told: Frame = {"content": blocks, "isError": result.is_error}
+    if not isinstance(result.details, Mapping):
+        return told
+    details: dict[str, Any] = thawed(result.details)
+    own = details.pop(CONTENT_KEY, None)
+    if own is not None:
+        is_valid = isinstance(own, list) and all(map(_is_block, own))
+        blocks += own if is_valid else [{"type": "text", "text": f"[{CONTENT_KEY} has an invalid block]"}]
+    return {**told, "structuredContent": details} if details or own is None else told
+
+
+def _is_block(block: Any) -> bool:
+    match block:
+        case {"type": "resource", "resource": {"uri": str()} as held} if {"text", "blob"} & held.keys():
+            texts = held.values()
+        case {"type": "audio" | "image", "data": _, "mimeType": _} | {
+            "type": "resource_link",
+            "uri": _,
+            "name": _,
+        }:
+            texts = block.values()
+        case _:
+            return False
+    return all(isinstance(one, str) for one in texts)
 
 
 # --- questions

@@ -592,7 +592,11 @@ def test_a_fork_and_a_rewind_tell_what_stays_done_outside(pages, desk):
 def test_a_question_is_answered_by_an_option_by_words_or_by_a_form(pages, scripted_server):
     """Three cards: what is sent is what was chosen, written or filled in; a no is a no."""
     days, how = {"type": "integer", "minimum": 1}, {"type": "string", "enum": ["air", "sea"]}
-    properties = {"days": days, "express": {"type": "boolean"}, "how": how}
+    via = {
+        "type": "array",
+        "items": {"anyOf": [{"const": "x", "title": "Cairo"}, {"const": "y", "title": "Oslo"}]},
+    }
+    properties = {"days": days, "express": {"type": "boolean"}, "how": how, "via": via, "not": via}
     form = {"type": "object", "properties": properties, "required": ["days"]}
     asked = {
         "option": {"ref": "s/a1", "question": "Which account?", "options": ["Main", "Savings"]},
@@ -629,13 +633,18 @@ def test_a_question_is_answered_by_an_option_by_words_or_by_a_form(pages, script
     assert form.get_by_role("button", name="Answer").is_disabled()
     form.get_by_label("days").fill("3")
     form.get_by_label("how").select_option("sea")
+    form.get_by_label("via").select_option(label=["Cairo", "Oslo"])
     form.get_by_role("button", name="Answer").click()
     page.locator("#no").get_by_role("button", name="Decline").click()
     until(page, "() => globalThis.sent.length === 4")
     assert page.evaluate("() => globalThis.sent") == [
         ["respond", "s", {"ref": "s/a1", "response": 1}],
         ["respond", "s", {"ref": "s/a2", "response": "Because."}],
-        ["respond", "s", {"ref": "s/a3", "response": {"days": 3, "express": False, "how": "sea"}}],
+        [
+            "respond",
+            "s",
+            {"ref": "s/a3", "response": {"days": 3, "express": False, "how": "sea", "via": ["x", "y"]}},
+        ],
         ["decline", "s", {"ref": "s/a4"}],
     ]
     assert page.locator(".question .approval-actions").count() == 0

@@ -60,6 +60,8 @@ class Blueprint:
         ({"context_window": True}, "context_window is True: expected tokens"),
         ({"shared_workspace": "yes"}, "shared_workspace is 'yes': expected True or False"),
         ({"client_system": "prepend"}, "client_system is 'prepend': expected append, ignore or refuse"),
+        ({"resources": ["docs://a"]}, "resources is ['docs://a']: expected names of tools by URI"),
+        ({"resources": {"docs://a": 7}}, "resources is {'docs://a': 7}: expected names of tools by URI"),
         ({"client_settings": 1}, "client_settings is 1: expected True or False"),
         ({"show_tools": True}, "show_tools is True: expected reasoning, or None"),
         ({"options": None}, "options are of type NoneType: expected SessionOptions"),

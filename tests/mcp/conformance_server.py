@@ -1,8 +1,9 @@
-"""A server for the conformance suite: one profile, whose tools have the names that the suite calls. Prints its address."""
+"""A server for the conformance suite: one profile, with the tools, prompts and resources that the suite names. Prints its address."""
 
 from typing import Any
 
 import trio
+from attrs import evolve
 
 from agentrail import ToolContext, tool
 from agentrail.abc import Error, Ok, Tool
@@ -15,11 +16,56 @@ from agentrail.host.quotas import Limits
 from agentrail.messages import Image
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import ScriptedModel
+from agentrail.testing.tools import RecordingTool
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+WAVE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 PROMPTS = {
+    "test_input_required_result_prompt": b"---\nargument-hint: <context>\n---\nMind this: $1",
     "test_simple_prompt": b"This is a simple prompt for testing.",
     "test_prompt_with_arguments": b"---\nargument-hint: arg1 arg2\n---\nPrompt with arguments: '$1', '$2'",
+}
+RESOURCES = {
+    "test://static-text": "read_text",
+    "test://static-binary": "read_binary",
+    "test://template/{id}/data": "read_data",
+}
+OPTIONS = ["option1", "option2", "option3"]
+NAMED = [{"const": f"value{number}", "title": f"Option {number}"} for number in (1, 2, 3)]
+CHOICES = {
+    "untitledSingle": {"type": "string", "enum": OPTIONS},
+    "titledSingle": {"type": "string", "oneOf": NAMED},
+    "legacyEnum": {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option 1", "Option 2"]},
+    "untitledMulti": {"type": "array", "items": {"type": "string", "enum": OPTIONS}},
+    "titledMulti": {"type": "array", "items": {"anyOf": NAMED}},
+}
+ADDRESS_BOOK = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+HEADED = {
+    "type": "object",
+    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    "required": ["region"],
 }
 DEFAULTS = {
     "name": {"type": "string", "default": "John Doe"},
@@ -46,6 +92,57 @@ async def test_simple_text() -> str:
 async def test_image_content() -> Ok:
     """Tests an image."""
     return Ok(text="An image.", images=(Image(media_type="image/png", data=PIXEL),))
+
+
+def resource(uri: str, media_type: str = "text/plain", **content: str) -> Ok:
+    """Return a resource, as a tool of a user's may."""
+    held = {"uri": uri, "mimeType": media_type, **content}
+    return Ok(text="A resource.", details={"mcp_content": [{"type": "resource", "resource": held}]})
+
+
+@tool
+async def test_audio_content() -> Ok:
+    """Tests audio."""
+    sound = {"type": "audio", "data": WAVE, "mimeType": "audio/wav"}
+    return Ok(text="A sound.", details={"mcp_content": [sound]})
+
+
+@tool
+async def test_embedded_resource() -> Ok:
+    """Tests a resource."""
+    return resource("test://embedded-resource", text="This is an embedded resource content.")
+
+
+@tool
+async def test_multiple_content_types() -> Ok:
+    """Tests several kinds in one result."""
+    held = resource("test://mixed-content-resource", "application/json", text='{"test":"data","value":123}')
+    return evolve(held, images=(Image(media_type="image/png", data=PIXEL),))
+
+
+@tool
+async def read_text() -> Ok:
+    """Reads a text."""
+    return resource("test://static-text", text="This is the content of the static text resource.")
+
+
+@tool
+async def read_binary() -> Ok:
+    """Reads an image."""
+    return resource("test://static-binary", "image/png", blob=PIXEL)
+
+
+@tool
+async def read_data(id: str) -> Ok:  # noqa: A002 - the name in the template
+    """Reads what a template names."""
+    text = f'{{"id":"{id}","templateTest":true,"data":"Data for ID: {id}"}}'
+    return resource(f"test://template/{id}/data", "application/json", text=text)
+
+
+@tool
+async def test_elicitation_sep1330_enums(ctx: ToolContext) -> str:
+    """Tests choices."""
+    return await ask(ctx, "Which?", **CHOICES)
 
 
 @tool
@@ -120,6 +217,15 @@ async def test_logging_tool() -> str:
 
 
 TOOLS: list[Tool] = [
+    RecordingTool(name="json_schema_2020_12_tool", parameters=ADDRESS_BOOK),
+    RecordingTool(name="test_headed", parameters=HEADED),
+    test_audio_content,
+    test_embedded_resource,
+    test_multiple_content_types,
+    test_elicitation_sep1330_enums,
+    read_text,
+    read_binary,
+    read_data,
     test_missing_capability,
     test_streaming_elicitation,
     test_logging_tool,
@@ -144,7 +250,11 @@ async def main() -> None:
     ]
     options = SessionOptions(model=ScriptedModel([]), tools=TOOLS, sandbox="memory")
     app = create_app(
-        profiles=[AgentProfile(id="desk", name="Desk", options=options, expose=("agent", "tools"))],
+        profiles=[
+            AgentProfile(
+                id="desk", name="Desk", options=options, expose=("agent", "tools"), resources=RESOURCES
+            )
+        ],
         commands=CommandRegistry().with_commands(*commands_of_files(files)[0]),
         protocols=["mcp"],
         limits=Limits(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import mcp_types
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -235,10 +236,72 @@ def test_lists():
     assert once["annotations"] == {"readOnlyHint": False, "idempotentHint": False}
     assert shapes.shown_prompt("p", "d", "")["arguments"] == []
     assert shapes.shown_prompt("p", "d", "file")["arguments"] == [
-        {"name": "arguments", "description": "file"}
+        {"name": "arguments", "required": False, "description": "file"}
     ]
+    assert shapes.shown_prompt("p", "d", "<file> [line]")["arguments"] == [
+        {"name": "file", "required": True},
+        {"name": "line", "required": False},
+    ]
+    form = shapes.form_of_arguments("p", ["file"])
+    assert form["requestedSchema"]["required"] == ["file"]
     assert shapes.faults_of_call({"prompt": "Hi"}) == ()
     assert len(shapes.faults_of_call({"prompt": "", "x": 1})) == 2
+
+
+LINKED = {"type": "resource_link", "uri": "docs://a", "name": "a"}
+HELD = {"type": "resource", "resource": {"uri": "docs://a", "mimeType": "text/plain", "text": "A"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_valid"),
+    [
+        ([], True),
+        ([LINKED, HELD, {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}], True),
+        ([{"type": "resource", "resource": {"uri": "docs://a", "blob": "AAAA"}}], True),
+        ([{"type": "resource", "resource": {"uri": "docs://a"}}], False),
+        ([{"type": "resource", "resource": {"uri": "docs://a", "text": "A", "mimeType": 7}}], False),
+        ([{**LINKED, "size": "x", "name": None}], False),
+        ([LINKED, {"type": "audio", "data": "AAAA"}], False),
+        ([{"type": "text", "text": "A"}], False),
+        ([7], False),
+        ("A", False),
+    ],
+)
+def test_a_tool_adds_blocks_for_mcp_clients(given, is_valid):
+    """11.6: audio, images, links and resources in `details`. Invalid ones are left out, which the text says."""
+    result = ToolResult(call_id=CALL, name="x", text="t", details={shapes.CONTENT_KEY: given})
+    shown = shapes.result_of_call([{"call_id": CALL, "result": result}], CALL)
+    told = given if is_valid else [{"type": "text", "text": "[mcp_content has an invalid block]"}]
+    assert shown == {"content": [{"type": "text", "text": "t"}, *told], "isError": False}
+    mcp_types.CallToolResult.model_validate({**shown, "resultType": "complete"})
+
+
+def test_a_resource_is_the_resources_of_a_result_or_its_text():
+    """A tool that reads a resource needs no blocks for a text."""
+    words = {"type": "text", "text": "t"}
+    assert shapes.contents_of_result("docs://a", {"content": [words, LINKED, HELD]})["contents"] == [
+        HELD["resource"]
+    ]
+    assert shapes.contents_of_result("docs://a", {"content": [words]})["contents"] == [
+        {"uri": "docs://a", "text": "t"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "found"),
+    [
+        ("docs://all", "docs://all", {}),
+        ("docs://all", "docs://al", None),
+        ("docs://{name}/v{number}", "docs://a%20b/v2", {"name": "a b", "number": "2"}),
+        ("docs://{name}", "docs://a/b", None),
+        ("docs://{name}", "docs://", None),
+        ("docs://.{name}", "docs://xa", None),
+        ("docs://{name}", "docs://" + "x" * 300, None),
+    ],
+)
+def test_a_uri_fits_a_template(template, uri, found):
+    """A variable is one part of a path, unquoted."""
+    assert shapes.read_template(template, uri) == found
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Forms for the user, and their answers. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -27,12 +27,14 @@ _OF_EVERY_FIELD: Final = frozenset({"type", "title", "description", "default"})
 _OF_A_NUMBER: Final = frozenset({"minimum", "maximum"})
 _OF_A_TEXT: Final = frozenset({"minLength", "maxLength", "format"})
 _OF_A_CHOICE: Final = frozenset({"enum", "enumNames", "oneOf"})
+_OF_CHOICES: Final = frozenset({"items", "minItems", "maxItems"})
 _WORDS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "string": _OF_EVERY_FIELD | _OF_A_TEXT | _OF_A_CHOICE,
         "number": _OF_EVERY_FIELD | _OF_A_NUMBER,
         "integer": _OF_EVERY_FIELD | _OF_A_NUMBER,
         "boolean": _OF_EVERY_FIELD,
+        "array": _OF_EVERY_FIELD | _OF_CHOICES,
     }
 )
 """The keywords of a field, by its type."""
@@ -44,6 +46,8 @@ _FORMATS: Final[Mapping[str, str]] = MappingProxyType(
         "date-time": "a time such as 2026-07-28T12:00:00Z",
     }
 )
+_ITEMS: Final = ({"type", "enum"}, {"type", "anyOf"}, {"enum"}, {"anyOf"})
+_LEAST_AND_MOST: Final = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minimum", "maximum"))
 _EMAIL: Final = re.compile(r"[^@\s]{1,200}@[^@\s]{1,200}")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}:\S+")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -92,7 +96,7 @@ def _fault_of_field(field: object) -> str | None:
         return f"is {_shown(field)}: expected an object such as {{'type': 'string'}}"
     kind = field.get("type", "string" if {"enum", "oneOf"} & field.keys() else None)
     if not isinstance(kind, str) or kind not in _WORDS:
-        return f"has type {_shown(kind)}: expected string, number, integer or boolean"
+        return f"has type {_shown(kind)}: expected string, number, integer, boolean or array"
     strange = sorted(str(name) for name in field if name not in _WORDS[kind])
     if strange:
         return f"has {_listed(strange)}: a field of type {kind} takes {', '.join(sorted(_WORDS[kind]))}"
@@ -107,13 +111,13 @@ def _fault_of_field(field: object) -> str | None:
 
 
 def _fault_of_bounds(field: FormField) -> str | None:
-    for name in ("minLength", "maxLength"):
+    for name in ("minLength", "maxLength", "minItems", "maxItems"):
         if not (type(field.get(name, 0)) is int and field.get(name, 0) >= 0):
             return f"has {name} {_shown(field[name])}: expected a whole number from 0"
     for name in ("minimum", "maximum"):
         if not _is_number(field.get(name, 0)):
             return f"has {name} {_shown(field[name])}: expected a number"
-    for least, most in (("minLength", "maxLength"), ("minimum", "maximum")):
+    for least, most in _LEAST_AND_MOST:
         if least in field and most in field and field[least] > field[most]:
             return f"has {least} above its {most}: no value would fit"
     known = field.get("format", "date")
@@ -123,6 +127,15 @@ def _fault_of_bounds(field: FormField) -> str | None:
 
 
 def _fault_of_choices(field: FormField) -> str | None:
+    if field.get("type") == "array":
+        items = field.get("items")
+        if (
+            not isinstance(items, Mapping)
+            or {*items} not in _ITEMS
+            or items.get("type", "string") != "string"
+        ):
+            return "has items that are no choice: expected {'type': 'string', 'enum': […]}, or {'anyOf': […]}"
+        return _fault_of_choices({"enum": items["enum"]} if "enum" in items else {"oneOf": items["anyOf"]})
     if "enum" not in field and "oneOf" not in field:
         return "has enumNames but no enum" if "enumNames" in field else None
     if "enum" in field and "oneOf" in field:
@@ -165,9 +178,9 @@ def fields_of(schema: JsonObject) -> Mapping[str, FormField]:
 
 
 def choices_of(field: FormField) -> tuple[str, ...]:
-    if "oneOf" in field:
-        return tuple(one.get("const") for one in field["oneOf"])
-    return tuple(field.get("enum", ()))
+    field = field.get("items", field)
+    named = field.get("oneOf", field.get("anyOf"))
+    return tuple(field.get("enum", ())) if named is None else tuple(one.get("const") for one in named)
 
 
 def read_form(schema: JsonObject, given: object) -> JsonObject | str:
@@ -203,7 +216,9 @@ def _misfit(field: FormField, value: Any) -> str | None:
     """Return the expected value if a value does not fit its field, otherwise None."""
     choices = choices_of(field)
     kind = field.get("type", "string")
-    if choices:
+    if kind == "array":
+        fits = isinstance(value, list | tuple) and _are_chosen(field, value, choices)
+    elif choices:
         fits = isinstance(value, str) and value in choices
     elif kind == "boolean":
         fits = isinstance(value, bool)
@@ -218,6 +233,14 @@ def _misfit(field: FormField, value: Any) -> str | None:
 
 def _as_counted(field: FormField, value: Any) -> Any:
     return int(value) if field.get("type") == "integer" else value
+
+
+def _are_chosen(field: FormField, values: Sequence[Any], choices: tuple[str, ...]) -> bool:
+    are_known = all(isinstance(one, str) and one in choices for one in values)
+    is_each_once = are_known and len(set(values)) == len(values)
+    return is_each_once and bool(
+        field.get("minItems", 0) <= len(values) <= field.get("maxItems", len(values))
+    )
 
 
 def _is_long_enough(field: FormField, value: str) -> bool:
@@ -266,8 +289,9 @@ def _described(fields: Mapping[str, FormField]) -> str:
 def _expected(field: FormField) -> str:
     choices = choices_of(field)
     if choices:
-        shown = ", ".join(map(repr, choices[:10]))
-        return f"one of {shown}{' …' if len(choices) > 10 else ''}"  # noqa: PLR2004 - as many as are shown
+        shown = ", ".join(map(repr, choices[:10])) + (" …" if len(choices) > 10 else "")  # noqa: PLR2004 - as many as are shown
+        counted = " ".join(("a list", *_bounds(field, "minItems", "maxItems")))
+        return f"{counted} of {shown}" if field.get("type") == "array" else f"one of {shown}"
     match field.get("type", "string"):
         case "boolean":
             return "true or false"

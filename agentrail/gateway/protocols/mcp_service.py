@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from agentrail import outside
 from agentrail.abc.store import OwedRow
 from agentrail.commands.slash_command import CommandDesk, SlashCommand
+from agentrail.core.values.question_forms import read_form
 from agentrail.errors import AgentrailError
 from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
@@ -78,6 +79,17 @@ async def read_state_key(supervisor: SessionSupervisor) -> bytes:
     return rows[0].body
 
 
+class _FixedLists(Server[Any]):
+    """A server that announces changes of sessions only: profiles and commands are fixed while a host runs."""
+
+    def get_capabilities(self, *args: Any, **kwargs: Any) -> mcp_types.ServerCapabilities:
+        able = super().get_capabilities(*args, **kwargs)
+        for one in (able.tools, able.prompts, able.resources):
+            if one is not None:
+                one.list_changed = False
+        return able
+
+
 class _Tool(msgspec.Struct, frozen=True):
     """A tool in the list: a profile, or with `own` one of its tools."""
 
@@ -93,7 +105,7 @@ class McpService:
         """Serve calls of `/mcp`, or with `local` those of one user over other streams."""
         self._local = local
         hints: Any = dict.fromkeys(sorted(CACHEABLE_METHODS), CacheHint())
-        self.server: Server[Any] = Server("agentrail", version=gateway.version, cache_hints=hints)
+        self.server: Server[Any] = _FixedLists("agentrail", version=gateway.version, cache_hints=hints)
         security = RequestStateSecurity(
             keys=[key], ttl=shapes.STATE_SECONDS, bind_principal=self._principal_of
         )
@@ -104,7 +116,7 @@ class McpService:
             "tools/call": (mcp_types.CallToolRequestParams, self._call_tool),
             "resources/list": (mcp_types.PaginatedRequestParams, _list_resources),
             "resources/templates/list": (mcp_types.PaginatedRequestParams, _list_templates),
-            "resources/read": (mcp_types.ReadResourceRequestParams, _read_resource),
+            "resources/read": (mcp_types.ReadResourceRequestParams, self._read_resource),
             "prompts/list": (mcp_types.PaginatedRequestParams, _list_prompts),
             "prompts/get": (mcp_types.GetPromptRequestParams, _get_prompt),
             "subscriptions/listen": (mcp_types.SubscriptionsListenRequestParams, _listen),
@@ -197,7 +209,27 @@ class McpService:
         tool = (await self._tools(call)).get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"no tool is named {params.name!r:.200}")
-        arguments = params.arguments or {}
+        return await self._run(call, ctx, tool, params.arguments or {}, params)
+
+    async def _read_resource(self, call: RouteCall, ctx: _Context, params: Any) -> _Answer:
+        found = shapes.read_session_uri(params.uri)
+        if found is not None:
+            check_id("session_id", found[0], of_session=True)
+            read = calls.read_messages if found[1] else calls.read_snapshot
+            text = (await read(call.host, call.principal, found[0])).body.decode()
+            return {"contents": [{"uri": params.uri, "mimeType": "application/json", "text": text}]}
+        read_by = ((one, name, shapes.read_template(uri, params.uri)) for one, uri, name in _resources(call))
+        profile, name, arguments = next((row for row in read_by if row[2] is not None), (None, "", None))
+        if profile is None or arguments is None:
+            refuse_call("session_unknown", "no resource has this address")
+        answer = await self._run(call, ctx, _Tool(profile, {}, name), arguments, params)
+        if answer.get("isError"):
+            raise MCPError(INVALID_PARAMS, answer["content"][0]["text"], {"uri": params.uri})
+        return answer if "inputRequests" in answer else shapes.contents_of_result(params.uri, answer)
+
+    async def _run(
+        self, call: RouteCall, ctx: _Context, tool: _Tool, arguments: Mapping[str, Any], params: Any
+    ) -> _Answer:
         if params.request_state is not None:
             state = shapes.MCP_STATES.decode(params.request_state)
             session_id: str | None = state.session_id
@@ -379,21 +411,20 @@ async def _list_resources(call: RouteCall, _ctx: _Context, params: Any) -> _Answ
     page = msgspec.json.decode((await calls.list_own_sessions(call.host, call.principal, asked)).body)
     found = [(one["session_id"], one.get("title") or one["session_id"]) for one in page["sessions"]]
     more = {"nextCursor": page["next_cursor"]} if page.get("next_cursor") else {}
-    return {"resources": [one for pair in found for one in shapes.resources_of(*pair)], **more}
+    fixed = [] if params.cursor else [(uri, name) for _, uri, name in _resources(call) if "{" not in uri]
+    listed: list[_Answer] = [{"uri": uri, "name": name} for uri, name in fixed]
+    return {"resources": listed + [one for pair in found for one in shapes.resources_of(*pair)], **more}
 
 
-async def _list_templates(_call: RouteCall, _ctx: _Context, _params: Any) -> _Answer:  # noqa: RUF029 - a handler
-    return {"resourceTemplates": [*shapes.RESOURCE_TEMPLATES]}
+async def _list_templates(call: RouteCall, _ctx: _Context, _params: Any) -> _Answer:  # noqa: RUF029 - a handler
+    own = [{"uriTemplate": uri, "name": name} for _, uri, name in _resources(call) if "{" in uri]
+    return {"resourceTemplates": [*shapes.RESOURCE_TEMPLATES, *own]}
 
 
-async def _read_resource(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
-    found = shapes.read_session_uri(params.uri)
-    if found is None:
-        refuse_call("session_unknown", "no resource has this address")
-    check_id("session_id", found[0], of_session=True)
-    read = calls.read_messages if found[1] else calls.read_snapshot
-    text = (await read(call.host, call.principal, found[0])).body.decode()
-    return {"contents": [{"uri": params.uri, "mimeType": "application/json", "text": text}]}
+def _resources(call: RouteCall) -> Iterator[tuple[AgentProfile, str, str]]:
+    for profile in call.host.options.checked_profiles.by_id.values():
+        for template, name in profile.resources.items():
+            yield profile, template, name
 
 
 def _prompts(call: RouteCall) -> Mapping[str, SlashCommand]:
@@ -406,14 +437,32 @@ async def _list_prompts(call: RouteCall, _ctx: _Context, _params: Any) -> _Answe
     return {"prompts": [shapes.shown_prompt(one.name, one.description, one.arguments) for one in found]}
 
 
-async def _get_prompt(call: RouteCall, _ctx: _Context, params: Any) -> _Answer:
-    if params.name not in _prompts(call):
+async def _get_prompt(call: RouteCall, ctx: _Context, params: Any) -> _Answer:
+    command = _prompts(call).get(params.name)
+    if command is None:
         raise MCPError(INVALID_PARAMS, f"no prompt is named {params.name!r:.200}")
-    given = params.arguments or {}
-    text = given["arguments"] if given.keys() == {"arguments"} else shlex.join(given.values())
+    declared, given = shapes.prompt_arguments(command.arguments), dict(params.arguments or {})
+    missing = [name for name, is_needed in declared.items() if is_needed and name not in given]
+    if (
+        missing
+        and "arguments" not in given
+        and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        and _can_ask(ctx)
+    ):
+        form = shapes.form_of_arguments(command.name, missing)
+        answer = (params.input_responses or {}).get(params.name)
+        if answer is None:
+            asked = {"method": "elicitation/create", "params": form}
+            return {"resultType": "input_required", "inputRequests": {params.name: asked}}
+        read = read_form(form["requestedSchema"], answer.model_dump().get("content"))
+        if isinstance(read, str):
+            raise MCPError(INVALID_PARAMS, read)
+        given |= read
+    ordered = {name: given[name] for name in (*declared, *given) if name in given}
+    text = given["arguments"] if given.keys() == {"arguments"} else shlex.join(ordered.values())
     desk = CommandDesk(agent=call.host.options.checked_profiles.default_id)
-    answer = await call.host.commands.registry.run(params.name, text, desk)
-    return {"messages": [{"role": "user", "content": {"type": "text", "text": answer.prompt or ""}}]}
+    answered = await call.host.commands.registry.run(params.name, text, desk)
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": answered.prompt or ""}}]}
 
 
 async def _listen(call: RouteCall, ctx: _Context, params: Any) -> _Answer:

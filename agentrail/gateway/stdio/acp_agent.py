@@ -10,7 +10,7 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.abc import Refusal
-from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError
+from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError, SandboxError
 from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
@@ -361,6 +361,8 @@ async def _as_fault(name: str, method: AcpMethod, params: Mapping[str, Any]) -> 
         return await method(params)
     except acp.AcpFault:
         raise
+    except SandboxError as error:  # such as `/`, which a session does not get
+        raise acp.AcpFault(INVALID_PARAMS, f"cwd: {error}") from None
     except Exception as error:  # the edge of a call
         answer = answer_to(error)
         if answer.is_ours:

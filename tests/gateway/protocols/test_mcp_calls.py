@@ -497,6 +497,63 @@ async def test_slash_commands_with_a_prompt_are_prompts(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_a_prompt_asks_for_a_missing_argument(mode):
+    """In the current revision, of a client with forms. An argument in brackets may be missing."""
+    text = b"---\nargument-hint: <file> [reason]\n---\nReview $1 because $2."
+    files = [CommandFile(name="review.md", path="review.md", data=text, source="user")]
+    options = {"commands": CommandRegistry().with_commands(*commands_of_files(files)[0])}
+    user, seen = answering(("accept", {"file": "a.py"}), ("accept", {"file": 7}), ("cancel",))
+    async with (
+        served(profile(ScriptedModel([])), **options) as web,
+        connected(web, mode, elicitation_callback=user) as client,
+    ):
+        (message,) = (await client.get_prompt("review", {"reason": "it is long"})).messages
+        if mode == "legacy":
+            assert (message.content.text, seen) == ("Review it is long because .", [])
+            return
+        assert message.content.text == "Review a.py because it is long."
+        for fault in ("'file' is 7: expected a text", "this is a form"):
+            with pytest.raises(MCPError, match=fault):
+                await client.get_prompt("review")
+    assert seen == ["/review takes file."] * 3
+    async with served(profile(ScriptedModel([])), **options) as web, connected(web, mode) as client:
+        assert (await client.get_prompt("review")).messages[0].content.text == "Review  because ."
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_tool_reads_a_resource_through_its_gates(mode):
+    """A profile names the tool of each address; what the tool asks and refuses, it asks and refuses here too."""
+    read = RecordingTool(name="shell", answer=lambda given: f"{given['page']}!")
+    broken = RecordingTool(name="broken", answer=Error(text="no such page"))
+    desk = evolve(
+        profile(ScriptedModel([]), tools=[read, broken], plugins=[HumanApproval]),
+        resources={"docs://pages/{page}": "shell", "docs://all": "broken"},
+    )
+    user, seen = answering(APPROVE, ("decline",))
+    async with served(desk) as web, connected(web, mode, elicitation_callback=user) as client:
+        assert [one.uri for one in (await client.list_resources()).resources] == ["docs://all"]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert (templates[-1].uri_template, templates[-1].name) == ("docs://pages/{page}", "shell")
+        (content,) = (await client.read_resource("docs://pages/one")).contents
+        assert (content.uri, content.text) == ("docs://pages/one", "one!")
+        for uri, fault in (("docs://pages/two", "by"), ("docs://all", "no such page")):
+            with pytest.raises(MCPError, match=fault) as refused:
+                await client.read_resource(uri)
+            assert refused.value.code == -32602
+        assert len(seen) == 2
+        assert [dict(one) for one in read.calls] == [{"page": "one"}]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_lists_that_never_change_are_announced_as_such(mode):
+    """11.6: profiles and commands are fixed while a host runs."""
+    async with served(profile(ScriptedModel([]))) as web, connected(web, mode) as client:
+        able = client.server_capabilities
+        assert not any(one.list_changed for one in (able.tools, able.prompts, able.resources))
+        assert bool(able.resources.subscribe) is (mode != "legacy")
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_progress_shows_the_text_and_the_calls(mode):
     """11.6: the text so far, four times a second at most, and a line for each call."""
     turns = [calls(("look", {}), text="Wait."), says("So", *[" on"] * 30, pause_seconds=0.02)]

@@ -92,6 +92,15 @@ async def test_a_call_that_cannot_be_done_is_refused(method, params, code):
         assert (await editor.call(method, **params))["code"] == code
 
 
+async def test_the_whole_machine_is_no_directory_of_a_session():
+    """Refused with its reason where the editor reads the files."""
+    async with open_editor() as editor:
+        able = {"fs": {"readTextFile": True}}
+        await editor.call("initialize", protocolVersion=1, clientCapabilities=able)
+        refused = await editor.call("session/new", cwd="/", mcpServers=[])
+        assert (refused["code"], "the whole machine" in refused["message"]) == (-32602, True)
+
+
 @pytest.mark.parametrize(
     "block",
     [
