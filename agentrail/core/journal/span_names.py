@@ -1,11 +1,11 @@
-"""The OpenTelemetry names that spans use: GenAI conventions v0.1.0, a repository of their own since 2026. Pure.
+"""The OpenTelemetry names that spans use, of the first release of the GenAI conventions' own repository. Pure.
 
-`tests/core/journal/genai_registry.json` has the names of that release. It names no schema URL, so spans have none.
+A test compares them with its registry. The release has no schema URL, so spans have none.
 """
 
 from typing import Final
 
-CONVENTIONS: Final = "semantic-conventions-genai v0.1.0"
+CONVENTIONS: Final = "semantic-conventions-genai v0.1.0, read on 2026-11-25"
 """The release that the names are from."""
 
 AGENT: Final = "gen_ai.agent.name"
@@ -26,7 +26,7 @@ RESPONSE_MODEL: Final = "gen_ai.response.model"
 TOOL: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 USAGE_CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
-USAGE_CACHE_WRITE: Final = "gen_ai.usage.cache_creation.input_tokens"
+USAGE_CACHE_WRITE: Final = "gen_ai.usage.cache_write.input_tokens"
 USAGE_INPUT: Final = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT: Final = "gen_ai.usage.output_tokens"
 USAGE_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"

@@ -285,14 +285,19 @@ class SessionSpans:
 
     def _end_request(self, span: JournalSpan, event: events.ResponseComplete, at_ms: int) -> None:
         self._request = None
-        span.attributes |= {names.FINISH_REASONS: (event.stop_reason,), **_usage(event.usage)}
+        usage = event.usage
+        span.attributes |= {names.FINISH_REASONS: (event.stop_reason,), **_usage(usage)}
+        span.attributes |= {
+            names.USAGE_CACHE_READ: usage.cache_read,
+            names.USAGE_CACHE_WRITE: usage.cache_write,
+        }
+        span.attributes[names.USAGE_REASONING] = usage.reasoning
         model, requested = event.message.model, span.attributes[names.REQUEST_MODEL]
         if requested in {model, model.partition(":")[2]}:
             span.attributes[names.RESPONSE_MODEL] = requested
         elif self.content:
             span.attributes[names.RESPONSE_MODEL] = model[:_MAX_NAME_CHARACTERS]
-        said = partial(_messages, "assistant", _parts_of(event), event.stop_reason)
-        self._show(span, names.OUTPUT_MESSAGES, said)
+        self._show(span, names.OUTPUT_MESSAGES, partial(_messages, "assistant", _parts_of(event)))
         self._end(span, at_ms)
 
     def _fail_request(self, error: errors.ErrorInfo, at_ms: int) -> None:
@@ -470,13 +475,7 @@ def _acted(plugin: str, hook: str, action: str) -> Attributes:
 
 
 def _usage(usage: TokenUsage) -> Attributes:
-    said: Attributes = {
-        names.USAGE_INPUT: usage.input,
-        names.USAGE_OUTPUT: usage.output,
-        names.USAGE_CACHE_READ: usage.cache_read,
-        names.USAGE_CACHE_WRITE: usage.cache_write,
-        names.USAGE_REASONING: usage.reasoning,
-    }
+    said: Attributes = {names.USAGE_INPUT: usage.input, names.USAGE_OUTPUT: usage.output}
     if usage.cost_usd is not None:
         said["agentrail.cost_usd"] = float(usage.cost_usd)
     return said
@@ -494,12 +493,11 @@ def _parts_of(event: events.ResponseComplete) -> Iterator[dict[str, Any]]:
             case ToolCall(call_id=call_id, name=name, arguments=arguments):
                 yield {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
             case _:
-                yield {"type": type(block).__name__.lower()}
+                yield {"type": "generic", "generic_type": type(block).__name__.lower()}
 
 
-def _messages(role: str, parts: Iterable[dict[str, Any]], finish_reason: str = "") -> str:
-    message: dict[str, Any] = {"role": role, "parts": list(parts)}
-    return _json([message | ({"finish_reason": finish_reason} if finish_reason else {})])
+def _messages(role: str, parts: Iterable[dict[str, Any]]) -> str:
+    return _json([{"role": role, "parts": list(parts)}])
 
 
 def _json(value: object) -> str:
