@@ -142,6 +142,9 @@ async def test_a_cycle_is_the_golden_tree_live_and_from_its_journal(nursery):
         assert (one.trace_id, one.sampled) == ("a" * 32, True)
     assert [fold.first_needed for fold in listener.folds.values()] == [None, None]
     calls_of_looks = [one for one in found if one.name in {"execute_tool look", "execute_tool record"}]
+    for one in calls_of_looks:  # each ended with its own result
+        looked_up = json.loads(one.attributes["gen_ai.tool.call.arguments"])["name"]
+        assert one.attributes["gen_ai.tool.call.result"] == looked_up
     carried = sorted(one for several in seen.values() for one in several)
     assert carried == sorted(f"00-{one.trace_id}-{one.span_id}-01" for one in calls_of_looks)
 

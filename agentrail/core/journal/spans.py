@@ -143,7 +143,8 @@ class SessionSpans:
     def _hear(self, event: events.Event, at_ms: int) -> None:
         match event:
             case events.PromptReceived() | events.PromptQueued():
-                self._prompts[event.ref] = (self._seen, event)
+                # Of a fold that began in the middle of a cycle, its spans would be others.
+                self._prompts[event.ref] = (self.first_needed or self._seen, event)
             case events.PromptDropped() | events.PromptRejected() | events.PromptTaken():
                 self._prompts.pop(event.ref, None)
             case events.AgentStart():
@@ -200,7 +201,7 @@ class SessionSpans:
                 survivor.attributes["agentrail.survived"] = True
         self._cut_rest(at_ms)
         self._approvals.clear()
-        span, self._cycle = self._cycle, None
+        span, self._cycle, self._ref = self._cycle, None, ""
         if span is None:  # an abort in idle
             return
         match event:
@@ -411,7 +412,7 @@ class SessionSpans:
 
     def _mark(self, name: str, at_ms: int, attributes: Attributes) -> None:
         """Add a moment to the active span: the request, otherwise the only call, otherwise the cycle."""
-        calls = tuple(self._calls.values())
+        calls = [one for one in self._calls.values() if "agentrail.survived" not in one.attributes]
         span = self._request or (calls[0] if len(calls) == 1 else None) or self._cycle
         if span is not None:
             span.moments.append((name, at_ms, attributes))
@@ -438,7 +439,7 @@ class SessionSpans:
             name=name,
             number=self._seen,
             sampled=None if above is None else above.sampled,
-            since=self._seen,
+            since=self._seen if above is None else above.since,
             began_at_ms=at_ms,
             attributes={names.CONVERSATION: self.session, "agentrail.event": self._seen},
         )
