@@ -17,13 +17,24 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
+from agentrail import outside
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.abc.tool_source import ToolServer, ToolSource
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.values.port_members import offers
-from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
+from agentrail.errors import (
+    AgentrailError,
+    Authentication,
+    ModelNotFound,
+    OptionError,
+    ProtocolError,
+    ProviderError,
+    StoreUnavailable,
+    Timeout,
+)
 from agentrail.errors.advice import Advice, advise
+from agentrail.messages import SessionId
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
 from agentrail.providers.http import HttpClients
@@ -39,6 +50,7 @@ from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, w
 from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_loader import read_after
 from agentrail.runtime.session_sandbox import OwnSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -52,6 +64,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
+from agentrail.stores.audit_file import AuditFile, path_of_audit
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.memory_store_names import (
     faults_of_embedder,
@@ -63,6 +76,7 @@ from agentrail.stores.memory_store_names import (
     opened_recall,
 )
 from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
+from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, Reader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
@@ -142,6 +156,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     hibernate_after: float | None = None,
     mcp: Sequence[ToolServer] = (),
     telemetry: OpenTelemetry | None = None,
+    audit: str | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
 
@@ -165,6 +180,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
         mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
         telemetry: Export of spans, `OpenTelemetry(…)`. No session waits for it, or notices its errors.
+        audit: Audit log of all decisions: `file:PATH`, or `store` for a file next to that of the store. None for none.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -185,7 +201,12 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry)
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
-    async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
+    async with (
+        HttpClients() as http,
+        stores as shared,
+        opened_store(store, data_dir, environment) as kept,
+        _opened_audit(audit, kept) as audited,
+    ):
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
@@ -196,7 +217,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
                 shared=shared,
                 store=kept,
                 options=options,
-                reader=_reader_of(telemetry),
+                reader=_reader_of(telemetry, audited),
             )
             async with held as supervisor:
                 supervisor.providers = profiles
@@ -257,11 +278,34 @@ class SharedNames:
         ]
 
 
-def _reader_of(telemetry: OpenTelemetry | None) -> Reader | None:
-    consumers: list[EventConsumer] = []
+def _reader_of(telemetry: OpenTelemetry | None, *others: EventConsumer | None) -> Reader | None:
+    consumers = [one for one in others if one is not None]
     if telemetry is not None:
         consumers.append(telemetry.consumer(without_known))
     return Reader(consumers, sample=0.0 if telemetry is None else telemetry.sample) if consumers else None
+
+
+@asynccontextmanager
+async def _opened_audit(name: str | None, store: Store | None) -> AsyncIterator[AuditLog | None]:
+    if name is None:
+        yield None
+        return
+    file = AuditFile(path_of_audit(name, store))
+    log = AuditLog(file, partial(_nodes_of, store))
+    try:
+        await outside.offload(log.open)
+        yield log
+    finally:
+        file.close()
+
+
+def _nodes_of(store: Store | None, scope: str, session: SessionId) -> Nodes:
+    try:
+        return () if store is None else nodes_in(read_after(store, scope, session, 0))
+    except StoreUnavailable:
+        raise
+    except AgentrailError:  # deleted or trimmed meanwhile
+        return ()
 
 
 def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order

@@ -204,6 +204,13 @@ app.command(
     Exit codes: 0 done, 1 it failed, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.audit_command:app",
+    name="audit",
+    help="""Check an audit log, and make it again from the journals.
+
+    Exit codes: 0 done, 1 the log was changed, 2 wrong usage or there is no such log.""",
+)
+app.command(
     "agentrail.cli.kb_command:app",
     name="kb",
     help="""Add documents to knowledge bases, list them, search them, remove them.

@@ -226,6 +226,7 @@ class Keeping:
                 engine=ENGINE,
                 parent=path[-2] if len(path) > 1 else "",
                 forked_from=forked_from,
+                node=self.node.id,
             )
         except CodecError as error:
             fault = f"session {config.session_id!r} cannot be stored: {error}"

@@ -198,7 +198,7 @@ def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) 
 B = TypeVar("B", bound=msgspec.Struct)
 
 
-class OpenedBody(Value, frozen=True, kw_only=True):
+class OpenedBody(Value, frozen=True, kw_only=True, omit_defaults=True):
     """The body of an `opened` record: the complete initial state of a session, from which alone it can be restored.
 
     Attributes:
@@ -209,14 +209,17 @@ class OpenedBody(Value, frozen=True, kw_only=True):
         parent: Its parent session. Empty for a root.
         forked_from: The session that it was forked from, and the record number. None for none.
         version: Version of this form.
+        node: The node that started it. Empty for none, and in older records.
     """
 
+    # `node` was added later and is omitted when empty. msgspec always encodes a default that a function returns.
     state: Raw
     engine: str
-    origin: str = ""
-    parent: str = ""
-    forked_from: tuple[SessionId, int] | None = None
-    version: int = RECORD_VERSION
+    origin: str = msgspec.field(default_factory=str)
+    parent: str = msgspec.field(default_factory=str)
+    forked_from: tuple[SessionId, int] | None = msgspec.field(default_factory=lambda: None)
+    version: int = msgspec.field(default_factory=lambda: RECORD_VERSION)
+    node: str = ""
 
 
 class ChangedBody(Value, frozen=True, kw_only=True):

@@ -142,10 +142,12 @@ def opened_draft(  # noqa: PLR0913 - what the record says
     origin: str = "",
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
+    node: str = "",
 ) -> Draft:
     """Return the first record of a session. `SessionBegan` follows as a signal like others."""
     body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
-    return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
+    whole = msgspec.structs.replace(body, node=node)
+    return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(whole), events=state.data.seq)
 
 
 def drifted_draft(

@@ -1,0 +1,72 @@
+"""The file of an audit log: only its owner can write it, one process at a time. Calls block."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import define
+
+from agentrail.errors import OptionError
+from agentrail.private_paths import keep_private
+from agentrail.stores.sqlite_files import sync_directory
+
+_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS_WRITE: Final = 0o022
+
+
+def path_of_audit(name: object, store: object) -> Path:
+    """Return the file that the name of an audit log means. For `store`, it is next to the file of the store."""
+    beside = getattr(store, "path", None)
+    if name == "store" and isinstance(beside, Path):
+        return beside.with_name(f"{beside.name}.audit.jsonl")
+    if isinstance(name, str) and name.startswith("file:") and name != "file:":
+        return Path(name.removeprefix("file:")).expanduser()
+    raise OptionError([f"audit is {name!r:.80}: expected 'file:PATH', or 'store' for a store in a file"])
+
+
+@define(eq=False)
+class AuditFile:
+    path: Path
+    _file: int = -1
+
+    def read(self) -> Iterator[bytes]:
+        """Open or create the file, become its only writer, and yield its lines. One that was cut off is removed."""
+        self.close()
+        keep_private(self.path)
+        try:
+            self._file = os.open(self.path, _FLAGS, 0o600)
+            found = os.fstat(self._file)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            sync_directory(self.path.parent)
+        except OSError as error:
+            self.close()
+            why = "another process writes it" if isinstance(error, BlockingIOError) else error.strerror
+            raise OptionError([f"the audit log {self.path} cannot be opened: {why}"]) from error
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+            self.close()
+            raise OptionError(
+                [f"the audit log {self.path} must be a file that only its owner, you, can write"]
+            )
+        whole = 0
+        with open(self._file, "rb", closefd=False) as file:
+            for line in file:
+                if line.endswith(b"\n"):  # otherwise its events were not taken, and come again
+                    whole += len(line)
+                    yield line
+        os.ftruncate(self._file, whole)
+
+    def append(self, data: bytes) -> None:
+        if not os.path.samestat(os.fstat(self._file), self.path.lstat()):
+            message = f"the audit log {self.path} was moved away"  # the next attempt begins a new one
+            raise FileNotFoundError(message)
+        with open(self._file, "ab", closefd=False) as file:
+            file.write(data)
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

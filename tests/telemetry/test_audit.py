@@ -1,0 +1,336 @@
+"""The audit log names every decision once, and what was done to it afterwards (docs/how-to/keep-an-audit-log.md)."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import agentrail
+from agentrail import events
+from agentrail.abc.event_reader import SessionOrigin
+from agentrail.core.journal.record import Draft, OpenedBody, Tail, encode_body, sealed, taken_draft
+from agentrail.errors import OptionError
+from agentrail.events import Approval, Envelope
+from agentrail.messages import Text, ToolResult
+from agentrail.stores.audit_file import AuditFile, path_of_audit
+from agentrail.telemetry.audit import (
+    AuditLog,
+    AuditTail,
+    faults_of_log,
+    is_decision,
+    line_of,
+    nodes_in,
+    read_line,
+)
+
+CANARY = "canary, which nobody may read here"
+ASKED = {
+    "id": "s/a1", "call_id": "c1", "tool": "shell", "arguments": {"command": CANARY}, "arguments_hash": "0" * 64, "hint": CANARY,
+    "requested_at_ms": 1, "path": ("s",),
+}  # fmt: skip
+ANN = {"user_id": "ann", "note": CANARY}
+
+
+def at(seq, event, session="s", scope="acme"):
+    """What the reader hands over."""
+    meta = Envelope(session_id=session, seq=seq, at_ms=1_000 + seq, path=(session,))
+    origin = SessionOrigin(scope=scope, session_id=session, user_data=ANN)
+    return origin, msgspec.structs.replace(event, meta=meta)
+
+
+def lives():
+    """One event of each kind that is a decision, with texts that must not be in a line."""
+    approval = Approval(**ASKED)
+    result = ToolResult(call_id="c1", name="shell", text=CANARY)
+    prompt = {"ref": "p1", "content": (Text(text=CANARY),)}
+    call = {"name": "shell", "call_id": "c1"}
+    return [
+        events.PromptReceived(**prompt, via="http", request_id=CANARY),
+        events.PromptQueued(**prompt, position=0, via="acp"),
+        events.PromptDropped(**prompt),
+        events.PromptRejected(ref="p2", reason=CANARY),
+        events.PromptTaken(ref="p3", approval_id="s/a1", by="human_approval"),
+        events.AgentStart(ref="p1"),
+        events.AgentAbort(reason=CANARY, ref="p1"),
+        events.SessionRecovered(decisions=()),
+        events.ToolExecutionStart(**call, arguments={"command": CANARY}),
+        events.ToolBlocked(**call, reason=CANARY, by="security_guard"),
+        events.ToolKilled(**call, reason=CANARY),
+        events.ToolSkippedForSteering(**call, reason=CANARY),
+        events.ToolExecutionMetrics(**call, started_at_ms=1, ended_at_ms=2, duration_ms=1),
+        events.ToolTookEffect(**call, result=result),
+        events.ApprovalRequired(approval=approval),
+        events.ApprovalResolved(approval=approval, status="approved", by="user", user="bob"),
+        events.ApprovalResolved(approval=approval, status="approved", by="rule"),
+        events.ToolApprovedAlways(tool="shell", command_family=CANARY, exact=True),
+        events.UserResponded(ref="s/q1", response=CANARY, user="bob"),
+        events.UserDeclined(ref="s/q1", reason=CANARY),
+    ]  # fmt: skip
+
+
+def log_of(heard, nodes=((0, "n-1"),)):
+    """The lines of some events, sealed."""
+    tail = AuditTail()
+    for origin, event in heard:
+        last = tail.last.get((origin.scope, origin.session_id))
+        yield tail.seal(line_of(origin, event, nodes, last))
+
+
+def whole():
+    return list(log_of(at(number, event) for number, event in enumerate(lives(), 1)))
+
+
+def faults(log, expect=None):
+    return list(faults_of_log(log, AuditTail(), expect))
+
+
+# --- lines
+
+
+@pytest.mark.operation("O-004")
+def test_no_line_has_a_prompt_an_argument_a_result_or_a_reason():
+    for raw in whole():
+        assert b"canary" not in raw, raw
+    unknown = line_of(*at(1, events.ToolExecutionStart(name=CANARY, call_id="c", arguments={})), (), None)
+    assert unknown.tool == "_OTHER"
+
+
+def test_a_line_says_who_decided_what_when_about_which_call_and_where():
+    lines = [json.loads(raw) for raw in whole()]
+    assert lines[0] | {"hash": ""} == {
+        "n": 1, "at_ms": 1_001, "scope": "acme", "session": "s", "event": 1, "what": "prompt", "verdict": "accepted",
+        "by": "session", "user": "ann", "id": "p1", "via": "http", "node": "n-1", "hash": "",
+    }  # fmt: skip
+    shown = [(one["what"], one["verdict"], one["by"], one.get("user")) for one in lines]
+    assert ("call", "blocked", "security_guard", None) in shown
+    assert ("approval", "approved", "user", "bob") in shown
+    assert ("question", "declined", "user", None) in shown
+    requested, blocked = lines[8:10]
+    assert (
+        requested["arguments"] == blocked["arguments"] != "0" * 64
+    )  # a refusal has the arguments of its request
+    by_rule, created = lines[16:18]
+    assert by_rule["rule"].startswith("rule_")
+    assert created["rule"] == by_rule["rule"]
+
+
+def test_a_text_that_is_no_unicode_stops_no_line():
+    _, event = at(1, events.PromptTaken(ref="p\ud800", approval_id="a", by="b"))
+    assert line_of(at(1, event)[0], event, (), None).id == "p?"
+
+
+def test_the_node_of_an_event_is_the_one_that_published_it():
+    opened = encode_body(OpenedBody(state=msgspec.Raw(b"{}"), engine="1", node="n-1"))
+    drafts = [
+        Draft(at_ms=1, kind="opened", body=opened),
+        Draft(at_ms=1, kind="prompt", body=b"{}", events=5),
+        taken_draft(node="n-2", cause="gone", engine="1", at_ms=2, events=5),
+    ]
+    nodes = nodes_in(sealed(drafts, Tail(), scope="", session="s")[0])
+    found = [line_of(*at(number, events.AgentStart(ref="p")), nodes, None).node for number in (1, 5, 6)]
+    assert found == ["n-1", "n-1", "n-2"]
+    assert line_of(*at(1, events.AgentStart(ref="p")), (), None).node == ""
+
+
+# --- verify
+
+
+def edited(raw, **changes):
+    """A line with other contents and a hash that matches it, after the one before it."""
+    return msgspec.structs.replace(read_line(raw)[0], **changes)
+
+
+def resealed(lines):
+    """The same decisions in a chain of their own, as a forger makes it."""
+    tail = AuditTail()
+    return [tail.seal(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("attack", "told"),
+    [
+        (lambda log: [*log[:4], log[4].replace(b"human_approval", b"nobody"), *log[5:]], ["line 5 does not match its hash"]),
+        (lambda log: [*log[:4], rewritten(log), *log[5:]], ["line 6 does not match its hash: it was changed, or the line before it was"]),
+        (lambda log: [*log[:4], *log[5:]], ["line 6 is in the place of line 5"]),
+        (lambda log: [*log[:4], log[5], log[4], *log[6:]], ["line 6 is in the place of line 5", "line 5 is in the place of line 7", "line 5 repeats", "line 7 is in the place of line 6"]),
+        (lambda log: log[1:], ["line 2 is in the place of line 1"]),
+        (lambda log: [*log, log[3]], ["line 4 is in the place of line 21", "line 4 repeats"]),
+        (lambda log: [*log[:-1], log[-1][:-9]], ["line 20 is cut off"]),
+        (lambda log: [*log[:2], b"{}\n", *log[3:]], ["line 3 is not a line", "line 4 does not match"]),
+        (lambda log: [b"\xff\n", *log[1:]], ["line 1 is not a line", "line 2 does not match"]),
+        (lambda log: [*log, log_line_again(log)], ["line 21 repeats"]),
+    ],
+    ids=["changed", "rewritten", "removed", "moved", "first removed", "copied", "cut off", "replaced", "garbage", "said again"],
+)  # fmt: skip
+def test_a_tampered_line_is_named(attack, told):
+    found = faults(attack(whole()))
+    assert [fault.startswith(start) for fault, start in zip(found, told, strict=True)] == [True] * len(told)
+
+
+def rewritten(log):
+    """Line 5 with another decider, and the hash of that."""
+    tail = AuditTail()
+    assert not list(faults_of_log(log[:4], tail, None))
+    return tail.seal(edited(log[4], by="nobody"))
+
+
+def log_line_again(log):
+    """Line 21, correctly chained, about a decision that line 20 has."""
+    tail = AuditTail()
+    assert not list(faults_of_log(log, tail, None))
+    return tail.seal(read_line(log[-1])[0])
+
+
+def test_what_only_a_noted_line_can_show():
+    """A chain that was made anew, and one without its end, are sound by themselves."""
+    log = whole()
+    noted = (20, json.loads(log[-1])["hash"])
+    assert faults(log, noted) == []
+    forged = resealed([edited(raw, **({"by": "ann"} if place == 4 else {})) for place, raw in enumerate(log)])
+    for attacked, told in ((forged, "line 20 has the hash"), (log[:-1], "line 20 is missing: the log ends with line 19"), ([], "line 20 is missing")):  # fmt: skip
+        assert faults(attacked) == []
+        (fault,) = faults(attacked, noted)
+        assert fault.startswith(told)
+    longer = [*log, *log_of([at(21, events.AgentStart(ref="p9"))])]
+    assert faults([*log, log_line_after(log)], noted) == []  # a log may grow
+    assert faults(longer)[0].startswith("line 1 is in the place of line 21")
+
+
+def log_line_after(log):
+    tail = AuditTail()
+    assert not list(faults_of_log(log, tail, None))
+    return tail.seal(edited(log[-1], event=99))
+
+
+# --- the file
+
+
+def names_in(path):
+    return [json.loads(raw)["event"] for raw in path.read_bytes().splitlines()]
+
+
+def heard(*numbers):
+    return [at(number, events.AgentStart(ref=f"p{number}")) for number in numbers]
+
+
+async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    for numbers in ((1, 2), (2, 3), (3,)):  # each is a process, and the reader's cursor is older than the log
+        file = AuditFile(path)
+        await AuditLog(file, lambda *_: ()).take(heard(*numbers))
+        file.close()
+    assert names_in(path) == [1, 2, 3]
+    assert faults(path.read_bytes().splitlines(keepends=True)) == []
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file, lambda *_: ())
+    await log.take(heard(1, 2))
+    file.close()
+    file.path.write_bytes(file.path.read_bytes()[:-9])
+    log.open()
+    await log.take(heard(2))
+    assert names_in(file.path) == [1, 2]
+    file.close()
+
+
+async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file, lambda *_: ())
+    await log.take(heard(1))
+
+    def fill(_descriptor):
+        os.write(file._file, b'{"n":2,"at_ms"')  # noqa: SLF001 - what the disk still took
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fill)
+        with pytest.raises(OSError, match="No space left"):
+            await log.take(heard(2, 3))
+    await log.take(heard(2, 3))
+    assert names_in(file.path) == [1, 2, 3]
+    assert faults(file.path.read_bytes().splitlines(keepends=True)) == []
+    file.close()
+
+
+async def test_a_file_that_was_moved_away_is_followed_by_a_new_one(tmp_path):
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file, lambda *_: ())
+    await log.take(heard(1))
+    file.path.rename(tmp_path / "monday.jsonl")
+    file.path.touch(0o600)  # as logrotate does
+    with pytest.raises(FileNotFoundError, match="moved away"):
+        await log.take(heard(2))
+    await log.take(heard(2))
+    assert names_in(tmp_path / "monday.jsonl") == [1]
+    assert names_in(file.path) == [2]
+    file.close()
+
+
+def spoil_with_link(path):
+    (path.parent / "elsewhere").write_text("")
+    path.symlink_to(path.parent / "elsewhere")
+
+
+def spoil_with_mode(path):
+    path.write_text("")
+    path.chmod(0o622)
+
+
+def spoil_with_writer(path):
+    holder = path.open("ab")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    return holder
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (spoil_with_link, "Too many levels of symbolic links"),
+        (spoil_with_mode, "must be a file that only its owner, you, can write"),
+        (spoil_with_writer, "another process writes it"),
+        (Path.mkdir, "Is a directory"),
+        (os.mkfifo, "must be a file"),
+        (lambda path: path.parent.rmdir(), "No such file or directory"),
+    ],
+)
+async def test_a_file_that_is_not_only_ours_is_refused_before_the_first_session(tmp_path, spoil, told):
+    path = tmp_path / "below" / "audit.jsonl"
+    path.parent.mkdir()
+    holder = spoil(path)
+    with pytest.raises(OptionError, match=told):
+        async with agentrail.open_supervisor(audit=f"file:{path}"):
+            raise AssertionError
+    if holder is not None:
+        holder.close()
+
+
+async def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    with pytest.raises(OptionError, match="only its owner"):
+        async with agentrail.open_supervisor(audit=f"file:{tmp_path / 'a'}"):
+            raise AssertionError
+
+
+@pytest.mark.parametrize("name", ["", "file:", "/var/log/a", 7, "store"])
+async def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(OptionError, match="expected 'file:PATH', or 'store' for a store in a file"):
+        async with agentrail.open_supervisor(audit=name, store="memory:"):
+            raise AssertionError
+
+
+def test_the_log_of_a_store_is_next_to_it(tmp_path):
+    class Kept:
+        path = tmp_path / "sessions.db"
+
+    assert path_of_audit("store", Kept()) == tmp_path / "sessions.db.audit.jsonl"
+
+
+def test_every_decision_of_a_call_is_told_and_progress_is_not():
+    assert all(is_decision(event) for event in lives())
+    assert not is_decision(events.ToolProgress(name="a", call_id="c", text="t"))
