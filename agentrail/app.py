@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 import trio
@@ -54,6 +54,7 @@ from agentrail.runtime.session_loader import read_after
 from agentrail.runtime.session_sandbox import OwnSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.supervisor_gauges import measured
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.sandboxes.confinement import check_choice
@@ -80,6 +81,9 @@ from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, Reader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
+
+if TYPE_CHECKING:
+    from agentrail.telemetry.metrics import Metrics
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -156,6 +160,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     hibernate_after: float | None = None,
     mcp: Sequence[ToolServer] = (),
     telemetry: OpenTelemetry | None = None,
+    metrics: "Metrics | None" = None,
     audit: str | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions. Leaving the block ends all of them, in order, or suspends them in a store.
@@ -180,6 +185,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
         mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
         telemetry: Export of spans, `OpenTelemetry(…)`. No session waits for it, or notices its errors.
+        metrics: `Metrics` of this supervisor alone, with the extra `metrics`. None: nothing is measured.
         audit: Audit log of all decisions: `file:PATH`, or `store` for a file next to that of the store. None for none.
 
     Yields:
@@ -217,11 +223,12 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
                 shared=shared,
                 store=kept,
                 options=options,
-                reader=_reader_of(telemetry, audited),
+                reader=_reader_of(telemetry, metrics, audited),
             )
             async with held as supervisor:
                 supervisor.providers = profiles
-                yield supervisor
+                with nullcontext() if metrics is None else measured(supervisor, metrics):
+                    yield supervisor
 
 
 @asynccontextmanager

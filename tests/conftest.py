@@ -61,6 +61,9 @@ SERVICES: Final = {
     "playwright": Path((find_spec("playwright") or _NO_MODULE).origin or "/nowhere"),
     "axe-core": ROOT / ".peers" / "console" / "node_modules" / "axe-core" / "axe.min.js",
     "console tools": ROOT / ".peers" / "console" / "node_modules" / ".bin" / "biome",
+    "prometheus": Path(
+        shutil.which("promtool") or ROOT / ".peers" / "prometheus" / "usr" / "bin" / "promtool"
+    ),
 }
 _REMEDIES: Final = {
     "schemathesis": "run `make clients`, which needs pip and a package index",
@@ -72,6 +75,7 @@ _REMEDIES: Final = {
     "playwright": "run `make install`, which needs pip and a package index",
     "axe-core": "scripts/install_console_tools.sh does it, which needs npm",
     "console tools": "scripts/install_console_tools.sh does it, which needs npm",
+    "prometheus": "scripts/install_prometheus.sh does it, which needs apt-get",
 }
 # Installed by a target of its own, and so never missing.
 OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}

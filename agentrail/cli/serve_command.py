@@ -12,6 +12,7 @@ import trio
 from attrs import evolve
 from cyclopts import Parameter
 
+from agentrail.actors.deferred_error import Kept
 from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.cli.app_loader import ApplicationFailed, find_application
 from agentrail.cli.config_setup import ConfigFiles
@@ -27,6 +28,7 @@ from agentrail.cli.serve_options import (
     fault_of_host,
     fault_of_port,
     flag_of,
+    metrics_address,
 )
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from agentrail.gateway.authorization import CallerCheck
     from agentrail.gateway.request_parser import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
+    from agentrail.telemetry.metrics import Metrics
 
 DRAIN_DELAY_SECONDS: Final = 5.0
 """Time that a public server keeps accepting after a stop signal, in seconds, so that load balancers notice."""
@@ -83,6 +86,8 @@ def serve_application(
     send_logs_to_stderr(debug=flags.debug)
     try:
         check_extra()
+        if flags.metrics is not None:
+            check_extra("prometheus_client", of="metrics")
         configuration, options = decide_all(flags, files, application)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
@@ -173,6 +178,8 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         faults.append("--protocol is for serving without an application: yours has `protocols` of create_app")
     if named and options.demo:
         faults.append("--demo speaks all protocols that need no extra: leave out --protocol")
+    if options.metrics is not None:
+        metrics_address(options.metrics)
     if options.demo:
         faults += _faults_of_demo(options, application)
     if faults:
@@ -298,7 +305,8 @@ async def serve_until_signal(
     served = app
     if served is None:
         read = configuration or Configuration()
-        served = await make_default_application(options, read, has_tokens=tokens is not None)
+        metrics = find_metrics()
+        served = await make_default_application(options, read, has_tokens=tokens is not None, metrics=metrics)
     admit_more(caller_check_of(served), options, tokens)
     if forgets_webhooks(served):
         write_error("pending webhooks end with this process: give create_app a store to keep them.")
@@ -312,6 +320,7 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     tls = None
     if options.certfile is not None and options.keyfile is not None:
         tls = tls_context(options.certfile, options.keyfile)
+    scrape = None if options.metrics is None else await open_scrape(app, *metrics_address(options.metrics))
     listeners = await open_listeners(options.host, options.port)
     scheme = "http" if tls is None else "https"
     shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
@@ -320,8 +329,38 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
         stop = partial(
             wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")
         )
-        await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
+        failure = Kept()
+        async with trio.open_nursery() as nursery:
+            if scrape is not None:
+                nursery.start_soon(serve_app, *scrape, trio.sleep_forever)
+            with failure:
+                await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
+            nursery.cancel_scope.cancel(reason="the server was stopped")
+        failure.release()
     write_error("stopped.")
+
+
+def find_metrics() -> "Metrics | None":
+    """Return new metrics if their extra is installed."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        return None
+    from agentrail.telemetry.metrics import Metrics
+
+    return Metrics()
+
+
+async def open_scrape(app: "AsgiApp", host: str, port: int) -> "tuple[Starlette, list[trio.SocketListener]]":
+    """Return an application for the metrics of another one, and its listeners."""
+    from agentrail.gateway.metrics_routes import scrape_application
+    from agentrail.gateway.serving import addresses_of, open_listeners, show_address
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if served is None or served.options.metrics is None:
+        raise OptionError(["--metrics: this application has none, use create_app(metrics=Metrics())"])
+    served.gateway.callers.admit_more(hosts=own_names(host))
+    listeners = await open_listeners(host, port)
+    write_error(f"metrics http://{show_address(*addresses_of(listeners)[0])}/metrics")
+    return scrape_application(served.gateway), listeners
 
 
 def limits_for(app: "AsgiApp") -> "ConnectionLimits":

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
@@ -41,6 +42,7 @@ class ServeFlags:
         keyfile: For TLS.
         data_dir: Where sessions are stored, without an application of one's own.
         demo: Whether to serve the built-in demo.
+        metrics: An address for metrics alone, without a token.
         debug: Whether to show a crash with its traceback.
     """
 
@@ -102,6 +104,14 @@ class ServeFlags:
             negative=(),
         ),
     ] = False
+    metrics: Annotated[
+        str | None,
+        Parameter(
+            name="--metrics",
+            help="HOST:PORT, or a port of this machine, that serves /metrics alone, without a token.",
+            show_default=False,
+        ),
+    ] = None
     debug: Debug = False
 
 
@@ -154,7 +164,7 @@ def flag_of(name: str) -> str:
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    values: dict[str, Any] = {"demo": flags.demo}
+    values: dict[str, Any] = {"demo": flags.demo, "metrics": flags.metrics}
     why: dict[str, str] = {}
     faults: list[str] = []
     for name, key in SERVE_KEYS.items():
@@ -174,6 +184,18 @@ def decide_serving(
     if faults:
         raise OptionError(faults)
     return ServeOptions(**values, why=why)
+
+
+def metrics_address(text: str) -> tuple[str, int]:
+    """Parse the value of `--metrics`. A port alone is one of this machine."""
+    address = f"{DEFAULT_HOST}:{text}" if text.isdecimal() else text
+    try:
+        found = urlsplit(f"//{address}")
+        if found.hostname and found.port is not None and found.netloc == address and "@" not in address:
+            return found.hostname, found.port
+    except ValueError:  # not a port, or half of a bracket
+        pass
+    raise OptionError([f"--metrics is {text!r:.100}: expected HOST:PORT, such as 127.0.0.1:9464"])
 
 
 def fault_of_port(port: int) -> str | None:

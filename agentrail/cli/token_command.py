@@ -41,7 +41,7 @@ def new(  # noqa: PLR0913 - each is an option
         str,
         Parameter(
             help="Its permissions, comma-separated: use (work with sessions), inspect (read everything of the tenant), "
-            "decide (answer its pending approvals)."
+            "decide (answer its pending approvals), metrics (read the metrics of all tenants)."
         ),
     ] = "use",
     days: Annotated[

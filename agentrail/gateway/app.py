@@ -20,6 +20,7 @@ from agentrail.gateway import (
     event_routes,
     history_routes,
     mcp_login_routes,
+    metrics_routes,
     session_routes,
 )
 from agentrail.gateway.authorization import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
@@ -53,6 +54,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
     *mcp_login_routes.MCP_LOGIN_ROUTES,
+    *metrics_routes.METRICS_ROUTES,
 )
 """All routes, in the order in which their paths are matched."""
 
@@ -122,7 +124,9 @@ class ServedHost:
         self.base_path = base_path
         self.options = options
         self.gateway = gateway
-        self.routes: tuple[CallRoute, ...] = routes_with(inspector=inspector, console=console)
+        self.routes: tuple[CallRoute, ...] = routes_with(
+            inspector=inspector, console=console, metrics=options.metrics is not None
+        )
         self.sockets: Sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
@@ -162,6 +166,8 @@ class ServedHost:
                 ):
                     self.gateway.watches = watches
                     try:
+                        if options.metrics is not None:
+                            options.metrics.sources.append(self._count_subscribers)
                         yield host
                     finally:
                         self.gateway.host = self.gateway.hubs = self.gateway.watches = None
@@ -169,6 +175,16 @@ class ServedHost:
                             await self._end_streams(hubs, within_seconds=1.0)  # noqa: ASYNC102 - bounded
         finally:
             self._is_open = False
+
+    async def _count_subscribers(self) -> Mapping[tuple[str, ...], float]:
+        await trio.lowlevel.checkpoint()
+        hubs = self.gateway.hubs
+        streams = 0 if hubs is None else hubs.statistics().readers
+        sockets = self.sockets.statistics().sockets
+        return {
+            ("agentrail_subscribers", "sse"): streams,
+            ("agentrail_subscribers", "websocket"): sockets,
+        }
 
     async def quiet(self) -> None:
         """Wait until no request is open, hooks included. Returns at once if the host is not open.
@@ -312,13 +328,14 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     ]
 
 
-def routes_with(*, inspector: bool, console: bool) -> tuple[CallRoute, ...]:
-    """Return the routes without those of the inspector or the console, if these are off.
+def routes_with(*, inspector: bool, console: bool, metrics: bool = True) -> tuple[CallRoute, ...]:
+    """Return the routes without those of the inspector, the console or the metrics, if these are off.
 
     Socket commands are routes too.
     """
     kept = ROUTES if console else tuple([route for route in ROUTES if route not in CONSOLE_FILE_ROUTES])
-    return kept if inspector else tuple([route for route in kept if route.scope != "inspect"])
+    off = {scope for scope, is_on in (("inspect", inspector), ("metrics", metrics)) if not is_on}
+    return tuple([route for route in kept if route.scope not in off])
 
 
 class _Nowhere:

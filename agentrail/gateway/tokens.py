@@ -20,7 +20,7 @@ from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name
 from agentrail.private_paths import keep_private
 
-SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")
+SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide", "metrics")
 """Scopes of a token."""
 
 PREFIX: Final = "agt_"
@@ -47,7 +47,7 @@ class TokenEntry:
         digest: SHA-256 of the token, 32 bytes.
         tenant_id: Tenant of the token.
         user_id: User of the token, or empty if it is valid for the whole tenant and the call names the user.
-        scopes: Any of `use`, `inspect` and `decide`.
+        scopes: Any of `use`, `inspect`, `decide` and `metrics`.
         expires_at: Time of its expiry, in seconds since 1970, or None for never.
     """
 

@@ -194,6 +194,8 @@ class _Keeper:
             async with open_hook_runner(
                 hook_seconds=options.hook_timeout, on_plugin_error=options.on_plugin_error
             ) as runner:
+                if options.metrics is not None:
+                    runner.on_hook = options.metrics.note_hook
                 await self._run_over(order, runner)
         self.up.set()
         self.body.cancel(reason="the host was ended")
@@ -288,7 +290,9 @@ class _Keeper:
             )
         async with open_supervisor(
             **picked_fields(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),
-            **picked_fields(options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry"),
+            **picked_fields(
+                options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry", "metrics"
+            ),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
             supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from attrs import field, fields, frozen
@@ -39,6 +39,9 @@ from agentrail.stores.memory_store_names import (
 )
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
+
+if TYPE_CHECKING:
+    from agentrail.telemetry.metrics import Metrics
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
 """Raises if its subject is not ready."""
@@ -85,6 +88,7 @@ class HostOptions:
         shutdown_timeout: Total time of a close, in seconds.
         readiness_checks: Async functions by name that raise if something is not ready.
         check_timeout: Time limit of each check, in seconds.
+        metrics: `Metrics` of this host alone. With `supervisor`, the ones that it was opened with.
     """
 
     profiles: Sequence[AgentProfile] = ()
@@ -119,6 +123,7 @@ class HostOptions:
     shutdown_timeout: float = 30.0
     readiness_checks: Mapping[str, ReadinessCheck] = MappingProxyType({})
     check_timeout: float = 2.0
+    metrics: "Metrics | None" = None
 
     checked_plugins: tuple[HostPlugin, ...] = field(init=False, repr=False)
     checked_profiles: AgentProfiles = field(init=False, repr=False)

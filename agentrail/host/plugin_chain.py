@@ -400,6 +400,10 @@ class _Walk:
             self.patience.deadline = at_seconds
 
 
+def _tell_nobody(_plugin: str, _hook: str, _seconds: float | None) -> None:
+    pass
+
+
 class HookRunner:
     """Runner of plugin hooks, in a nursery that outlives their callers."""
 
@@ -418,6 +422,8 @@ class HookRunner:
         self._stuck: dict[_Walk, None] = {}
         self._failures: dict[str, int] = {}
         self._tally = PluginTally()
+        self.on_hook: Callable[[str, str, float | None], None] = _tell_nobody
+        """Called with a plugin, its hook, and the hook's duration in seconds, or None for a failure."""
 
     @property
     def stuck(self) -> Mapping[str, str]:
@@ -554,7 +560,9 @@ class HookRunner:
             raise_what_travels(raised)
             error = raised
         finally:
-            self._tally.note(plugin.name, chain.hook, trio.current_time() - now)
+            took = trio.current_time() - now
+            self._tally.note(plugin.name, chain.hook, took)
+            self.on_hook(plugin.name, chain.hook, took)
         # The result of a cancelled hook counts if it is valid. If not, that is not a failure.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
         if error is not None and not walk.is_left_behind and not is_cut:
@@ -564,6 +572,7 @@ class HookRunner:
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
+        self.on_hook(plugin.name, chain.hook, None)
         chain.failed(plugin, error)
         walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
         walk.is_telling = True

@@ -128,7 +128,9 @@ def contents_of_result(uri: str, answer: Frame) -> Frame:
 def shown_prompt(name: str, description: str, arguments: str) -> Frame:
     """Return a slash command in the list of prompts."""
     declared = prompt_arguments(arguments)
-    given: list[dict[str, Any]] = [{"name": one, "required": is_needed} for one, is_needed in declared.items()]
+    given: list[dict[str, Any]] = [
+        {"name": one, "required": is_needed} for one, is_needed in declared.items()
+    ]
     if "arguments" in declared:
         given[0]["description"] = arguments
     return {"name": name, "description": description, "arguments": given}

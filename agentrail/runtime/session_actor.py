@@ -99,6 +99,7 @@ class SleepingSession:
     place: Envelope
     incarnation: int
     due_at_ms: int | None
+    waits_for: int
     reading: HowToRead
 
 
@@ -264,6 +265,7 @@ def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
         place=last_envelope_of(cell.state),
         incarnation=cell.incarnation,
         due_at_ms=stored_standing(cell.state).due_at_ms,
+        waits_for=len(cell.state.data.interactions),
         reading=cell.reading,
     )
 

@@ -134,6 +134,8 @@ class Writer:
         self._is_back.set()
         self._is_empty = trio.Event()
         self._began = trio.Event()
+        self.on_written: Callable[[float, int], None] | None = None
+        """Called after each written batch with its duration in seconds and the bytes of its records' bodies."""
 
     # --- called by sessions
 
@@ -296,9 +298,13 @@ class Writer:
         appends = [job.append() for job in batch]
         pause = FIRST_PAUSE_SECONDS
         self._begin()
+        began = self._outside.stopwatch()
         while not self.report(batch, await self._offload(partial(self.commit, appends))):
             await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        if self.on_written is not None:
+            size = sum(len(record.body) for one in appends for record in one.records)
+            self.on_written(self._outside.stopwatch() - began, size)
 
     def _begin(self) -> None:
         if self._since is None:

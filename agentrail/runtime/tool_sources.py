@@ -1,5 +1,6 @@
 """The tool sources of a supervisor and of its sessions: started in the tree, and their tools attached to each session that uses them."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -233,6 +234,12 @@ class ToolSources:
             ports = tools._cell.ports  # noqa: SLF001 - internal access to the cell of a handle
             if ports.scope == scope:
                 yield from [(ports.session_id, one) for one in tools.own]
+
+    def states(self) -> Counter[ToolSourceState]:
+        """Count the sources that sessions have used, by state."""
+        own = [one for tools in self.joined.values() for one in tools.own]
+        used = (*self.running.values(), *self._personal.values(), *own)
+        return Counter(one.source.state for one in used if one.is_running or one.given_up_at_ms is not None)
 
     def restart(self, name: str, *, scope: str = NO_SCOPE, session_id: str = "") -> None:
         """Start a parked source again, or end the present life of another one.

@@ -425,6 +425,13 @@ def _order(section: tuple[str, str]) -> tuple[bool, str]:
     return section[0] != MODE_SECTION, section[0]
 
 
+def configured_names(data: Known) -> frozenset[str]:
+    """Return the names of models, tools and plugins that the session's configuration knows, and none that a caller chose."""
+    config = data.config
+    facts = [config.model, *config.fallbacks, *[one.model for one in config.agents if one.model is not None]]
+    return frozenset([*[one.model for one in facts], *data.tools.names, *data.stack.names])
+
+
 def tools_of(data: Known) -> Toolbox:
     """Return the tools of the running cycle: those of the session, and the client tools of its prompt."""
     settings = data.cycle.settings if data.cycle is not None else None

@@ -1,0 +1,48 @@
+"""`GET /metrics`, with a token of its own scope, or on an address of its own without one."""
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+from starlette.applications import Starlette
+
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, WholeAnswer, starlette_routes
+from agentrail.gateway.route_errors import BY_PLACE
+from agentrail.gateway.streams import write_stream
+from agentrail.telemetry.metric_samples import OPEN_METRICS, PLAIN_TEXT
+
+if TYPE_CHECKING:
+    from agentrail.telemetry.metrics import Metrics
+
+
+def metrics_of(gateway: Gateway) -> "Metrics":
+    found = gateway.opened()[0].options.metrics
+    assert found is not None  # noqa: S101 - otherwise there is no such route
+    return found
+
+
+async def _metrics(call: RouteCall) -> WholeAnswer:
+    metrics = metrics_of(call.gateway)
+    content_type, text = await metrics.render(call.head.headers.get("accept", ""))
+    return WholeAnswer(body=text, content_type=content_type)
+
+
+METRICS_ROUTES: Final = (
+    CallRoute(
+        "GET",
+        "/metrics",
+        _metrics,
+        does="returns metrics of all tenants in the formats of Prometheus",
+        scope="metrics",
+        needs_user=False,
+        content=(PLAIN_TEXT, OPEN_METRICS),
+        replies={},
+    ),
+)
+
+
+def scrape_application(gateway: Gateway) -> Starlette:
+    """Create an application that serves `/metrics` alone, without a token, while the gateway's host is open."""
+    routes = [
+        evolve(one, scope=None, is_guarded=True, refusals=f"{BY_PLACE} not_started") for one in METRICS_ROUTES
+    ]
+    return Starlette(routes=starlette_routes(gateway, routes, write_stream))

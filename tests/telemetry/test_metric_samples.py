@@ -1,0 +1,332 @@
+"""Samples of metrics: what each committed event adds, once, under labels that stay few whatever sessions do."""
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import events as e, messages as m
+from agentrail.abc.event_reader import SessionOrigin
+from agentrail.core.journal.spans import SessionSpans
+from agentrail.errors import ErrorInfo, OptionError
+from agentrail.telemetry import metric_samples as module
+from agentrail.telemetry.metric_samples import (
+    LABELS,
+    METRICS,
+    OTHER,
+    Metric,
+    MetricFold,
+    SeriesLimit,
+)
+
+CALL = m.CallId("c-1")
+REF = m.PromptRef("p-1")
+NAMES = frozenset({"google:gemini-x", "read", "guard"})
+TIME = "gen_ai_client_operation_duration_seconds"
+FIRST = "gen_ai_client_operation_time_to_first_chunk_seconds"
+MODEL = ("chat", "gcp.gemini", "gemini-x")
+
+START = e.AgentStart(ref=REF)
+END = e.AgentEnd(messages=(), usage=m.TokenUsage(), stop_reason="end", turns=1)
+REQUEST = e.RequestStart(model="google:gemini-x", messages=1)
+FAULT = ErrorInfo(code="overloaded", message="a canary")
+
+
+def answer(**usage):
+    said = m.AssistantMessage(content=(), model="another")
+    return e.ResponseComplete(message=said, usage=m.TokenUsage(**usage), stop_reason="end")
+
+
+def result(name="read", *, is_error=False):
+    found = m.ToolResult(call_id=CALL, name=name, text="", is_error=is_error)
+    return e.ToolExecutionEnd(name=name, call_id=CALL, result=found)
+
+
+class Story:
+    """Feeds events of one session to a fold, a second apart."""
+
+    def __init__(self, fold=None, session="s", *, names=NAMES, seq=0, at_ms=0):
+        self.fold = fold or MetricFold(lambda _scope, _session: names)
+        self.session = m.SessionId(session)
+        self.seq, self.at_ms = seq, at_ms
+        self.origin = SessionOrigin("acme", session, {"agent_id": "desk"})
+        self.told = []
+
+    def say(self, *events, **meta):
+        found = []
+        for event in events:
+            self.seq, self.at_ms = self.seq + 1, self.at_ms + 1_000
+            placed = msgspec.structs.replace(
+                event, meta=e.Envelope(self.session, self.seq, self.at_ms, (self.session,), **meta)
+            )
+            self.told.append(placed)
+            found += self.fold.feed(self.origin, placed)
+        return found
+
+    def again(self):
+        return [sample for event in self.told for sample in self.fold.feed(self.origin, event)]
+
+
+def counts(samples):
+    """Samples without those of durations, for short."""
+    return [(one.name.removeprefix("agentrail_"), one.values, one.value) for one in samples]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param((START,), [], id="a cycle is counted at its end"),
+        pytest.param(
+            (START, END),
+            [("cycles_total", ("ok", "desk"), 1), ("cycle_seconds", (), 1)],
+            id="a cycle",
+        ),
+        pytest.param((END,), [("cycles_total", ("ok", "desk"), 1)], id="a cycle that began before", marks=()),
+        pytest.param((e.AgentAbort(reason=None),), [], id="an abort in idle"),
+        pytest.param(
+            (START, e.AgentError(error=FAULT)),
+            [("cycles_total", ("failed", "desk"), 1), ("cycle_seconds", (), 1)],
+            id="a failed cycle",
+        ),
+        pytest.param(
+            (START, REQUEST, e.AgentAbort(reason=None)),
+            [
+                ("model_requests_total", ("google", "gemini-x", "aborted"), 1),
+                (TIME, (*MODEL, ""), 1),
+                ("cycles_total", ("aborted", "desk"), 1),
+                ("cycle_seconds", (), 2),
+            ],
+            id="an abort in a request",
+        ),
+        pytest.param(
+            (REQUEST, e.MessageStart(), answer(input=9, output=3, cache_read=4, cache_write=1, cost_usd=0.5)),
+            [
+                (FIRST, MODEL, 1),
+                ("tokens_total", ("google", "gemini-x", "input"), 9),
+                ("tokens_total", ("google", "gemini-x", "output"), 3),
+                ("tokens_total", ("google", "gemini-x", "cache_read"), 4),
+                ("tokens_total", ("google", "gemini-x", "cache_write"), 1),
+                ("gen_ai_client_token_usage", (*MODEL, "input"), 9),
+                ("gen_ai_client_token_usage", (*MODEL, "output"), 3),
+                ("cost_dollars_total", ("desk", "gemini-x"), 0.5),
+                ("model_requests_total", ("google", "gemini-x", "ok"), 1),
+                (TIME, (*MODEL, ""), 2),
+            ],
+            id="an answered request",
+        ),
+        pytest.param(
+            (REQUEST, e.StreamError(error=FAULT), REQUEST),
+            [
+                ("model_requests_total", ("google", "gemini-x", "failed"), 1),
+                (TIME, (*MODEL, "overloaded"), 1),
+            ],
+            id="a failed request",
+        ),
+        pytest.param(
+            (REQUEST, e.Retry(attempt=2, delay_ms=1, error=FAULT)),
+            [
+                ("model_requests_total", ("google", "gemini-x", "failed"), 1),
+                (TIME, (*MODEL, "overloaded"), 1),
+            ],
+            id="a request that is sent again",
+        ),
+        pytest.param(
+            (REQUEST, e.ModelSwitched(from_model="a", to_model="b", by="fallback"), REQUEST),
+            [("model_requests_total", ("google", "gemini-x", "failed"), 1), (TIME, (*MODEL, OTHER), 1)],
+            id="the last request before another model",
+        ),
+        pytest.param(
+            (REQUEST, REQUEST),
+            [("model_requests_total", ("google", "gemini-x", "aborted"), 1), (TIME, (*MODEL, ""), 1)],
+            id="a request whose end was lost",
+        ),
+        pytest.param((answer(input=9),), [], id="an answer to a request from before"),
+        pytest.param(
+            (e.RequestStart(model="google:gemini-y", messages=1), e.StreamError(error=FAULT)),
+            [
+                ("model_requests_total", (OTHER, OTHER, "failed"), 1),
+                (TIME, ("chat", OTHER, OTHER, "overloaded"), 1),
+            ],
+            id="a model of the user's",
+        ),
+        pytest.param(
+            (START, result(), result(is_error=True), result("rm -rf /")),
+            [
+                ("tool_calls_total", ("read", "ok"), 1),
+                ("tool_calls_total", ("read", "failed"), 1),
+                ("tool_calls_total", (OTHER, "ok"), 1),
+            ],
+            id="tool calls",
+        ),
+        pytest.param(
+            (START, e.ToolBlocked(name="read", call_id=CALL, reason="no", by="guard"), result(is_error=True)),
+            [("tool_calls_total", ("read", "blocked"), 1)],
+            id="a blocked call",
+        ),
+        pytest.param(
+            (
+                e.ToolExecutionMetrics(
+                    name="read", call_id=CALL, started_at_ms=0, ended_at_ms=250, duration_ms=250
+                ),
+                e.AbortSettled(receipt=e.AbortReceipt(milliseconds=40)),
+                e.AbortSettled(receipt=e.AbortReceipt(settled=False)),
+                e.SessionRestarted(reason="a canary", incarnation=2),
+            ),
+            [("tool_seconds", (), 0.25), ("abort_seconds", (), 0.04), ("restarts_total", (), 1)],
+            id="durations and restarts",
+        ),
+        pytest.param(
+            (
+                START,
+                e.PluginFailed(plugin="guard", hook="BeforeTool", error=FAULT, policy="open"),
+                e.PluginFailed(plugin="a canary", hook="BeforeTool", error=FAULT, policy="open"),
+            ),
+            [
+                ("plugin_failures_total", ("guard", "BeforeTool"), 1),
+                ("plugin_failures_total", (OTHER, "BeforeTool"), 1),
+            ],
+            id="failures of plugins",
+        ),
+    ],
+)
+def test_an_event_adds_what_it_says_and_read_again_it_adds_nothing(events, expected):
+    story = Story()
+    story.say(START, e.AgentAbort(reason=None, ref=REF))  # so that the names are known
+    assert counts(story.say(*events)) == expected
+    assert story.again() == []
+    assert counts(story.say(START, END)) != []
+
+
+def test_a_session_that_is_not_awake_any_more_keeps_its_names():
+    there = [NAMES]
+    story = Story(MetricFold(lambda _scope, _session: there[0]))
+    story.say(START)
+    there[0] = None
+    assert counts(story.say(END))[0] == ("cycles_total", ("ok", "desk"), 1)
+    assert counts(Story(story.fold, "t").say(START, END))[0] == ("cycles_total", ("ok", "desk"), 1)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("trace", [None, m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")])
+def test_durations_carry_the_trace_of_their_cycle(trace, queued):
+    """The same that its spans have: the caller's, otherwise one that follows from the session and the prompt."""
+    given = {"ref": REF, "content": (), "trace": trace}
+    prompt = e.PromptQueued(**given, position=0) if queued else e.PromptReceived(**given)
+    story = Story()
+    (found,) = {
+        one.trace_id for one in story.say(prompt, START, END) if one.name == "agentrail_cycle_seconds"
+    }
+    spans = SessionSpans(scope="acme", session=story.session, user_data={})
+    made = [span for event in story.told for span in spans.feed(event)]
+    assert {span.trace_id for span in made} == {found}
+    assert (found == "a" * 32) == (trace is not None)
+    later = [one.trace_id for one in story.say(START, END) if one.trace_id]
+    assert "a" * 32 not in later  # the next cycle of the same prompt has no caller any more
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        e.PromptDropped(ref=REF, content=()),
+        e.PromptRejected(ref=REF, reason="no"),
+        e.PromptTaken(ref=REF, approval_id=m.ApprovalId("a"), by="guard"),
+    ],
+)
+def test_a_prompt_that_starts_no_cycle_leaves_nothing_behind(end):
+    trace = m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+    found = Story().say(e.PromptQueued(ref=REF, content=(), trace=trace, position=0), end, START, END)
+    assert "a" * 32 not in {one.trace_id for one in found}
+
+
+def test_a_session_that_takes_the_id_of_an_ended_one_is_counted():
+    story = Story()
+    story.say(START, END, e.SessionEnd(reason="stopped"))
+    assert len(Story(story.fold, at_ms=story.at_ms).say(START, END)) == 2
+
+
+def test_ephemeral_events_and_those_of_a_child_wrapped_by_its_parent_add_nothing():
+    story = Story()
+    assert story.say(END, ephemeral=True) == []
+    assert story.fold.feed(story.origin, END) == ()
+    assert story.say(e.SubagentEvent(call_id=CALL, child_id=m.SessionId("t"), depth=1, event=END)) == []
+
+
+def test_a_clock_that_goes_back_makes_no_negative_duration_and_counts_once():
+    story = Story(at_ms=60_000)
+    story.say(START)
+    story.at_ms = 0
+    assert counts(story.say(END)) == [("cycles_total", ("ok", "desk"), 1), ("cycle_seconds", (), 0)]
+    assert story.again() == []
+
+
+def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch):
+    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
+    first = Story()
+    first.say(START)
+    for name in ("t", "u"):
+        Story(first.fold, name).say(START)
+    assert [one.name for one in first.say(END)] == ["agentrail_cycles_total"]
+
+
+# --- labels
+
+
+@pytest.mark.parametrize("label", ["session", "user", "call_id", "text"])
+def test_a_metric_with_an_unbounded_label_is_refused(label):
+    with pytest.raises(OptionError, match=f"label '{label}' is not bounded: use one of LABELS"):
+        Metric("counter", "A metric.", ("profile", label))
+
+
+@pytest.mark.parametrize("text", ["", "two words", "a\nb", 'a"b', "é", "x" * 10_000])
+def test_free_text_is_other(text):
+    assert SeriesLimit().admit("agentrail_tool_calls_total", (text, text)) == (OTHER, "failed")
+
+
+@pytest.mark.parametrize(("name", "label", "most"), [("model", 1, 100), ("tool", 0, 300)])
+def test_the_names_beyond_their_number_are_other(name, label, most):
+    metric = {"model": "agentrail_model_requests_total", "tool": "agentrail_tool_calls_total"}[name]
+    limit = SeriesLimit()
+    values = [["p", f"n{number}", "ok"][1 - label :] for number in range(most + 2)]
+    shown = [limit.admit(metric, tuple(one))[label] for one in values]
+    assert shown == [f"n{number}" for number in range(most)] + [OTHER, OTHER]
+    assert limit.admit(metric, tuple(values[0])) == tuple(values[0])
+
+
+def series_of(name, metric):
+    """Number of series for one combination of labels: a histogram has one per bucket, and three more."""
+    return len(metric.buckets) + 3 if metric.kind == "histogram" else 1
+
+
+@pytest.mark.operation(8)
+def test_there_is_no_room_for_2000_series():
+    """Each metric at its worst: its room for names, and each combination of fixed values without them."""
+    total = 0
+    for name, metric in METRICS.items():
+        fixed = 1
+        for label in metric.labels:
+            known = LABELS[label]
+            fixed *= len(known) if isinstance(known, tuple) else 1
+        total += series_of(name, metric) * (metric.room + fixed)
+    assert 1_500 < total < 2_000
+
+
+names = st.sampled_from(["a", "b", OTHER, "", "two words"]) | st.text() | st.integers().map(str)
+
+
+@pytest.mark.operation(8)
+@given(
+    st.lists(st.tuples(st.sampled_from(sorted(METRICS)), names, names, names, names), max_size=60),
+    st.integers(0, 400),
+)
+def test_the_series_are_bounded_whatever_the_values_are(drawn, more):
+    limit = SeriesLimit()
+    shown = {(name, limit.admit(name, tuple(values[: len(METRICS[name].labels)]))) for name, *values in drawn}
+    shown |= {
+        (name, limit.admit(name, tuple([f"{label}-{number}" for label in one.labels])))
+        for number in range(more)
+        for name, one in METRICS.items()
+    }
+    assert sum(series_of(name, METRICS[name]) for name, _ in shown) < 2_000
+    for name, values in shown:
+        for label, value in zip(METRICS[name].labels, values, strict=True):
+            known = LABELS[label]
+            assert value in known if isinstance(known, tuple) else value == OTHER or value.isascii()
