@@ -291,7 +291,7 @@ class _Keeper:
         async with open_supervisor(
             **picked_fields(options, "environ", "shell_fallback", "deps_for", "memories", "notes"),
             **picked_fields(
-                options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry", "metrics"
+                options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry", "metrics", "audit"
             ),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:

@@ -74,6 +74,7 @@ class HostOptions:
         embedder: Embedding model, see `open_supervisor`.
         mcp: MCP servers, see `open_supervisor`.
         telemetry: Export of spans, see `open_supervisor`.
+        audit: Audit log, see `open_supervisor`.
         public_url: Address under which browsers of users reach this host, with its path prefix. Links to log in to MCP
             servers begin with it. None: users cannot log in.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
@@ -111,6 +112,7 @@ class HostOptions:
     embedder: Embedder | None = None
     mcp: Sequence[ToolServer] = ()
     telemetry: OpenTelemetry | None = None
+    audit: str | None = None
     public_url: str | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
@@ -177,9 +179,9 @@ def _faults_of(options: Any) -> Iterator[str]:
     yield from faults_of_knowledge(given.knowledge)
     yield from faults_of_embedder(given.embedder)
     yield from faults_of_telemetry(given.telemetry)
-    shared = (given.memories, given.notes, given.knowledge, given.embedder, given.telemetry)
+    shared = (given.memories, given.notes, given.knowledge, given.embedder, given.telemetry, given.audit)
     if given.supervisor is not None and (given.mcp or any(one is not None for one in shared)):
-        yield "memories, notes, knowledge, an embedder, telemetry or MCP servers cannot be combined with supervisor, which has its own: pass them to open_supervisor"
+        yield "memories, notes, knowledge, an embedder, telemetry, an audit log or MCP servers cannot be combined with supervisor, which has its own: pass them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):

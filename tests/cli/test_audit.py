@@ -15,6 +15,8 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import run_agentrail
+from tests.gateway.web import serving
+from tests.host.hosting import profile
 
 CANARY = "canary-of-the-audit"
 
@@ -128,3 +130,12 @@ async def test_a_session_that_cannot_be_rebuilt_is_named_and_left_out(tmp_path):
     ran = await audit(tmp_path, "rebuild")
     assert (ran.code, "session gone is left out: " in ran.err) == (0, True)
     assert {json.loads(line)["session"] for line in ran.out.splitlines()} == {"here"}
+
+
+async def test_a_server_writes_who_asked_over_which_interface(tmp_path):
+    log = tmp_path / "audit.jsonl"
+    desk = profile(ScriptedModel([says("Hello.")]))
+    async with serving(profiles=[desk], store=f"sqlite:{tmp_path}/s.db", audit=f"file:{log}") as web:
+        assert (await web.client.post("/chat", json={"message": "Hi"})).status_code == 200
+    prompt = json.loads(log.read_bytes().splitlines()[0])
+    assert (prompt["verdict"], prompt["via"], bool(prompt["user"])) == ("accepted", "http", True)
