@@ -289,7 +289,10 @@ def _reader_of(telemetry: OpenTelemetry | None, *others: EventConsumer | None) -
     consumers = [one for one in others if one is not None]
     if telemetry is not None:
         consumers.append(telemetry.consumer(without_known))
-    return Reader(consumers, sample=0.0 if telemetry is None else telemetry.sample) if consumers else None
+    if not consumers:
+        return None
+    sample, propagate = (0.0, None) if telemetry is None else (telemetry.sample, telemetry.propagate)
+    return Reader(consumers, sample=sample, tells_providers=propagate == "providers")
 
 
 @asynccontextmanager

@@ -425,12 +425,14 @@ class TelemetryForm:
         content: See `OpenTelemetry`.
         tenant: See `OpenTelemetry`.
         sample: See `OpenTelemetry`.
+        propagate: See `OpenTelemetry`.
     """
 
     endpoint: str | None = None
     content: bool | None = None
     tenant: bool | None = None
     sample: float | None = None
+    propagate: Literal["providers"] | None = None
 
 
 @frozen(kw_only=True)

@@ -330,6 +330,8 @@ class HttpProvider:
         vendor = evolve(endpoint.vendor, secrets=(key,) if key else ())
         refuse_foreign_key(vendor)
         asking = {endpoint.key_header: f"{endpoint.key_prefix}{key}"} if key else {}
+        if request.traceparent:
+            asking["traceparent"] = request.traceparent
         post = make_post(
             options,
             url=wire.url_of(request.model_name),

@@ -301,7 +301,7 @@ class Interpreter:
                 began = BegunCall(effect=effect, known=state.data, scope=opened.scope)
                 self._task_group.start_soon(self._run_tool, began, opened, scope=opened.scope, name=name)
             case StartStream():
-                self._start_stream(effect)
+                self._start_stream(effect, self._ports.traces.of_requests(state.data))
             case Refuse(to, error):
                 self._pending_calls.refuse(to, error)
             case CancelStream(effect_id=effect_id):
@@ -376,8 +376,10 @@ class Interpreter:
 
     # --- streams
 
-    def _start_stream(self, effect: StartStream) -> None:
+    def _start_stream(self, effect: StartStream, traceparent: str) -> None:
         request = effect.request
+        if traceparent:
+            request = msgspec.structs.replace(request, traceparent=traceparent)
         if effect.context is not None and self._context is not None:
             request = self._context.join(request, effect.context)
         timer = stall_timer_of(request.attempt)

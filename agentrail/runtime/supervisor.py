@@ -208,6 +208,7 @@ class SessionSupervisor:
         )
         if reader is not None:
             self._shared.dependencies.traces.ratio = reader.sample
+            self._shared.dependencies.traces.tells_providers = reader.tells_providers
         self._forks = Forks(self._shared, self.journals, check_free=self._check_free, begin=self._begin)
         self._hibernation = Hibernation(
             self._shared,

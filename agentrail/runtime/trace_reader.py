@@ -2,7 +2,7 @@
 
 from attrs import define
 
-from agentrail.core.session.state import SessionData
+from agentrail.core.session.state import Cycle, SessionData
 from agentrail.core.values import trace_carriers as traces
 from agentrail.messages import CallId, SessionId, TraceContext
 
@@ -14,10 +14,12 @@ class TraceReader:
     Attributes:
         malformed: How many were malformed, as a whole or in their `tracestate`.
         ratio: Share of the traces that are sampled if no caller decides. 0 without telemetry.
+        tells_providers: Whether requests to models carry their trace.
     """
 
     malformed: int = 0
     ratio: float = 0.0
+    tells_providers: bool = False
 
     def read(self, given: object) -> TraceContext | None:
         trace, is_malformed = traces.read_trace(given)
@@ -26,13 +28,19 @@ class TraceReader:
 
     def of_call(self, known: SessionData, call_id: CallId) -> str:
         """Return a call's span as `traceparent`, or nothing outside a cycle."""
-        cycle, config = known.cycle, known.config
-        if cycle is None:
+        return "" if known.cycle is None else self._of_span(known, known.cycle, "call", f"\0{call_id}")
+
+    def of_requests(self, known: SessionData) -> str:
+        """Return the cycle's span as `traceparent`, or nothing if requests to models must not carry it."""
+        if known.cycle is None or not self.tells_providers:
             return ""
-        trace_id = _trace_id(known)
-        decided = traces.decision_of(cycle.trace)
+        return self._of_span(known, known.cycle, "cycle")
+
+    def _of_span(self, known: SessionData, cycle: Cycle, kind: str, own: str = "") -> str:
+        trace_id, decided = _trace_id(known), traces.decision_of(cycle.trace)
+        names = known.config.scope, known.config.session_id, f"{cycle.ref}{own}"
+        span_id = traces.span_id_of(kind, *names)
         sampled = traces.is_drawn(trace_id, self.ratio) if decided is None else decided
-        span_id = traces.span_id_of("call", config.scope, config.session_id, f"{cycle.ref}\0{call_id}")
         return traces.traceparent_of(trace_id, span_id, sampled=sampled)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import trio
 from attrs import field, frozen
@@ -36,6 +36,7 @@ class OpenTelemetry:
         tenant: Whether spans name the tenant of a host.
         resource: Attributes of the process, such as `service.name`, which is `agentrail` unless set.
         sample: Share of the traces that are exported, from 0 to 1, drawn by trace id. A caller's sampling flag counts more.
+        propagate: `providers` lets requests to model vendors carry their trace. None: they carry none.
     """
 
     exporter: Any = None
@@ -43,6 +44,7 @@ class OpenTelemetry:
     tenant: bool = False
     resource: Mapping[str, Any] = field(factory=dict)
     sample: float = 1.0
+    propagate: Literal["providers"] | None = None
 
     def __attrs_post_init__(self) -> None:
         given: Any = self  # annotations cannot be trusted here
@@ -51,6 +53,8 @@ class OpenTelemetry:
             faults.append(f"telemetry needs the official libraries: {install_command('otel')}")
         if isinstance(given.sample, str) or not is_share(given.sample):
             faults.append(f"sample of telemetry is {given.sample!r:.80}: expected a number from 0 to 1")
+        if given.propagate not in {None, "providers"}:
+            faults.append(f"propagate of telemetry is {given.propagate!r:.80}: expected 'providers', or None")
         is_exporter = given.exporter is None or callable(getattr(given.exporter, "export", None))
         if not is_exporter and not is_address(given.exporter):
             said = f"exporter of telemetry is {given.exporter!r:.200}"

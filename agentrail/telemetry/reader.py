@@ -76,10 +76,14 @@ class Reader:
 
     Attributes:
         sample: Share of the traces that are sampled, which tools are told with `ctx.traceparent`.
+        tells_providers: Whether requests to models carry their trace.
     """
 
-    def __init__(self, consumers: Sequence[EventConsumer], *, sample: float = 0.0) -> None:
+    def __init__(
+        self, consumers: Sequence[EventConsumer], *, sample: float = 0.0, tells_providers: bool = False
+    ) -> None:
         self.sample: float = sample
+        self.tells_providers: bool = tells_providers
         self._lines = tuple(map(_Line, consumers))
         self._ended = trio.Event()
         self._scope = trio.CancelScope()

@@ -56,6 +56,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             them.
         settings: Settings of this cycle's caller, over the options of the provider. None: none. Those with a field
             of their own here (`max_output_tokens`, `response_format`, `tools`) are already applied to it.
+        traceparent: The cycle's span as a W3C `traceparent`, for the vendor. Empty unless the supervisor propagates traces.
     """
 
     attempt: EffectId
@@ -68,6 +69,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     response_format: JsonObject | None = None
     cache_points: tuple[CachePoint, ...] = ()
     settings: PromptSettings | None = None
+    traceparent: str = ""
 
     @property
     def model_name(self) -> str:
