@@ -1,0 +1,160 @@
+"""One trace from a client of the official SDK to a tool's own request, and nothing for those whom it does not concern."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import agentrail
+from agentrail import ToolContext, tool
+from agentrail.telemetry import OpenTelemetry
+from agentrail.testing.models import ScriptedModel, calls, says
+from tests.runtime.rig import on_bounded_time
+
+pytestmark = on_bounded_time
+
+ANSWERED = [
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "ok"}, "finish_reason": None}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+
+
+class Heard:
+    """Attributes: headers of the requests that arrived, and the address."""
+
+    def __init__(self):
+        self.headers, self.url = [], ""
+
+
+@contextmanager
+def listening():
+    """Serve an endpoint that answers as a vendor of chat completions, on a free port, in threads."""
+    heard = Heard()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            heard.headers.append({name.lower(): value for name, value in self.headers.items()})
+            body = "".join(f"data: {json.dumps(one)}\n\n" for one in ANSWERED) + "data: [DONE]\n\n"
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    heard.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield heard
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def program(exporter):
+    """A program with the official SDK, a span of its own and baggage: what it sends would carry both."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("program")
+    token = context.attach(baggage.set_baggage("tenant", "secret"))
+    try:
+        with tracer.start_as_current_span("click") as span:
+            yield tracer, span
+    finally:
+        context.detach(token)
+
+
+async def post(url, headers):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        await client.post(url, headers=headers, content=b"{}")
+
+
+@pytest.mark.operation(24)
+@pytest.mark.parametrize("continues", [True, False])
+async def test_a_tools_own_request_hangs_below_its_call(continues):
+    """O-024: with `ctx.traceparent`, and no baggage of the caller. Without it the tool sends nothing of ours."""
+    memory = InMemorySpanExporter()
+    with listening() as heard, program(memory) as (tracer, click):
+
+        @tool(thread=False)
+        async def order(number: int, ctx: ToolContext) -> str:
+            """Look an order up."""
+            carried = {"traceparent": ctx.traceparent} if continues else {}
+            parent = propagate.extract(carried, context.Context())
+            with tracer.start_as_current_span("look up", context=parent) as span:
+                headers = {}
+                if continues:
+                    propagate.inject(headers, trace.set_span_in_context(span, context.Context()))
+                await post(heard.url, headers)
+            return str(number)
+
+        carrier = {}
+        propagate.inject(carrier)
+        assert "baggage" in carrier
+        telemetry = OpenTelemetry(exporter=memory)
+        async with agentrail.open_supervisor(environ={}, telemetry=telemetry) as supervisor:
+            session = await supervisor.start_session(
+                model=ScriptedModel([calls(("order", {"number": 1})), says("done")]), tools=[order]
+            )
+            await session.prompt("Go", trace=carrier)
+            await session.collect_reply()
+    spans = {one.name: one for one in memory.get_finished_spans()}
+    cycle, call, lookup = (spans[name] for name in ("invoke_agent", "execute_tool order", "look up"))
+    assert cycle.parent.span_id == click.get_span_context().span_id
+    assert call.parent.span_id == cycle.context.span_id
+    (headers,) = heard.headers
+    assert "baggage" not in headers
+    if continues:
+        assert (lookup.context.trace_id, lookup.parent.span_id) == (
+            call.context.trace_id,
+            call.context.span_id,
+        )
+        assert headers["traceparent"].split("-")[1] == f"{click.get_span_context().trace_id:032x}"
+    else:
+        assert lookup.parent is None
+        assert "traceparent" not in headers
+
+
+@pytest.mark.operation(24)
+@pytest.mark.parametrize("told", [None, "providers"])
+async def test_a_vendors_request_carries_a_trace_only_if_told_to(told):
+    """O-024: the cycle's, with the caller's flag, and never its baggage."""
+    memory = InMemorySpanExporter()
+    with listening() as heard, program(memory):
+        carrier = {}
+        propagate.inject(carrier)
+        telemetry = OpenTelemetry(exporter=memory, propagate=told)
+        async with agentrail.open_supervisor(environ={}, telemetry=telemetry) as supervisor:
+            session = await supervisor.start_session(
+                model="openai-chat:m", provider_opts={"api_key": "k", "base_url": heard.url}
+            )
+            await session.prompt("Go", trace=carrier)
+            await session.collect_reply()
+    (headers,) = heard.headers
+    (cycle,) = (one for one in memory.get_finished_spans() if one.name == "invoke_agent")
+    expected = f"00-{cycle.context.trace_id:032x}-{cycle.context.span_id:016x}-01"
+    assert headers.get("traceparent") == (expected if told else None)
+    assert not {"baggage", "tracestate"} & set(headers)
+
+
+async def test_a_malformed_traceparent_is_ignored_and_counted():
+    """13.7: the cycle begins a trace of its own, and the ratio decides about it."""
+    memory = InMemorySpanExporter()
+    async with agentrail.open_supervisor(environ={}, telemetry=OpenTelemetry(exporter=memory)) as supervisor:
+        session = await supervisor.start_session(model=ScriptedModel([says("done")]))
+        await session.prompt("Go", trace={"traceparent": f"00-{'0' * 32}-{'b' * 16}-00"})
+        await session.collect_reply()
+        assert supervisor.statistics().malformed_traces == 1
+    (cycle,) = (one for one in memory.get_finished_spans() if one.name == "invoke_agent")
+    assert cycle.parent is None
