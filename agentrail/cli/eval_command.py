@@ -48,6 +48,11 @@ from agentrail.structs import Value, converter_of, picked_fields
 from agentrail.testing.cassette import CassetteModel
 
 evals: Final = App(name="evals", result_action="return_value")
+evals.command(
+    "agentrail.cli.from_sessions_command:from_sessions",
+    name="from-sessions",
+    help="Make cases of stored sessions: prompts, calls, and cassettes with the model's answers, without secrets.",
+)
 
 _WORST: Final = 10
 
@@ -86,12 +91,8 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
         given: EvalFile = _TO_EVAL(tomllib.loads(text))
     except ValueError as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
-    named = file.parent / given.dataset
-    cases = (
-        read_cases(_read(named).decode(errors="replace"), str(named))
-        if given.dataset
-        else read_cases(text, str(file))
-    )
+    place = file.parent / given.dataset if given.dataset else file
+    cases = read_cases(_read(place).decode(errors="replace"), str(place))
     scorers = [
         _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
         for one in given.scorers
@@ -112,7 +113,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
         cassette = case.metadata.get("cassette")
         if chosen is not None or cassette is None:
             return blueprint if chosen is None else blueprint.override(model=chosen)
-        return blueprint.override(model=CassetteModel(file.parent / str(cassette)))
+        return blueprint.override(model=CassetteModel(place.parent / str(cassette)))
 
     return given, Dataset(given.name or file.stem, cases), made, scorers
 

@@ -131,15 +131,10 @@ class CassetteModel:
     def _write(
         self, provider: Provider, request: ModelRequest, chunks: Sequence[Chunk], error: ErrorInfo | None
     ) -> None:
-        line = {
-            "request": _plain(request),
-            "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
-            "error": msgspec.structs.asdict(error) if error is not None else None,
-            "capabilities": msgspec.to_builtins(provider.capabilities(request.model_name)),
-        }
+        line = encode_exchange(request, chunks, error, provider.capabilities(request.model_name))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(self._scrub(json.dumps(line, ensure_ascii=False, sort_keys=True)) + "\n")
+            file.write(self._scrub(line) + "\n")
 
     def _find(self, request: ModelRequest) -> _Exchange:
         asked = json.loads(self.encode(request))
@@ -162,7 +157,25 @@ class CassetteModel:
     def _scrub(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, SCRUBBED)
-        return _LOOKS_LIKE_A_KEY.sub(SCRUBBED, text)
+        return without_keys(text)
+
+
+def encode_exchange(
+    request: ModelRequest, chunks: Sequence[Chunk], error: ErrorInfo | None, capabilities: Capabilities
+) -> str:
+    """Encode a request and its response as a line of a cassette, not yet scrubbed."""
+    line = {
+        "request": _plain(request),
+        "chunks": json.loads(encode_signal(_arrived(chunks)))["chunks"],
+        "error": msgspec.structs.asdict(error) if error is not None else None,
+        "capabilities": msgspec.to_builtins(capabilities),
+    }
+    return json.dumps(line, ensure_ascii=False, sort_keys=True)
+
+
+def without_keys(text: str) -> str:
+    """Return a text without what looks like a key."""
+    return _LOOKS_LIKE_A_KEY.sub(SCRUBBED, text)
 
 
 async def _play(exchange: _Exchange) -> AsyncGenerator[Chunk, None]:

@@ -4,17 +4,22 @@ import json
 import os
 import shlex
 import signal
+import sys
 from functools import partial
+from importlib import import_module
 from xml.etree import ElementTree as Xml
 
 import pytest
 import trio
 import yaml
 
+import agentrail
 from agentrail.cli.eval_command import report_lines
+from agentrail.errors import Overloaded
 from agentrail.evals.report import CaseRun, EvalReport, decode_report
 from agentrail.evals.scorers import Score
 from agentrail.evals.statistics import RESAMPLES
+from agentrail.testing.models import ScriptedModel, calls, fails
 from tests.cli.rig import command, run_agentrail
 from tests.pages import fences_of
 
@@ -232,3 +237,68 @@ def test_cases_of_other_reports_are_said():
     ]
     assert list(report_lines(report(a=1), report(b=1), "x"))[-3] == "against the baseline: no case in common"
     assert RESAMPLES == 2_000
+
+
+SECRET = "sk-live-abcdefghijklmnop1234"  # noqa: S105 - nobody's
+
+
+async def record(place, **more):
+    """Sessions of the desk in a store: one that is done, one that failed, one with an agent of its own."""
+    sys.path.insert(0, str(place))
+    try:
+        desk = import_module("desk").desk
+    finally:
+        sys.path.remove(str(place))
+        del sys.modules["desk"]
+    scripts = {
+        "down": ScriptedModel([calls(("opening_hours", {"day": "Monday"})), fails(Overloaded("busy"))])
+    }
+    async with agentrail.open_supervisor(store=f"sqlite:{place / 'made.db'}", scripts=scripts) as supervisor:
+        done = await supervisor.start_session(desk, session_id="done", **more)
+        await done.run(f"My key is {SECRET}. Are you open on Monday")
+        await done.run("And on Sunday")
+        failed = await supervisor.start_session(
+            desk, session_id="failed", model="scripted:down", max_retries=0, **more
+        )
+        with pytest.raises(agentrail.CycleFailed):
+            await failed.run("Are you open on Monday")
+        silent = await supervisor.start_session(desk, session_id="silent", **more)
+        await silent.stop()
+
+
+@pytest.mark.operation("O-013")
+async def test_a_case_made_of_a_session_repeats_its_calls_from_the_cassette(desk):
+    """Each prompt, each call and the answer, without the model; the failure of the other one too. No secret is in a file."""
+    await record(desk)
+    ran = await run(desk, "evals from-sessions cases --store sqlite:made.db")
+    assert (ran.code, ran.out) == (0, "cases/cases.jsonl: 2 cases\n"), ran.err
+    assert "silent is left out: it has no prompt" in ran.err
+    change(desk / "desk.py", "def answer(request):", "def answer(request):\n    raise AssertionError")
+    change(desk / "desk.py", "tools=[opening_hours]", "tools=[opening_hours], max_retries=0")
+    change(desk / "eval.toml", '"cases.jsonl"\nrepeats = 2', '"cases/cases.jsonl"')
+    change(desk / "eval.toml", "{tools_called = {at_most = 1}}, {below = {turns = 2}}", '"tools_called"')
+    ran = await run(desk, "eval eval.toml --report report.json")
+    assert ran.code == 0, ran.err
+    done, failed = decode_report((desk / "report.json").read_bytes(), "report.json").runs
+    assert (done.case, done.outcome, done.value, done.turns) == ("done", "done", 1.0, 4)
+    assert (failed.case, failed.outcome, failed.error) == ("failed", "failed", "overloaded: busy")
+    written = b"".join(one.read_bytes() for one in (desk / "cases").rglob("*.jsonl"))
+    assert (SECRET.encode() in written, b"[scrubbed]" in written) == (False, True)
+    change(desk / "desk.py", "Return the opening hours", "Give the opening hours")
+    ran = await run(desk, "eval eval.toml")
+    assert "request 1 of 4" in ran.out
+    assert "request.tools[0].description" in ran.out
+
+
+async def test_only_the_chosen_sessions_become_cases_and_no_file_is_replaced(desk):
+    """`--where` and `--limit` choose; a second time into the same directory is refused."""
+    await record(desk)
+    line = "evals from-sessions cases --store sqlite:made.db --where outcome=failed"
+    ran = await run(desk, line)
+    assert (ran.code, ran.out) == (0, "cases/cases.jsonl: 1 cases\n"), ran.err
+    ran = await run(desk, line)
+    assert (ran.code, "already exists" in ran.err) == (2, True)
+    ran = await run(desk, "evals from-sessions none --store sqlite:made.db --where user=eve")
+    assert (ran.code, "no case was made" in ran.err, (desk / "none").exists()) == (2, True, False)
+    ran = await run(desk, "evals from-sessions few --store sqlite:made.db --limit 1")
+    assert ran.out == "few/cases.jsonl: 1 cases\n"

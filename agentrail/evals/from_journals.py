@@ -1,0 +1,104 @@
+"""Cases made of recorded sessions, with cassettes that answer as the model did."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from agentrail.abc import Capabilities
+from agentrail.core.journal.replay import ReplayStep
+from agentrail.core.protocol.effects import Publish, StartStream
+from agentrail.core.protocol.request import Completed, EffectId, ModelRequest
+from agentrail.core.protocol.signals import ResponseCompleted, StreamFailed
+from agentrail.errors import OptionError
+from agentrail.evals.dataset import Case
+from agentrail.evals.trace import trace_of
+from agentrail.events import (
+    AgentStart,
+    ApprovalResolved,
+    Event,
+    PromptQueued,
+    PromptReceived,
+    SubagentStart,
+)
+from agentrail.frozen import thawed
+from agentrail.messages import PromptRef, SessionId, Text, UserBlock
+from agentrail.structs import picked_fields
+from agentrail.testing.cassette import encode_exchange
+
+_MODEL: Final = "cassette:object"
+"""The model string of a session whose provider is a `CassetteModel`."""
+
+
+def case_of_journal(
+    session: SessionId, steps: Iterable[ReplayStep], *, cassette: str
+) -> tuple[Case, list[str]]:
+    """Return a session as a case, and the lines of its cassette, which still contain its secrets.
+
+    Raises:
+        OptionError: Your move: its model's answers alone do not repeat it. The message has the reason.
+    """
+    events: list[Event] = []
+    lines: list[str] = []
+    open_requests: dict[EffectId, ModelRequest] = {}
+    models: set[str] = set()
+    has_context = False
+    for walked in (step.walked for step in steps):
+        match walked.signal:
+            case ResponseCompleted(effect_id=attempt) as done if attempt in open_requests:
+                chunks, error = (Completed(done.stop_reason, done.message, done.usage),), None
+            case StreamFailed(effect_id=attempt) as failed if attempt in open_requests:
+                chunks, error = (), failed.error
+            case _:
+                attempt = None
+        if attempt is not None:
+            facts = walked.before.data.config.model
+            known = Capabilities(
+                images=True, **picked_fields(facts, "context_window", "max_output_tokens", "price")
+            )
+            lines.append(encode_exchange(open_requests.pop(attempt), chunks, error, known))
+        for effect in walked.effects:
+            if (
+                isinstance(effect, Publish)
+                and effect.event.meta is not None
+                and not effect.event.meta.ephemeral
+            ):
+                events.append(effect.event)
+            elif isinstance(effect, StartStream):
+                models.add(effect.request.model)
+                has_context |= effect.context is not None
+                open_requests[effect.request.attempt] = msgspec.structs.replace(effect.request, model=_MODEL)
+    prompts = tuple(_prompts_of(events))
+    reasons = (
+        (not prompts or not all(prompts), "it has no prompt, or one that is not only text"),
+        (len(models) > 1, f"it used several models: {', '.join(sorted(models))}"),
+        (has_context, "its requests contain messages of context providers"),
+        (any(isinstance(one, SubagentStart) for one in events), "it had sub-agents"),
+    )
+    faults = [reason for holds, reason in reasons if holds]
+    if faults:
+        raise OptionError(faults)
+    trace = trace_of(events)
+    metadata = {
+        "cassette": cassette,
+        "calls": [
+            {one.call.name: thawed(one.call.arguments if one.effective is None else one.effective)}
+            for one in trace.calls
+        ],
+        "approve": sorted({
+            one.approval.tool for one in events if isinstance(one, ApprovalResolved) and one.status == "approved"
+        }),
+        "outcome": trace.outcome,
+    }  # fmt: skip
+    return Case(prompts, trace.text if trace.outcome == "done" else None, metadata, id=session[:64]), lines
+
+
+def _prompts_of(events: Iterable[Event]) -> Iterable[str]:
+    contents: dict[PromptRef, tuple[UserBlock, ...]] = {}
+    for event in events:
+        if isinstance(event, PromptReceived | PromptQueued):
+            contents[event.ref] = event.content
+        elif isinstance(event, AgentStart) and event.ref in contents:
+            blocks = contents[event.ref]
+            is_text = all(isinstance(one, Text) for one in blocks)
+            yield "".join(one.text for one in blocks if isinstance(one, Text)) if is_text else ""
