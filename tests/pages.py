@@ -88,6 +88,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     "README.md": {
         "make run": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
         "make test": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
+        "agentrail eval": "its files are on another page: tests/cli/test_eval.py runs it, and evals",
         "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
         "agentrail chat": _NEEDS_A_PERSON,
     },
