@@ -1,13 +1,16 @@
 """One trace from a client of the official SDK to a tool's own request, and nothing for those whom it does not concern."""
 
 import json
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
 from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -16,10 +19,15 @@ import agentrail
 from agentrail import ToolContext, tool
 from agentrail.telemetry import OpenTelemetry
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools.mcp import McpServer
+from agentrail.tools.task import TaskTool
+from tests.gateway.web import serving
 from tests.runtime.rig import on_bounded_time
+from tests.telemetry.collectors import collecting
 
 pytestmark = on_bounded_time
 
+PLAIN = Path(__file__).parent.parent / "mcp" / "servers" / "plain.py"
 ANSWERED = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "ok"}, "finish_reason": None}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
@@ -146,6 +154,48 @@ async def test_a_vendors_request_carries_a_trace_only_if_told_to(told):
     expected = f"00-{cycle.context.trace_id:032x}-{cycle.context.span_id:016x}-01"
     assert headers.get("traceparent") == (expected if told else None)
     assert not {"baggage", "tracestate"} & set(headers)
+
+
+@pytest.mark.operation(21)
+async def test_a_click_a_tool_a_sub_agent_and_an_mcp_server_are_one_tree():
+    """O-021: the client's span is the only root at the collector, and the MCP server is told the span of its call."""
+    with collecting() as collector, program(OTLPSpanExporter(collector.url)) as (tracer, click):
+
+        @tool(thread=False)
+        async def order(number: int, ctx: ToolContext) -> str:
+            """Look an order up."""
+            parent = propagate.extract({"traceparent": ctx.traceparent}, context.Context())
+            with tracer.start_as_current_span("look up", context=parent):
+                return str(number)
+
+        wanted = calls(("order", {"number": 1}), ("task", {"description": "Look."}), ("mcp__p__echo", {}))
+        turns = [wanted, calls(("order", {"number": 2})), says("below"), says("done")]
+        served = {
+            "session_tools": [order, TaskTool()],
+            "mcp": [McpServer("p", command=[sys.executable, str(PLAIN)], required=True)],
+            "telemetry": OpenTelemetry(exporter=collector.url, content=True),
+        }
+        carrier = {}
+        propagate.inject(carrier)
+        async with serving(ScriptedModel(turns), **served) as web:
+            answer = await web.post("/chat", {"message": "Go"}, headers=carrier)
+            assert answer.status_code == 200
+    spans = {one.span_id.hex(): one for one in collector.spans}
+    assert {one.trace_id.hex() for one in spans.values()} == {f"{click.get_span_context().trace_id:032x}"}
+    assert [one.name for one in spans.values() if one.parent_span_id.hex() not in spans] == ["click"]
+
+    def path_of(span):
+        above = spans.get(span.parent_span_id.hex())
+        return [*([] if above is None else path_of(above)), span.name]
+
+    paths = [" > ".join(path_of(one)) for one in spans.values()]
+    cycle = "click > invoke_agent desk"
+    below = f"{cycle} > execute_tool task > invoke_agent > invoke_agent desk"
+    for expected in (cycle, below):
+        assert f"{expected} > execute_tool order > look up" in paths
+    (echo,) = (one for one in spans.values() if one.name == "execute_tool mcp__p__echo")
+    told = next(one.value.string_value for one in echo.attributes if one.key == "gen_ai.tool.call.result")
+    assert json.loads(told)["meta"]["traceparent"] == f"00-{echo.trace_id.hex()}-{echo.span_id.hex()}-01"
 
 
 async def test_a_malformed_traceparent_is_ignored_and_counted():
