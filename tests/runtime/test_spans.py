@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import trio
 
 from agentrail.abc import ToolContext
 from agentrail.abc.store import Filters
@@ -17,9 +18,8 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import on_virtual_time, open_over, until
-
-pytestmark = on_virtual_time
+from tests.runtime.rig import eventually, on_bounded_time, on_virtual_time, open_over, until
+from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 IGNORED = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-00")
 CALLER = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01", tracestate="rojo=1")
@@ -117,6 +117,7 @@ async def live_a_day(supervisor, **prompt):
 
 
 @pytest.mark.operation(1)
+@on_virtual_time
 async def test_a_cycle_is_the_golden_tree_live_and_from_its_journal(nursery):
     """O-001: a retry, two parallel tools, a sub-agent and an approval. The journal gives it again, id for id."""
     seen.clear()
@@ -155,6 +156,7 @@ async def test_a_cycle_is_the_golden_tree_live_and_from_its_journal(nursery):
     ("trace", "ratio", "flag"),
     [(None, 0.0, "00"), (None, 1.0, "01"), (CALLER, 0.0, "01"), (IGNORED, 1.0, "00")],
 )
+@on_virtual_time
 async def test_a_tool_knows_its_span_and_whether_it_is_sampled(trace, ratio, flag):
     """The flag is the caller's, otherwise the ratio's, and none without telemetry. Each attempt has the same span."""
     told = []
@@ -182,6 +184,7 @@ async def test_a_tool_knows_its_span_and_whether_it_is_sampled(trace, ratio, fla
     assert (spans[span_id]["traceId"], sampled) == (trace_id, flag)
 
 
+@on_virtual_time
 async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts():
     """A background agent has a trace of its own, which is linked. Where no caller decided, the prompt of a child says so."""
     store = MemoryStore()
@@ -225,6 +228,41 @@ async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts():
         if one.kind == "prompt"
     ]
     assert sum(UNDECIDED.encode() in one for one in prompts) == 2
+
+
+@pytest.mark.operation(21)
+@on_bounded_time
+async def test_a_cycle_that_was_taken_over_goes_on_in_its_trace_with_a_link():
+    """O-021: its process is killed during a call. The call has one span, and its tool was told the same one both times."""
+    inner = fresh()
+    told = []
+
+    async def look_long(ctx: ToolContext) -> str:
+        """Wait for ever, the first time."""
+        told.append(ctx.traceparent)
+        if len(told) == 1:
+            await trio.sleep_forever()
+        return "found"
+
+    tools = [tool(name="look", effect_class="pure")(look_long)]
+    async with Process(inner) as supervisor:
+        turns = [calls(("look", {})), says("never")]
+        session = await supervisor.start_session(model=ScriptedModel(turns), tools=tools, session_id="s-1")
+        await session.prompt("Go", trace=CALLER)
+        await eventually(lambda: bool(told))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=ScriptedModel([says("done")]), tools=tools)
+        assert await session.collect_reply() == "done"
+        spans = written(await supervisor.export_session("s-1", format="otlp"))
+    before, after = (one for one in spans.values() if one["name"] == "invoke_agent")
+    (link,) = after["links"]
+    assert (link["spanId"], link["traceId"]) == (before["spanId"], "a" * 32)
+    assert after["traceId"] == before["traceId"] == "a" * 32
+    assert after["parentSpanId"] == before["parentSpanId"] == "b" * 16
+    assert value(before, "agentrail.incomplete") is True
+    assert value(after, "agentrail.outcome") == "done"
+    (call,) = (one for one in spans.values() if one["name"] == "execute_tool look")
+    assert told == [f"00-{call['traceId']}-{call['spanId']}-01"] * 2
 
 
 GOLDEN = """\
