@@ -44,6 +44,7 @@ from benchmarks.skills import skills
 from benchmarks.starts import starts
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
+from benchmarks.telemetry import telemetry
 from benchmarks.timers import timers
 from benchmarks.typing import typing
 from benchmarks.web import web
@@ -64,6 +65,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "bystanders": bystanders,
     "bodies": bodies,
     "folds": folds,
+    "telemetry": telemetry,
     "sessions": sessions,
     "crowds": crowds,
     "memory": memory,

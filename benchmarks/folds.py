@@ -51,7 +51,7 @@ _START: Final = new_session(
 
 def folds(effort: Effort) -> list[Row]:
     """A journal of 1,000 cycles with a tool, of six records each."""
-    long, short = _journal(effort.of(_CYCLES)), _journal(effort.of(_FEW))
+    long, short = journal_of_cycles(effort.of(_CYCLES)), journal_of_cycles(effort.of(_FEW))
     against_steps = interleave(partial(_step_all, long), partial(_fold, long), effort.rounds)
     against_short = interleave(partial(_fold, short), partial(_fold, long), effort.rounds)
     return [
@@ -100,7 +100,8 @@ def _step_all(records: tuple[Record, ...]) -> Sample:
     return {"record_seconds": took / len(records)}
 
 
-def _journal(cycles: int) -> tuple[Record, ...]:
+def journal_of_cycles(cycles: int) -> tuple[Record, ...]:
+    """Make the journal of so many cycles with a tool."""
     state, tail, recorder = _START, Tail(), Recorder(_START)
     records, tail = sealed((opened_draft(state, at_ms=0, engine="0"),), tail, scope="", session=_SESSION)
     made = list(records)

@@ -211,6 +211,13 @@ app.command(
     Exit codes: 0 done, 1 the log was changed, 2 wrong usage or there is no such log.""",
 )
 app.command(
+    "agentrail.cli.telemetry_command:app",
+    name="telemetry",
+    help="""Export the spans of stored sessions with OpenTelemetry.
+
+    Exit codes: 0 done, 1 a session could not be read, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.kb_command:app",
     name="kb",
     help="""Add documents to knowledge bases, list them, search them, remove them.

@@ -1,14 +1,13 @@
 """Export and import of stored sessions, and forks of sessions not in memory. Each function blocks. No calls are carried out."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.fold import Walked
 from agentrail.core.journal.record import Tail, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.replay import steps
@@ -56,31 +55,29 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
     for one in stored_tree_of(store, stored):
-        if one.first_seq > 1:
-            raise Trimmed(one.session, first=one.first_seq)
-        records = read_after(store, one.scope, one.session, 0)
-        finder = PluginFinder({})
-        sources = fold_sources(store, one, finder, ask)
-        try:
-            found = _spans_of(one, (step.walked for step in steps(records, sources)), content=content)
-        except PluginError:
-            if finder.missing:
-                raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
-            raise
+        made = SessionSpans(scope=one.scope, session=one.session, content=content)
+        closed = stored_spans(store, one, ask, made)
+        found = sorted((*closed, *made.close()), key=lambda span: span.number)
         for place in range(0, len(found), _SPANS_IN_A_LINE):
             yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
 
 
-def _spans_of(stored: StoredSession, walked: Iterable[Walked], *, content: bool) -> list[JournalSpan]:
-    """Return the spans of a journal in the order in which they began."""
-    made = SessionSpans(scope=stored.scope, session=stored.session, content=content)
-    found: list[JournalSpan] = []
-    for step in walked:
-        made.user_data = step.after.data.config.user_data
-        for effect in step.effects:
-            if isinstance(effect, Publish):
-                found += made.feed(effect.event)
-    return sorted((*found, *made.close()), key=lambda span: span.number)
+def stored_spans(store: Store, one: StoredSession, ask: Ask, made: SessionSpans) -> list[JournalSpan]:
+    """Return the spans that the journal of a session closes, in the order in which they ended."""
+    if one.first_seq > 1:
+        raise Trimmed(one.session, first=one.first_seq)
+    finder, found = PluginFinder({}), list[JournalSpan]()
+    try:
+        for step in steps(read_after(store, one.scope, one.session, 0), fold_sources(store, one, finder, ask)):
+            made.user_data = step.walked.after.data.config.user_data
+            for effect in step.walked.effects:
+                if isinstance(effect, Publish):
+                    found += made.feed(effect.event)
+    except PluginError:
+        if finder.missing:
+            raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
+        raise
+    return found
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:

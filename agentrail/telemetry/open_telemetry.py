@@ -1,6 +1,6 @@
 """Spans of all sessions for an official exporter of OpenTelemetry. The library is patched nowhere, and imported when telemetry opens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Literal
 
@@ -116,13 +116,21 @@ class SpanConsumer:
             key = (origin.scope, origin.session_id)
             if key not in self._folds:
                 self._folds[key] = self._options.fold(origin, self._scrub)
-            self._made += filter(self._options.is_sampled, self._folds[key].feed(event))
+            closed = self._folds[key].feed(event)
+            if closed:
+                self.add(closed)
             if number % _EVENTS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
         await self.export()
         for key in {(origin.scope, origin.session_id) for origin, _ in events}:
             if self._folds[key].first_needed is None:
                 del self._folds[key]  # nothing is open, so the next events begin a fold of their own
+
+    def add(self, spans: Iterable[JournalSpan]) -> int:
+        """Keep the sampled spans for the next export, and return their number."""
+        sampled = [span for span in spans if self._options.is_sampled(span)]
+        self._made += sampled
+        return len(sampled)
 
     async def export(self) -> None:
         while self._made:

@@ -71,6 +71,25 @@ class _Place:
     has_ended: bool = False
 
 
+async def until_done(
+    work: Callable[[], Awaitable[_T]],
+    note: Callable[[BaseException], None],
+    *,
+    only: type[BaseException] = BaseException,
+) -> _T:
+    """Try again after each error, later and later, and return the result."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return await work()
+        except only as error:  # noqa: ASYNC103 - a cancellation is raised
+            if travels(error):
+                raise
+            note(error)
+        await trio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
 class Reader:
     """Reads the committed events of one supervisor. No session waits for it, or notices that it fails.
 
@@ -241,17 +260,11 @@ class _Line:
     async def _until_done(
         self, work: Callable[[], Awaitable[_T]], *, only: type[BaseException] = BaseException
     ) -> _T:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return await work()
-            except only as error:  # noqa: ASYNC103 - a cancellation is raised
-                if travels(error):
-                    raise
-                self._failures += 1
-                self._complain("events are not taken for now", error)
-            await trio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        return await until_done(work, self._note, only=only)
+
+    def _note(self, error: BaseException) -> None:
+        self._failures += 1
+        self._complain("events are not taken for now", error)
 
     def _complain(self, what: str, error: BaseException) -> None:
         if trio.current_time() >= self._logged_at + LOG_SECONDS:

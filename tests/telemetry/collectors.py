@@ -13,12 +13,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 class Collector:
-    """Attributes: `requests` that arrived, the `statuses` of the next answers, then 200, and spans to reject in each."""
+    """Attributes: `requests` that arrived, `statuses` of the next answers, then 200, and how many spans each rejects.
+
+    It answers while `is_open` is set, and clears that after `closes_after` requests.
+    """
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
         self.statuses: list[int] = []
         self.rejects = 0
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.closes_after: int | None = None
         self.url = ""
 
     @property
@@ -52,9 +58,12 @@ def collecting() -> Iterator[Collector]:
             data = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 data = gzip.decompress(data)
+            collector.is_open.wait()
             status = collector.statuses.pop(0) if collector.statuses else 200
             if status == 200:
                 collector.requests.append(ExportTraceServiceRequest.FromString(data))
+                if len(collector.requests) == collector.closes_after:
+                    collector.is_open.clear()
             answer = ExportTraceServiceResponse()
             answer.partial_success.rejected_spans = collector.rejects
             body = answer.SerializeToString() if status == 200 else b""
@@ -75,6 +84,7 @@ def collecting() -> Iterator[Collector]:
     try:
         yield collector
     finally:
+        collector.is_open.set()
         server.shutdown()
         server.server_close()
         thread.join()
