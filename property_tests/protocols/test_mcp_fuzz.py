@@ -213,7 +213,8 @@ async def test_whatever_a_client_sends_has_one_answer(part):
     """Each whole request has one, and a shell runs no more often than forms were approved."""
     draw = Random(int(os.environ.get("MCP_SEED", "1")) * PARTS + part)  # noqa: S311 - no secrets
     shell, look = RecordingTool(name="shell"), RecordingTool(name="look")
-    desk = profile(acting(draw), tools=[shell, look], plugins=[HumanApproval])
+    # One retry: the pauses of three failures in a row are longer than the client waits for a byte.
+    desk = profile(acting(draw), tools=[shell, look], plugins=[HumanApproval], max_retries=1)
     options = {"store": MemoryStore(), "limits": FREE, "protocols": ("mcp",)}
     rounds = []
     async with serving(None, profiles=[evolve(desk, expose=("agent", "tools"))], **options) as web:
