@@ -8,12 +8,15 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final
 
+import msgspec
 import trio
-from attrs import evolve, frozen
+from attrs import asdict, evolve
+from cyclopts import Parameter
 
 from agentrail.abc.store import Filters
 from agentrail.app import (
@@ -33,6 +36,16 @@ from agentrail.cli.config_setup import (
     model_of_files,
     options_of_files,
     read_setup,
+)
+from agentrail.cli.doctor_server import (
+    CheckVerdict,
+    Finding,
+    in_thread,
+    look_at_activity,
+    look_at_extras,
+    look_at_mcp_servers,
+    look_at_open_files,
+    within_limit,
 )
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.host_config import directory_of_host, faults_of_host, named_stores
@@ -54,23 +67,6 @@ from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import beside, check_place, writer_of
 from agentrail.stores.store_names import path_of_store
 
-CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
-
-
-@frozen(kw_only=True)
-class Finding:
-    """The result of one check.
-
-    Attributes:
-        text: The result. Never the value of a variable.
-    """
-
-    name: str
-    verdict: CheckVerdict
-    text: str
-    remedy: str | None = None
-
-
 # Checks of the default store and the `[host]` store: path, size, writer, and commit time.
 
 _PAGE_BYTES: Final = 4096
@@ -91,7 +87,7 @@ def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> t
         found = _look_at_file(path)
     except AgentrailError as error:
         return (_no_store(str(error)),)
-    return (found, look_at_fsync(_nearest(directory)))
+    return (*found, look_at_fsync(_nearest(directory)))
 
 
 def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -104,15 +100,16 @@ def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> t
         if path in {None, path_of_store(DEFAULT_STORE, usual)}:
             return ()
         assert path is not None  # noqa: S101 - checked above
-        found = _look_at_file(path)
+        found, *rest = _look_at_file(path)
     except AgentrailError as error:
         text = f"agentrail serve cannot keep sessions: {describe_error(error)}"
         return (Finding(name=_OF_SERVER, verdict="absent", text=text, remedy="name another place in [host]"),)
     listing = f"agentrail sessions list --store sqlite:{shlex.quote(str(path))} lists them"
-    return (evolve(found, name=_OF_SERVER, remedy=listing if path.exists() else found.remedy),)
+    rest = [evolve(one, name=f"{one.name} of [host]") for one in rest]
+    return (evolve(found, name=_OF_SERVER, remedy=listing if path.exists() else found.remedy), *rest)
 
 
-def _look_at_file(path: Path) -> Finding:
+def _look_at_file(path: Path) -> tuple[Finding, ...]:
     """Describe a store, or report that it does not exist yet."""
     if path.exists():
         check_place(path)
@@ -121,7 +118,7 @@ def _look_at_file(path: Path) -> Finding:
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         message = f"{place} {'cannot be written' if place.is_dir() else 'is not a directory'}"
         raise StoreUnavailable(message)
-    return Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
+    return (Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}"),)
 
 
 def _no_store(why: str) -> Finding:
@@ -133,19 +130,19 @@ def _no_store(why: str) -> Finding:
     )
 
 
-def _look_into(path: Path) -> Finding:
+def _look_into(path: Path) -> tuple[Finding, ...]:
     store = SqliteStore(path, read_only=True)
     try:
-        count = sum(1 for _ in all_sessions(store, Filters()))
+        sessions = [*all_sessions(store, Filters())]
         store.check_file()
+        activity = [*look_at_activity(store, sessions)]
     finally:
         store.close()
     size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
     pid = writer_of(path)
     by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
-    return Finding(
-        name="store", verdict="good", text=f"{path}: {count} sessions, {show_bytes(size)}, not damaged{by}"
-    )
+    text = f"{path}: {len(sessions)} sessions, {show_bytes(size)}, not damaged{by}"
+    return (Finding(name="store", verdict="good", text=text), *activity)
 
 
 def _nearest(directory: Path) -> Path:
@@ -193,23 +190,60 @@ def doctor(  # noqa: PLR0913 - an option each
     data_dir: DataDirectory = None,
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    as_json: Annotated[
+        bool,
+        Parameter(name="--json", help="Print one JSON document.", negative="", show_default=False),
+    ] = False,
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    setup, looked_at = look_at_files(files, agent)
-    findings = (
-        *look_at_installation(),
+    findings = trio.run(_look_at_all, model, base_url, data_dir, agent, files)
+    printed = print_text(_as_json(findings) if as_json else "\n".join(map(show_finding, findings)))
+    return decide_health(findings) if printed is Exit.DONE else printed
+
+
+async def _look_at_all(
+    model: str | None, base_url: str | None, data_dir: Path | None, agent: str | None, files: ConfigFiles
+) -> tuple[Finding, ...]:
+    """Run all checks, each within its time limit."""
+    setup: CommandSetup | None = None
+
+    def read() -> tuple[Finding, ...]:
+        nonlocal setup
+        setup, found = look_at_files(files, agent)
+        return found
+
+    installed = await in_thread("installation", look_at_installation)
+    looked_at = await in_thread("configuration", read)
+    settings = None if setup is None else setup.configuration.settings
+
+    async def confinement() -> tuple[Finding, ...]:
+        return (await look_at_confinement(),)
+
+    return (
+        *installed,
+        *look_at_extras(settings),
         *looked_at,
         *look_at_mcp(setup),
+        *await within_limit("MCP servers", partial(look_at_mcp_servers, settings)),
         *look_at_serving(setup, os.environ),
+        *look_at_open_files(settings),
         *look_at_variables(os.environ),
-        trio.run(look_at_confinement),
-        *look_at_store(os.environ, data_dir),
-        *(() if setup is None else look_at_store_of_server(setup.configuration.settings, os.environ)),
-        *trio.run(look_at_model, model, base_url, setup),
+        *await within_limit("bubblewrap", confinement),
+        *await in_thread("store", partial(look_at_store, os.environ, data_dir)),
+        *(
+            ()
+            if settings is None
+            else await in_thread(_OF_SERVER, partial(look_at_store_of_server, settings, os.environ))
+        ),
+        *await within_limit("model", partial(look_at_model, model, base_url, setup)),
     )
-    printed = print_text("\n".join(map(show_finding, findings)))
-    return decide_health(findings) if printed is Exit.DONE else printed
+
+
+def _as_json(findings: tuple[Finding, ...]) -> str:
+    checks = [asdict(one) for one in findings]
+    document = {"agentrail_doctor": 1, "healthy": decide_health(findings) is Exit.DONE, "checks": checks}
+    return msgspec.json.encode(document).decode()
 
 
 def decide_health(findings: tuple[Finding, ...]) -> Exit:

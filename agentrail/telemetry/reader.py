@@ -10,7 +10,7 @@ from attrs import define
 
 from agentrail import outside
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
-from agentrail.abc.store import Filters, OwedRow
+from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
 from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
 from agentrail.frozen import EMPTY
@@ -332,3 +332,19 @@ class _Line:
 
 def _row_id(key: _Key) -> str:
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def events_behind(store: OwedStore, sessions: Sequence[StoredSession]) -> dict[str, int]:
+    """Return how many events of these sessions each consumer has not taken yet, by its stored cursors. Blocks."""
+    found: dict[str, int] = {}
+    for begun in store.owed(_BEGINNINGS):
+        rows: dict[str, int] = {}
+        while page := store.owed(f"telemetry_{begun.id}", max(rows, default="")):
+            rows |= {row.id: int(row.body) for row in page}
+        usual = [0 if one.opened_at_ms >= int(begun.body) else one.events for one in sessions]
+        taken = [
+            rows.get(_row_id((one.scope, one.session)), first)
+            for one, first in zip(sessions, usual, strict=True)
+        ]
+        found[begun.id] = sum(one.events - last for one, last in zip(sessions, taken, strict=True))
+    return found

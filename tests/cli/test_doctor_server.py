@@ -1,0 +1,201 @@
+"""`agentrail doctor` about a server: what it needs is there, its clock and nodes are known, and no check hangs."""
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import msgspec
+import trio
+
+import agentrail
+from agentrail.abc.store import Filters, OwedRow
+from agentrail.cli import doctor_server
+from agentrail.cli.doctor_server import (
+    Finding,
+    in_thread,
+    look_at_activity,
+    look_at_extras,
+    look_at_mcp_servers,
+    look_at_open_files,
+    within_limit,
+)
+from agentrail.cli.store_access import all_sessions
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.models import ScriptedModel, says
+from tests.cli.rig import run_line
+from tests.runtime.rig import on_virtual_time
+
+FIELDS = ["name", "verdict", "text", "remedy"]
+
+
+def said(**values):
+    """Settings with these tables; only the values are read."""
+    tables = {
+        name: {key: SimpleNamespace(value=one) for key, one in table.items()}
+        for name, table in values.items()
+    }
+    return SimpleNamespace(**{"host": {}, "mcp": {}, "embedder": {}, "telemetry": {}, **tables})
+
+
+def shown(findings):
+    return [(one.name, one.verdict) for one in findings]
+
+
+# --- one document
+
+
+async def test_the_report_is_one_document_with_stable_keys(tmp_path):
+    ran = await run_line(f"doctor --json --data-dir {tmp_path}")
+    document = json.loads(ran.out)
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert list(document) == ["agentrail_doctor", "healthy", "checks"]
+    assert (document["agentrail_doctor"], document["healthy"]) == (1, True)
+    assert [list(one) for one in document["checks"]] == [FIELDS] * len(document["checks"])
+    names = [one["name"] for one in document["checks"]]
+    known = [
+        "python",
+        "build",
+        "extras",
+        "configuration",
+        "OPENAI_API_KEY",
+        "bubblewrap",
+        "store",
+        "fsync",
+        "model",
+    ]
+    assert [name for name in names if name in known] == known
+    ran = await run_line(f"doctor --json --data-dir {tmp_path} --model anthropic:x")
+    document = json.loads(ran.out)
+    assert (ran.code, document["healthy"]) == (1, False)
+    assert (
+        "set ANTHROPIC_API_KEY" in next(one for one in document["checks"] if one["name"] == "model")["text"]
+    )
+
+
+async def test_a_server_s_files_are_checked_as_a_whole(tmp_path):
+    (tmp_path / "agentrail.toml").write_text(
+        'version = 1\n[host]\nprotocols = ["mcp"]\nlimits = { max_streams = 100000000 }\n'
+        '[mcp.gone]\ncommand = ["no-such-program"]\n[mcp.far]\nurl = "http://127.0.0.1:9/mcp"\n'
+    )
+    ran = await run_line(f"doctor --trust-project --data-dir {tmp_path}", cwd=tmp_path)
+    assert ran.code == 0
+    assert "– MCP server gone      'no-such-program' is not on PATH" in ran.out
+    assert "– MCP server far       127.0.0.1:9 cannot be reached directly: " in ran.out
+    assert "→ agentrail mcp check far shows more" in ran.out
+    assert "and max_streams and max_sessions_per_principal may need 100001256" in ran.out
+
+
+# --- time limits
+
+
+@on_virtual_time
+async def test_a_check_that_hangs_is_ended_and_said():
+    found = await within_limit("store", trio.sleep_forever)
+    assert shown(found) == [("store", "bad")]
+    assert found[0].text == "no result within 10 s"
+    other = Finding(name="a", verdict="good", text="b")
+    assert await in_thread("a", lambda: (other,)) == (other,)
+
+
+# --- checks
+
+
+def test_an_extra_that_a_feature_needs_is_named_with_what_would_fail():
+    missing = {
+        "mcp": ["mcp"],
+        "gateway": [],
+        "a2a": ["a2a-sdk"],
+        "otel": ["opentelemetry-sdk"],
+        "embeddings": ["numpy"],
+    }
+    look = partial(look_at_extras, missing_of=lambda: missing)
+    assert shown(look(None)) == [("extras", "good")]
+    assert look(None)[0].text == "installed: gateway"
+    served = look(said(host={"protocols": ("a2a",)}))
+    assert shown(served) == [("extras", "good"), ("extras", "absent")]
+    assert served[1].text == "a2a is needed for the protocol a2a; missing: a2a-sdk"
+    run = look(said(embedder={"model": "m"}, telemetry={"endpoint": "http://x"}))
+    assert shown(run) == [("extras", "good"), ("extras", "bad"), ("extras", "bad")]
+    assert "[otel]" in run[2].remedy
+    there = look_at_extras(None)[0].text
+    assert "gateway" in there
+    assert "dev" not in there
+
+
+def test_the_limit_of_open_files_is_held_against_the_sessions_of_a_server():
+    assert look_at_open_files(None) == ()
+    assert look_at_open_files(said()) == ()
+    host = said(host={"port": 1})
+    assert shown(look_at_open_files(host, soft=65_536)) == [("open files", "good")]
+    assert shown(look_at_open_files(host, soft=-1)) == [("open files", "good")]
+    (found,) = look_at_open_files(host, soft=1_024)
+    assert (found.verdict, "LimitNOFILE" in found.remedy) == ("absent", True)
+    assert shown(look_at_open_files(said(host={"limits.max_streams": 10, "limits.max_sessions_per_principal": 10}), soft=1_024)) == [("open files", "good")]  # fmt: skip
+    assert look_at_open_files(host)[0].name == "open files"
+
+
+async def test_mcp_servers_are_looked_at_without_a_message(monkeypatch):
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, trio.aclose_forcefully, 0, host="127.0.0.1"))
+        port = listeners[0].socket.getsockname()[1]
+        forms = {
+            "here": {"command": None, "url": f"http://127.0.0.1:{port}/mcp"},
+            "shell": {"command": ("sh", "-c", "exit"), "url": None},
+            "own": {"command": ("./server",), "url": None},
+        }
+        found = await look_at_mcp_servers(
+            said(mcp={name: SimpleNamespace(**form) for name, form in forms.items()})
+        )
+        nursery.cancel_scope.cancel()
+    assert shown(found) == [
+        ("MCP server here", "good"),
+        ("MCP server shell", "good"),
+        ("MCP server own", "good"),
+    ]
+    assert await look_at_mcp_servers(None) == ()
+
+
+@on_virtual_time
+async def test_an_mcp_server_that_never_accepts_is_given_three_seconds(monkeypatch):
+    async def hang(*_given):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio, "open_tcp_stream", hang)
+    server = SimpleNamespace(command=None, url="https://far.example/mcp")
+    (found,) = await look_at_mcp_servers(said(mcp={"far": server}))
+    assert (found.verdict, found.text) == ("absent", "far.example:443 cannot be reached directly: no answer")
+
+
+async def test_nodes_clock_and_readers_of_a_store(tmp_path):
+    path = tmp_path / "s.db"
+    async with agentrail.open_supervisor(store=f"sqlite:{path}", audit="store") as supervisor:
+        session = await supervisor.start_session(model=ScriptedModel([says("a")]), sandbox="memory")
+        await session.ask("Hi")
+        ran = await run_line(f"doctor --data-dir {tmp_path / 'other'}")
+        assert "✓ nodes" not in ran.out
+        store = SqliteStore(path, read_only=True)
+        assert [one.text.split()[1] for one in look_at_activity(store, ()) if one.name == "nodes"] == [
+            "alive"
+        ]
+        store.close()
+    store = SqliteStore(path)
+    sessions = tuple(all_sessions(store, Filters()))
+    found = list(look_at_activity(store, sessions))
+    assert shown(found) == [("nodes", "good"), ("clock", "good"), ("reader audit", "good")]
+    assert found[-1].text == "0 events behind"
+    far = [msgspec.structs.replace(one, events=one.events + 20_000) for one in sessions]
+    behind = list(look_at_activity(store, far))[-1]
+    assert (behind.verdict, behind.text) == ("absent", "20000 events behind")
+    early = [msgspec.structs.replace(one, written_at_ms=one.written_at_ms + 90_000) for one in sessions]
+    clock = list(look_at_activity(store, early))[1]
+    assert (clock.verdict, "its newest record by " in clock.text) == ("absent", True)
+    store.close()
+
+
+def test_a_reader_that_began_later_is_not_behind_older_sessions():
+    store = MemoryStore()
+    store.change_owed([OwedRow(kind="telemetry_since", id="spans", body=b"500")])
+    old = SimpleNamespace(scope="", session="a", opened_at_ms=100, events=7, written_at_ms=0)
+    new = SimpleNamespace(scope="", session="b", opened_at_ms=600, events=5, written_at_ms=0)
+    assert doctor_server.events_behind(store, [old, new]) == {"spans": 5}
