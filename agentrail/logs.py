@@ -8,7 +8,8 @@ An error while logging never reaches the calling code.
 import logging
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,17 @@ _WITHHELD: Final[weakref.WeakKeyDictionary[Withholding, None]] = weakref.WeakKey
 def withhold_from_logs(known: Withholding) -> None:
     """Remove secrets from all records of the process while `known` is alive."""
     _WITHHELD[known] = None
+
+
+CALL_TRACE: Final[ContextVar[Callable[[], str]]] = ContextVar("agentrail_call_trace")
+"""Returns the `traceparent` of the tool call that the current task runs."""
+
+
+def add_trace_ids(_logger: object, _method: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Add `trace_id` and `span_id` of the running tool call to a log record. A processor for structlog."""
+    find = CALL_TRACE.get(None)
+    parts = [] if find is None else find().split("-")
+    return {**fields, "trace_id": parts[1], "span_id": parts[2]} if len(parts) > 1 else fields
 
 
 @frozen

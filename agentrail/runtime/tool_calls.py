@@ -61,6 +61,7 @@ from agentrail.errors import (
     ToolContractError,
 )
 from agentrail.frozen import MAX_LEVELS, frozen_json, frozen_value, thawed, too_large
+from agentrail.logs import CALL_TRACE
 from agentrail.messages import Image, JsonObject, JsonValue
 from agentrail.otp.crash_text import describe_bug, describe_crash, words_of
 from agentrail.otp.guarded_calls import leaves
@@ -754,6 +755,7 @@ class ToolCallRunner:
             # Relative to the entry of the scope, in this pass. Setting the deadline itself would cost half as much as the scope.
             scope.relative_deadline = max(timeout_seconds, 0.0)
             call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
+            CALL_TRACE.set(partial(self.ports.traces.of_call, began.known, effect.call_id))
             attempt = Attempt(
                 tool=tool,
                 context=ContextOfCall.of(call),

@@ -15,6 +15,7 @@ from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.agent import Agent
 from agentrail.stores.memory import MemoryStore
+from agentrail.telemetry import add_trace_ids
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
@@ -182,6 +183,33 @@ async def test_a_tool_knows_its_span_and_whether_it_is_sampled(trace, ratio, fla
     _, trace_id, span_id, sampled = traceparent.split("-")
     assert spans[span_id]["name"] == "execute_tool flaky"
     assert (spans[span_id]["traceId"], sampled) == (trace_id, flag)
+
+
+@on_virtual_time
+@pytest.mark.parametrize("threaded", [True, False])
+async def test_log_records_of_a_tool_have_the_ids_of_its_span(threaded):
+    """Also in a thread. Outside of a call a record stays as it is."""
+    found = []
+
+    def look_long(ctx: ToolContext) -> str:
+        """Log."""
+        found.append((ctx.traceparent, add_trace_ids(None, "info", {"event": "looked"})))
+        return "found"
+
+    async def look_here(ctx: ToolContext) -> str:
+        """Log."""
+        return look_long(ctx)
+
+    tools = [tool(name="look")(look_long if threaded else look_here)]
+    async with open_over(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([calls(("look", {})), says("done")]), tools=tools
+        )
+        await session.ask("Go")
+    ((traceparent, record),) = found
+    _, trace_id, span_id, _ = traceparent.split("-")
+    assert record == {"event": "looked", "trace_id": trace_id, "span_id": span_id}
+    assert add_trace_ids(None, "info", {"event": "looked"}) == {"event": "looked"}
 
 
 @on_virtual_time
