@@ -95,6 +95,7 @@ async def test_an_export_equals_what_was_sent_live_also_after_one_that_was_kille
 
 
 async def test_chosen_sessions_go_to_a_file_with_content_on_request(exported, tmp_path):
+    """A file needs no backend."""
     _store, option, live = exported
     for more, count in (("", len(live)), ("--where outcome=failed", 2), ("--where profile=other", 0)):
         file = tmp_path / f"{count}.jsonl"
@@ -111,6 +112,7 @@ async def test_chosen_sessions_go_to_a_file_with_content_on_request(exported, tm
 
 
 async def test_what_cannot_be_exported_is_said(exported, tmp_path):
+    """Wrong usage; and a damaged session, without the others."""
     store, option, live = exported
     (tmp_path / "there").touch()
     for more, code, said in (

@@ -125,6 +125,7 @@ def as_decoded(span):
 
 @pytest.mark.operation(2)
 async def test_the_exporter_in_memory_and_a_collector_receive_the_same():
+    """Names, ids, parents, times, attributes, moments and status, over HTTP and protobuf."""
     with collecting() as collector:
         memory = InMemorySpanExporter()
         sent = OpenTelemetry(exporter=collector.url, resource={"service.name": "desk"})
@@ -176,6 +177,7 @@ async def test_no_span_stays_open_wherever_a_session_is_struck(mode):
 @on_virtual_time
 @pytest.mark.operation(4)
 async def test_without_content_no_word_of_a_conversation_leaves():
+    """And with content each of them does."""
     canaries = {
         name: f"canary-{name}-4711" for name in ("prompt", "answer", "argument", "result", "tool", "error")
     }
@@ -250,6 +252,7 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
 
 @on_virtual_time
 async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_spans(caplog):
+    """With one warning, and nothing is sent twice."""
     faults = (RuntimeError("broken"), SpanExportResult.FAILURE, "nothing", OSError("unreachable"))
     exporter = Faulty(*faults)
     with installed(Inline()):
@@ -265,6 +268,7 @@ async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_span
 
 
 async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch):
+    """What a backend rejects is not sent again."""
     monkeypatch.setattr(reader, "FIRST_PAUSE_SECONDS", 0.01)
     with collecting() as collector:
         collector.statuses, collector.rejects = [503, 500], 1

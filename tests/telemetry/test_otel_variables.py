@@ -35,6 +35,7 @@ NAMED = {"OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESS}
     ],
 )  # fmt: skip
 def test_variables_and_the_table_of_a_file_become_options(environ, table, expected):
+    """Variables win over a file, and neither without an endpoint means no telemetry."""
     assert options_of(environ, table) == expected
 
 
@@ -60,11 +61,13 @@ def test_variables_and_the_table_of_a_file_become_options(environ, table, expect
     ],
 )
 def test_a_variable_that_cannot_be_used_is_named(name, value, said):
+    """At the start, with what is expected instead."""
     with pytest.raises(OptionError, match=rf"{name} (is|has) .*{re.escape(said)}"):
         options_of(NAMED | {name: value}, {})
 
 
 def test_other_variables_are_named_once_as_not_read(caplog):
+    """In one warning, sorted."""
     options_of(NAMED | {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_SCHEDULE_DELAY": "5", "OTHER": "x"}, {})
     (said,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert said.endswith("not read: OTEL_BSP_SCHEDULE_DELAY, OTEL_TRACES_EXPORTER")
@@ -83,17 +86,20 @@ def test_other_variables_are_named_once_as_not_read(caplog):
     ],
 )
 def test_wrong_options_are_refused(given, said):
+    """Each with the value that was given."""
     with pytest.raises(OptionError, match=re.escape(said)):
         OpenTelemetry(**given)
 
 
 def test_without_the_library_the_message_says_how_to_install_it(monkeypatch):
+    """The extra is named."""
     monkeypatch.setattr(open_telemetry, "is_installed", lambda _module: False)
     with pytest.raises(OptionError, match=r"telemetry needs the official libraries: pip install .*otel"):
         OpenTelemetry()
 
 
 def test_commands_read_the_variables_that_the_exporter_reads(monkeypatch):
+    """Its endpoint and its compression come from the environment of the process."""
     assert named_telemetry(NO_SETTINGS, {}) == {}
     with collecting() as collector:
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url.removesuffix("/v1/traces")}

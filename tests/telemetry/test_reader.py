@@ -67,6 +67,7 @@ def lasting():
 
 
 async def test_events_come_in_order_and_the_end_of_the_session_too():
+    """Each session by itself, and those of two scopes apart."""
     notes = Noting()
     async with no_orphans(), open_read(notes) as supervisor:
         await ask(supervisor)
@@ -82,6 +83,7 @@ async def test_events_come_in_order_and_the_end_of_the_session_too():
 
 
 async def test_a_take_that_raises_is_tried_again_with_the_same_events_and_logged_once_a_minute(caplog):
+    """Later and later, and no other consumer waits for it."""
     notes, other = Noting(fails=8), Noting("other")
     async with open_read(notes, other) as supervisor:
         await ask(supervisor)
@@ -100,6 +102,7 @@ async def test_a_take_that_raises_is_tried_again_with_the_same_events_and_logged
 
 
 async def test_the_pause_grows_to_five_minutes():
+    """And no further."""
     notes = Noting(fails=12)
     async with open_read(notes) as supervisor:
         await ask(supervisor)
@@ -154,6 +157,7 @@ async def test_after_a_crash_the_rest_is_taken_from_the_cursor():
 
 
 async def test_a_consumer_gets_again_what_it_needs_and_one_without_cursors_gets_nothing_old():
+    """After a restart."""
     store, old = lasting(), Noting(needs=3)
     async with open_read(old, store=store) as supervisor:
         await ask(supervisor)
@@ -169,6 +173,7 @@ async def test_a_consumer_gets_again_what_it_needs_and_one_without_cursors_gets_
 
 
 async def test_a_session_that_is_resumed_elsewhere_is_read_from_its_cursor_and_an_old_one_from_now_on():
+    """The row is of the session. What ran before there was a reader is left to an export."""
     store = lasting()
     async with open_nameless(lambda _name, _root: NoSandbox(), store=store) as supervisor:
         await ask(supervisor, session_id="old")
@@ -195,6 +200,7 @@ async def test_a_session_that_is_resumed_elsewhere_is_read_from_its_cursor_and_a
 
 
 async def test_cursors_wait_for_a_store_that_is_away():
+    """They are stored when it is back."""
     store, notes = FaultyStore(lasting()), Noting()
     async with open_read(notes, store=store) as supervisor:
         await ask(supervisor)
@@ -208,6 +214,7 @@ async def test_cursors_wait_for_a_store_that_is_away():
 
 
 async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
+    """Its events are counted as dropped, and the next start drops the row."""
     monkeypatch.setattr(module, "QUEUE_EVENTS", 1)
     store, notes = lasting(), Noting(is_open=False)
     async with open_read(notes, store=store) as supervisor:
