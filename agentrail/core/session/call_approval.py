@@ -40,7 +40,8 @@ def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | No
         wanted = _wanted_by(step, outcome)
     if "before_tool" in step.data.config.host_hooks:
         return _ask_host(step, state, HostCheck(wanted=wanted)), None
-    return _pass_breakpoints(step, state, wanted)
+    wanted = _behind_breakpoints(step, state, wanted) if step.data.rules else wanted
+    return (state, None) if wanted is None else _wait_for_approval(step, state, wanted)
 
 
 def check_decided(
@@ -163,7 +164,10 @@ def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> Ca
 def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> tuple[CallState, str | None]:
     """Continue a call that the host allows: to its slot, or to the user."""
     if state.bound_to is None:
-        return _pass_breakpoints(step, state, check.wanted, rounds=check.rounds)
+        wanted = _behind_breakpoints(step, state, check.wanted) if step.data.rules else check.wanted
+        if wanted is None:
+            return state, None
+        return _wait_for_approval(step, state, wanted, rounds=check.rounds)
     if hash_arguments(state.arguments) == state.bound_to:
         return state, allow_from_now_on(step, state) if check.always else None
     assert check.wanted is not None  # noqa: S101 - it is the approval in which the user wrote them
@@ -264,19 +268,19 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
     )
 
 
-def _pass_breakpoints(
-    step: StepContext, state: CallState, wanted: WantedApproval | None, *, rounds: int = 0
-) -> tuple[CallState, str | None]:
-    """Continue an allowed call: to its slot, or to the user if a plugin or a breakpoint of an operator requires it."""
-    if approval_rules.has_breakpoint(step.data.rules, state.call.name):
-        asked = wanted or WantedApproval(
-            hint=None, timeout_ms=step.data.config.approval_timeout_ms, options=PERMISSION_OPTIONS
-        )
-        # No rule: it would allow what the breakpoint stops. An answer other than these could not approve the call.
-        options = dict.fromkeys("approve" if one == "always" else one for one in asked.options)
-        hint = "breakpoint" if asked.hint is None else f"breakpoint: {asked.hint}"
-        wanted = msgspec.structs.replace(asked, hint=hint, options=(*options,), by="operator")
-    return (state, None) if wanted is None else _wait_for_approval(step, state, wanted, rounds=rounds)
+def _behind_breakpoints(
+    step: StepContext, state: CallState, wanted: WantedApproval | None
+) -> WantedApproval | None:
+    """Return the approval that an allowed call needs, because of a plugin or of an operator's breakpoint."""
+    if not approval_rules.has_breakpoint(step.data.rules, state.call.name):
+        return wanted
+    asked = wanted or WantedApproval(
+        hint=None, timeout_ms=step.data.config.approval_timeout_ms, options=PERMISSION_OPTIONS
+    )
+    # No rule: it would allow what the breakpoint stops. An answer other than these could not approve the call.
+    options = dict.fromkeys("approve" if one == "always" else one for one in asked.options)
+    hint = "breakpoint" if asked.hint is None else f"breakpoint: {asked.hint}"
+    return msgspec.structs.replace(asked, hint=hint, options=(*options,), by="operator")
 
 
 def _wait_for_approval(
