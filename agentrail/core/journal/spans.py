@@ -25,6 +25,8 @@ Attributes: TypeAlias = dict[str, SpanValue]
 
 MAX_ATTRIBUTE_BYTES: Final = 8_192
 _MAX_NAME_CHARACTERS: Final = 256
+_MAX_MOMENTS: Final = 128
+"""The limit of OpenTelemetry's SDK for one span. A cycle may wait for days."""
 
 _UNKNOWN_ERROR: Final = errors.ErrorInfo(code=names.OTHER, message="")
 _CODES: Final = frozenset(
@@ -238,8 +240,10 @@ class SessionSpans:
     def _cut_rest(self, at_ms: int) -> None:
         """Cut what ends with its cycle."""
         survivors = {key: one for key, one in self._calls.items() if "agentrail.survived" in one.attributes}
-        ended = (one for key, one in self._calls.items() if key not in survivors)
-        for span in (self._request, self._compaction, *ended):
+        ended = [one for key, one in self._calls.items() if key not in survivors]
+        ended_ids = {one.span_id for one in ended}  # after a rewind, their children have no end either
+        left = [key for key, one in self._children.items() if one.parent_id in ended_ids]
+        for span in (self._request, self._compaction, *map(self._children.pop, left), *ended):
             self._cut(span, at_ms)
         self._request = self._compaction = None
         self._calls, self._retry_reason = survivors, ""
@@ -317,7 +321,7 @@ class SessionSpans:
             case events.ToolBlocked(call_id=call_id, by=by) if call_id in self._calls:
                 span = self._calls[call_id]
                 span.attributes["agentrail.blocked_by"] = by
-                span.moments.append(("agentrail.plugin", at_ms, _acted(by, "before_tool", "blocked")))
+                _add_moment(span, "agentrail.plugin", at_ms, _acted(by, "before_tool", "blocked"))
             case events.ToolCallUnknown(call_id=call_id) if call_id in self._calls and not self.content:
                 span = self._calls[call_id]
                 span.name, span.attributes[names.TOOL] = f"execute_tool {names.OTHER}", names.OTHER
@@ -398,13 +402,13 @@ class SessionSpans:
 
     def _note(self, event: events.Event, at_ms: int) -> None:
         match event:
-            case events.ApprovalRequired(approval=asked) if self._cycle is not None:
+            case events.ApprovalRequired(approval=asked):
                 said: Attributes = {"agentrail.approval": asked.id}
-                self._cycle.moments.append(("agentrail.approval.required", at_ms, said))
-            case events.ApprovalResolved(approval=asked, status=status, by=by) if self._cycle is not None:
+                _add_moment(self._cycle, "agentrail.approval.required", at_ms, said)
+            case events.ApprovalResolved(approval=asked, status=status, by=by):
                 self._approvals[asked.call_id] = status
                 said = {"agentrail.approval": asked.id, "agentrail.status": status, "agentrail.by": by}
-                self._cycle.moments.append(("agentrail.approval.resolved", at_ms, said))
+                _add_moment(self._cycle, "agentrail.approval.resolved", at_ms, said)
             case _:
                 for one in marks_of(event, at_ms):
                     name = "agentrail.plugin" if one.plugin else f"agentrail.{one.action}"
@@ -414,8 +418,7 @@ class SessionSpans:
         """Add a moment to the active span: the request, otherwise the only call, otherwise the cycle."""
         calls = [one for one in self._calls.values() if "agentrail.survived" not in one.attributes]
         span = self._request or (calls[0] if len(calls) == 1 else None) or self._cycle
-        if span is not None:
-            span.moments.append((name, at_ms, attributes))
+        _add_moment(span, name, at_ms, attributes)
 
     # --- spans
 
@@ -468,6 +471,11 @@ class SessionSpans:
 
     def _code_of(self, code: str) -> str:
         return code if self.content or code in _CODES or code == "tool_error" else names.OTHER
+
+
+def _add_moment(span: JournalSpan | None, name: str, at_ms: int, attributes: Attributes) -> None:
+    if span is not None and len(span.moments) < _MAX_MOMENTS:
+        span.moments.append((name, at_ms, attributes))
 
 
 def _acted(plugin: str, hook: str, action: str) -> Attributes:

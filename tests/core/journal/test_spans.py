@@ -440,3 +440,22 @@ def test_links_and_child_traces_are_written_as_otlp():
         {"traceId": written[1]["traceId"], "spanId": written[1]["spanId"], "attributes": []}
     ]
     assert "schemaUrl" not in resource
+
+
+def test_what_a_rewind_leaves_open_is_cut_by_the_next_cycle():
+    """Otherwise the fold would grow, and the cursor would stand still."""
+    child = e.SubagentStart(child_id="s.c1", call_id=CALL, description="Look.")
+    story = Story().say(START, REQUEST, CALLED).say(child).say(e.AgentStart(ref="p2")).say(END)
+    assert story.made.first_needed is None
+    assert len(story.closed) == 5
+    cut = [one.name for one in story.closed if "agentrail.incomplete" in one.attributes]
+    assert sorted(cut) == ["chat gemini-x", "execute_tool read", "invoke_agent", "invoke_agent"]
+
+
+def test_a_span_has_a_bounded_number_of_moments():
+    """As OpenTelemetry's SDK bounds it: a cycle may wait for days."""
+    story = Story().say(START)
+    for _ in range(200):
+        story.say(e.PluginSlow(plugin="audit", hook="after_tool", milliseconds=9))
+    (cycle,) = story.say(END).spans()
+    assert len(cycle.moments) == 128
