@@ -1,7 +1,7 @@
 """Permission rules that users made in a session and its descendants: list and revoke. Also the details of a pending approval."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final, Generic, Literal, TypeVar
 
@@ -41,46 +41,21 @@ class RulingHandle(AskingHandle):
 
     async def _do_revoke_rule(self, rule_id: str) -> None:
         await self._look()
-        if not await self._change(_having(self._cell, rule_id)):
+        if not await _change(self._cell, _having(self._cell, rule_id)):
             message = f"rule {rule_id!r:.80} does not exist in this session or its sub-sessions; rules() lists the existing ones"
             raise UnknownRule(message)
 
     async def _do_break_on(self, tool: str) -> None:
         await self._look()
-        tree = tuple(self._cell.below())
-        names = ["*", *{name for cell in tree for name in _tools_of(cell)}]
-        if tool not in names:
-            near = difflib.get_close_matches(tool[:_MAX_NAME_COMPARED], names, n=1)
-            guess = f"did you mean {near[0]!r}" if near else "* is every tool"
-            raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
+        _check_tool(self._cell, tool)
         rule = Rule(tool=tool, family=None, breaks=True)
-        await self._change([(cell, rule) for cell in tree], to="set")
+        await _change(self._cell, [(cell, rule) for cell in self._cell.below()], to="set")
 
     async def _do_unbreak(self, tool: str) -> None:
         await self._look()
-        found = [
-            (cell, rule)
-            for cell in self._cell.below()
-            for rule in sorted_rules(cell.state.data.rules)
-            if rule.breaks and tool in {rule.tool, "*"}
-        ]
-        if not await self._change(found):
+        if not await _change(self._cell, _breakpoints_at(self._cell, tool)):
             message = f"there is no breakpoint at {tool!r:.80}; rules() lists the existing ones"
             raise UnknownRule(message)
-
-    async def _change(
-        self, rules: Iterable[tuple[SessionCell, Rule]], *, to: Literal["set"] | None = None
-    ) -> bool:
-        """Revoke rules, or set breakpoints. Return whether a session had one of them."""
-        is_changed = False
-        for cell, rule in rules:
-            try:
-                is_changed |= await _revoke(cell, rule, to or ("end" if rule.breaks else None))
-            except SessionDown:
-                if cell is self._cell:
-                    raise
-                is_changed = True  # it has ended, and its rules with it
-        return is_changed
 
     async def _look(self) -> None:
         # After earlier messages, and with the session awake.
@@ -148,11 +123,40 @@ def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], 
     return tuple([(one, rule) for one, rule in found if rule is not None])
 
 
+def _breakpoints_at(cell: SessionCell, tool: str) -> list[tuple[SessionCell, Rule]]:
+    rules = ((one, rule) for one in cell.below() for rule in sorted_rules(one.state.data.rules))
+    return [(one, rule) for one, rule in rules if rule.breaks and tool in {rule.tool, "*"}]
+
+
+def _check_tool(cell: SessionCell, tool: str) -> None:
+    """Raise OptionError for a tool that no session of the tree has."""
+    names = ["*", *{name for one in cell.below() for name in _tools_of(one)}]
+    if tool not in names:
+        near = difflib.get_close_matches(tool[:_MAX_NAME_COMPARED], names, n=1)
+        guess = f"did you mean {near[0]!r}" if near else "* is every tool"
+        raise OptionError([f"tool is {tool!r:.80}: the session has no such tool; {guess}"])
+
+
 def _tools_of(cell: SessionCell) -> tuple[str, ...]:
     """Return the names of a session's tools and of those of its agents."""
     data = cell.state.data
     agents = [one.tools.names for one in data.config.agents if one.tools is not None]
     return (*data.tools.names, *chain.from_iterable(agents))
+
+
+async def _change(
+    top: SessionCell, rules: Sequence[tuple[SessionCell, Rule]], *, to: Literal["set"] | None = None
+) -> bool:
+    """Revoke rules, or set breakpoints. Return whether a session had one of them."""
+    is_changed = False
+    for cell, rule in rules:
+        try:
+            is_changed |= await _revoke(cell, rule, to or ("end" if rule.breaks else None))
+        except SessionDown:
+            if cell is top:
+                raise
+            is_changed = True  # it has ended, and its rules with it
+    return is_changed
 
 
 async def _revoke(cell: SessionCell, rule: Rule, to: Literal["set", "end"] | None) -> bool:

@@ -68,7 +68,9 @@ def stored_spans(store: Store, one: StoredSession, ask: Ask, made: SessionSpans)
         raise Trimmed(one.session, first=one.first_seq)
     finder, found = PluginFinder({}), list[JournalSpan]()
     try:
-        for step in steps(read_after(store, one.scope, one.session, 0), fold_sources(store, one, finder, ask)):
+        for step in steps(
+            read_after(store, one.scope, one.session, 0), fold_sources(store, one, finder, ask)
+        ):
             made.user_data = step.walked.after.data.config.user_data
             for effect in step.walked.effects:
                 if isinstance(effect, Publish):
