@@ -23,6 +23,7 @@ from benchmarks.console.lists import lists
 from benchmarks.crowds import crowds, sessions
 from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
 from benchmarks.editors import editors
+from benchmarks.evals import evals
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
 from benchmarks.folds import folds
@@ -105,6 +106,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "recall": recall,
     "knowledge": knowledge,
     "web": web,
+    "evals": evals,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

@@ -91,6 +91,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "ten plugins add":      ("ours",  (1000, 490),  None),  # µs
         "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
+        "evaluated cases":      ("ratio", (1.3, 1.1),   None),
         "acp start":            ("ratio", (1.3, 1.1),   None),
         "acp cancel":           ("ours",  (50, 20),     None),  # ms
         "delta of a wire":      ("ours",  (5, 3),       None),  # µs

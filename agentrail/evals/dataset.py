@@ -52,7 +52,7 @@ class Dataset:
     """
 
     name: str
-    cases: tuple[Case, ...] = field(converter=tuple)
+    cases: Sequence[Case] = field(converter=tuple[Case, ...])
 
     def __attrs_post_init__(self) -> None:
         """Refuse faulty cases."""

@@ -271,7 +271,7 @@ async def _follow(session: Session, events: Subscription, heard: list[Event], ap
         heard.append(event)
         if isinstance(event, AgentEnd | AgentAbort | AgentError):
             return isinstance(event, AgentEnd)
-        inner = event
+        inner: Event = event
         while isinstance(inner, SubagentEvent):
             inner = inner.event
         with suppress(InteractionError):  # a deadline decided it

@@ -44,19 +44,16 @@ def case_of_journal(
     models: set[str] = set()
     has_context = False
     for walked in (step.walked for step in steps):
-        match walked.signal:
-            case ResponseCompleted(effect_id=attempt) as done if attempt in open_requests:
-                chunks, error = (Completed(done.stop_reason, done.message, done.usage),), None
-            case StreamFailed(effect_id=attempt) as failed if attempt in open_requests:
-                chunks, error = (), failed.error
-            case _:
-                attempt = None
-        if attempt is not None:
-            facts = walked.before.data.config.model
-            known = Capabilities(
-                images=True, **picked_fields(facts, "context_window", "max_output_tokens", "price")
+        signal = walked.signal
+        if isinstance(signal, ResponseCompleted | StreamFailed) and signal.effect_id in open_requests:
+            answer = [signal] if isinstance(signal, ResponseCompleted) else []
+            chunks = [Completed(one.stop_reason, one.message, one.usage) for one in answer]
+            facts = picked_fields(
+                walked.before.data.config.model, "context_window", "max_output_tokens", "price"
             )
-            lines.append(encode_exchange(open_requests.pop(attempt), chunks, error, known))
+            error = signal.error if isinstance(signal, StreamFailed) else None
+            request = open_requests.pop(signal.effect_id)
+            lines.append(encode_exchange(request, chunks, error, Capabilities(images=True, **facts)))
         for effect in walked.effects:
             if (
                 isinstance(effect, Publish)

@@ -164,28 +164,25 @@ def decode_report(text: bytes, place: str) -> EvalReport:
 
 
 def encode_junit(report: EvalReport) -> bytes:
-    """Encode a report as a JUnit test suite with a test case per run. Failed scorers and crashes are errors."""
-    faulty = [
-        one.outcome != "done" or any(score.is_error for score in one.scores.values()) for one in report.runs
-    ]
-    failed = [not one.passed and not bad for one, bad in zip(report.runs, faulty, strict=True)]
-    counts = {"tests": len(report.runs), "failures": sum(failed), "errors": sum(faulty), "skipped": 0}
-    took = sum(one.milliseconds for one in report.runs) / 1000
-    suite = Xml.Element(
-        "testsuite", name=report.name, time=f"{took:.3f}", **{name: str(one) for name, one in counts.items()}
-    )
-    for one, is_faulty in zip(report.runs, faulty, strict=True):
-        place = Xml.SubElement(
-            suite,
-            "testcase",
-            classname=report.name,
-            name=f"{one.case}[{one.repeat}]",
-            time=f"{one.milliseconds / 1000:.3f}",
-        )
-        if is_faulty or not one.passed:
-            Xml.SubElement(place, "error" if is_faulty else "failure", message=_printable(one.reasons))
+    """Encode a report as a JUnit test suite with a test case per run. A crash, or a scorer that failed, is an error."""
+    kinds = [_junit_kind(one) for one in report.runs]
+    suite = Xml.Element("testsuite", name=report.name, tests=str(len(kinds)), skipped="0")
+    suite.attrib |= {"failures": str(kinds.count("failure")), "errors": str(kinds.count("error"))}
+    suite.attrib["time"] = f"{sum(one.milliseconds for one in report.runs) / 1000:.3f}"
+    for one, kind in zip(report.runs, kinds, strict=True):
+        names = {"classname": report.name, "name": f"{one.case}[{one.repeat}]"}
+        place = Xml.SubElement(suite, "testcase", names, time=f"{one.milliseconds / 1000:.3f}")
+        if kind is not None:
+            Xml.SubElement(place, kind, message=_printable(one.reasons))
         Xml.SubElement(place, "system-out").text = f"session {one.session}"
-    return Xml.tostring(suite, "utf-8", xml_declaration=True)
+    text: bytes = Xml.tostring(suite, "utf-8", xml_declaration=True)
+    return text
+
+
+def _junit_kind(run: CaseRun) -> str | None:
+    if run.outcome != "done" or any(one.is_error for one in run.scores.values()):
+        return "error"
+    return None if run.passed else "failure"
 
 
 def _printable(text: str) -> str:

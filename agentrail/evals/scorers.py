@@ -54,11 +54,11 @@ def scorer_name(scorer: "Scorer | Judge") -> str:
     return str(getattr(one, "name", None) or getattr(one, "__name__", type(one).__name__))
 
 
-def score_of(scorer: Scorer, trace: Trace, case: Case) -> Score:
+def score_of(scorer: "Scorer | Judge", trace: Trace, case: Case) -> Score:
     """Return the score of a trace. One whose last cycle is not `done` scores 0. A scorer that raises scores an error."""
 
     def judged() -> Score:
-        given: object = scorer(trace, case)
+        given: object = scorer(trace, case) if callable(scorer) else None
         if isinstance(given, bool | int | float):
             given = Score(float(given))
         if isinstance(given, Score) and 0 <= given.value <= 1:
@@ -232,15 +232,12 @@ def scorer_from(given: object) -> Scorer | Judge:
     Raises:
         OptionError: Your move: no such scorer, with the nearest name, or no such options.
     """
-    name, options = (
-        next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, {})
-    )
+    pairs = [*given.items()] if isinstance(given, Mapping) else [(given, {})]
+    name, options = (str(pairs[0][0]), pairs[0][1]) if len(pairs) == 1 else (str(given), {})
     known: Mapping[str, Callable[..., Any]] = {**SCORERS, "judge": Judge}
-    if str(name) not in known:
-        near = difflib.get_close_matches(str(name), known, n=1)
-        meant = (
-            f"did you mean {near[0]!r}?" if near else f"expected module:NAME, or one of {', '.join(known)}"
-        )
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]!r}?" if near else f"give module:NAME, or one of {', '.join(known)}"
         raise OptionError([f"there is no scorer {name!r:.80}: {meant}"])
     try:
         if name == "judge":

@@ -1,7 +1,8 @@
 """Traces of sessions, for scorers and properties: the events of a session, and what they add up to. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 import attrs
 from attrs import field, frozen
@@ -17,11 +18,12 @@ from agentrail.events import (
     ResponseComplete,
     SessionParked,
 )
-from agentrail.frozen import EMPTY
 from agentrail.messages import TokenUsage
 
 TraceOutcome: TypeAlias = Literal["done", "aborted", "failed", "crashed", "open"]
 """How the last cycle ended. `open`: it has not."""
+
+_NO_EFFECTS: Final[Mapping[str, EffectClass]] = MappingProxyType({})
 
 
 @frozen(kw_only=True)
@@ -42,7 +44,7 @@ class Trace:
     """
 
     events: tuple[Event, ...] = field(default=(), repr=False)
-    effects: Mapping[str, EffectClass] = EMPTY
+    effects: Mapping[str, EffectClass] = _NO_EFFECTS
     text: str = ""
     calls: tuple[CallStory, ...] = ()
     cycles: int = 0
@@ -53,7 +55,7 @@ class Trace:
     error: str = ""
 
 
-def trace_of(events: Iterable[Event], effects: Mapping[str, EffectClass] = EMPTY) -> Trace:
+def trace_of(events: Iterable[Event], effects: Mapping[str, EffectClass] = _NO_EFFECTS) -> Trace:
     """Return the trace of a session from its committed events, live or read from its journal.
 
     Args:

@@ -208,19 +208,24 @@ async def test_questions_and_calls_of_a_client_are_declined():
 
 
 async def test_the_budget_is_for_all_sessions_together():
-    """Each is lent a share of the rest, so they never spend more; what does not fit is a failure with the reason."""
-    usage = TokenUsage(input=30, output=10)
-    task = agentrail.Blueprint(
-        model=FunctionModel(lambda _request: Turn(text=("1",), usage=usage)), max_output_tokens=10
-    )
-    budget = agentrail.Budget(max_total_tokens=1_000)
-    report = await evaluate(SUMS, task, [contains], budget=budget, max_concurrency=1)
-    assert sum(one.tokens for one in report.runs) <= 1_000
-    tight = await evaluate(
-        SUMS, task, [contains], budget=agentrail.Budget(max_total_tokens=1), max_concurrency=2
-    )
-    assert {one.outcome for one in tight.runs} <= {"failed", "aborted", "crashed"}
-    assert "budget" in tight.runs[0].error
+    """Each is lent a share of the rest, so greedy ones at one time never spend more; what does not fit says so."""
+
+    def more(request):
+        called = calls(("add", {"a": len(request.messages), "b": 1})).calls
+        return Turn(calls=called, usage=TokenUsage(input=30, output=10))
+
+    task = agentrail.Blueprint(model=FunctionModel(more), tools=[add], max_output_tokens=10)
+    for limit in (2_000, 3_000):
+        budget = agentrail.Budget(max_total_tokens=limit)
+        report = await evaluate(SUMS, task, [contains], budget=budget, max_concurrency=3)
+        assert limit * 0.3 < sum(one.tokens for one in report.runs) <= limit
+        assert [one.error for one in report.runs if "budget" not in one.error] == []
+    own = task.override(budget=agentrail.Budget(max_total_tokens=200, max_cost_usd=1.0))
+    report = await evaluate(SUMS, own, [contains], budget=agentrail.Budget(max_total_tokens=9_000))
+    assert max(one.tokens for one in report.runs) <= 200
+    report = await evaluate(SUMS, task, [contains], budget=agentrail.Budget(max_total_tokens=1))
+    assert report.runs[0].outcome == "crashed"
+    assert report.runs[0].error.endswith("the budget of the eval is spent")
 
 
 async def test_a_judge_is_a_session_too_and_its_verdict_is_kept():

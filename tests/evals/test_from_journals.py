@@ -24,7 +24,9 @@ async def made(supervisor, session):
     entries = await supervisor.stored_journal(session.session_id, limit=10_000)
     store = supervisor.journals._shared.keeping.store  # noqa: SLF001 - as a command has it
     records = store.read("", session.session_id, 0, len(entries))
-    return case_of_journal(session.session_id, steps(records, sources_of(session.session_id, store.blob)), cassette="c.jsonl")
+    return case_of_journal(
+        session.session_id, steps(records, sources_of(session.session_id, store.blob)), cassette="c.jsonl"
+    )
 
 
 @pytest.fixture
@@ -90,7 +92,9 @@ async def test_what_a_cassette_alone_does_not_repeat_is_refused_with_the_reason(
     await switched.run("Hi.")
     with pytest.raises(agentrail.OptionError, match="it used several models: demo:fast, scripted:object"):
         await made(supervisor, switched)
-    script = ScriptedModel([calls(("task", {"subagent_type": "helper", "description": "Hi."})), says("Done.")])
+    script = ScriptedModel(
+        [calls(("task", {"subagent_type": "helper", "description": "Hi."})), says("Done.")]
+    )
     leader = await supervisor.start_session(
         model=script, agents=[helper], tools=agentrail.tools.builtin("task")
     )

@@ -278,13 +278,14 @@ def test_scorers_have_names_and_files_name_them():
         "judge",
     ]
     assert scorer_name(partial(Case)) == "Case"
+    assert score_of(Judge(rubric="r", model="m"), trace(), CASE).is_error
     assert score_of(scorer_from("exact"), trace("5"), CASE).value == 1
     assert score_of(scorer_from({"below": {"turns": 1}}), trace(turns=2), CASE).value == 0
     assert scorer_from({"judge": {"rubric": "r", "model": "demo:"}}) == Judge(rubric="r", model="demo:")
     for given, fault in [
         ("exakt", "there is no scorer 'exakt': did you mean 'exact'?"),
-        ("zzz", "expected module:NAME, or one of exact, contains, json_equals, schema, tools_called, approved_first, below, judge"),
-        ({}, "there is no scorer {}"),
+        ("zzz", "give module:NAME, or one of exact, contains, json_equals, schema, tools_called, approved_first, below, judge"),
+        ({}, "there is no scorer '{}'"),
         ({"below": {"truns": 1}}, "scorer 'below': got an unexpected keyword argument 'truns'"),
         ({"judge": {"rubric": "r"}}, "scorer 'judge': Judge.__init__() missing 1 required keyword-only argument: 'model'"),
     ]:  # fmt: skip
