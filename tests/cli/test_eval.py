@@ -93,8 +93,9 @@ async def test_a_planted_regression_fails_the_build_and_names_the_case(desk):
 
 
 @pytest.mark.operation("O-012")
-async def test_ctrl_c_keeps_what_is_done_and_the_same_command_runs_the_rest(desk):
-    """The second case hangs until then. The report so far is printed."""
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+async def test_the_same_command_runs_the_rest_of_an_eval_that_was_stopped(desk, sent, code):
+    """Ctrl-C and a kill, while the second case hangs. After Ctrl-C the report so far is there."""
     change(desk / "desk.py", "def answer(request):", "import trio\n\n\nasync def answer(request):")
     change(
         desk / "desk.py",
@@ -112,11 +113,12 @@ async def test_ctrl_c_keeps_what_is_done_and_the_same_command_runs_the_rest(desk
             seen = b""
             while seen.count(b"pass monday") < 2:
                 seen += await process.stderr.receive_some()
-            process.send_signal(signal.SIGINT)
-            assert await process.wait() == 130
+            process.send_signal(sent)
+            assert await process.wait() == code
             nursery.cancel_scope.cancel()
-    part = decode_report((desk / "part.json").read_bytes(), "part.json")
-    assert [one.case for one in part.runs] == ["monday", "monday"]
+    if sent is signal.SIGINT:
+        part = decode_report((desk / "part.json").read_bytes(), "part.json")
+        assert [one.case for one in part.runs] == ["monday", "monday"]
     (desk / "go").touch()
     ran = await run(desk, "eval eval.toml --fail-below 1")
     assert ran.code == 0, ran.err
