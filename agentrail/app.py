@@ -79,7 +79,7 @@ from agentrail.stores.memory_store_names import (
 from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
-from agentrail.telemetry.reader import EventConsumer, Reader
+from agentrail.telemetry.reader import EventConsumer, TelemetryReader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 
 if TYPE_CHECKING:
@@ -285,14 +285,14 @@ class SharedNames:
         ]
 
 
-def _reader_of(telemetry: OpenTelemetry | None, *others: EventConsumer | None) -> Reader | None:
+def _reader_of(telemetry: OpenTelemetry | None, *others: EventConsumer | None) -> TelemetryReader | None:
     consumers = [one for one in others if one is not None]
     if telemetry is not None:
         consumers.append(telemetry.consumer(without_known))
     if not consumers:
         return None
     sample, propagate = (0.0, None) if telemetry is None else (telemetry.sample, telemetry.propagate)
-    return Reader(consumers, sample=sample, tells_providers=propagate == "providers")
+    return TelemetryReader(consumers, sample=sample, tells_providers=propagate == "providers")
 
 
 @asynccontextmanager

@@ -136,6 +136,9 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     "tests/gateway/test_socket_parts.py": {
         "gateway/socket_queue.py:_frames": "max_frames and max_bytes; beyond them the socket closes"
     },
+    "tests/telemetry/test_reader.py": {
+        "telemetry/reader.py:_queue": "QUEUE_EVENTS; the rest is read from the journals, or dropped and counted"
+    },
     "tests/otp/test_tracebacks.py": {"otp/tracebacks.py:waiting": "GROUP_LIMIT exceptions inside of groups"},
     "tests/test_blocking.py": {
         "blocking/supervisor_thread.py:_come": "the calls of other threads, begun one each turn",

@@ -69,7 +69,7 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     },
     **{
         f"docs/how-to/{page}.md": {"toml": "scripts/repository_rules.py::shown_files"}
-        for page in ("configure-agents", "look-things-up", "reach-the-web", "use-mcp-servers", "remember-across-sessions", "use-skills")
+        for page in ("configure-agents", "look-things-up", "reach-the-web", "see-what-your-agents-do", "use-mcp-servers", "remember-across-sessions", "use-skills")
     },
     "docs/reference/cli.md": {
         "toml": "scripts/repository_rules.py::shown_files",
@@ -82,6 +82,9 @@ _NEEDS_A_KEY: Final = "it asks a vendor, with a key: the same command runs on `d
 _NEEDS_OLLAMA: Final = "it asks Ollama: tests/providers ask servers that speak its format"
 _NEEDS_A_PERSON: Final = "it is a conversation: tests/cli/terminal has them, typed at a terminal"
 _NEEDS_A_MACHINE: Final = "it changes the machine: tests/repo/test_operations.py has the file read, by its own program where that is there"
+_NEEDS_A_COLLECTOR: Final = (
+    "it sends to a collector: tests/telemetry and tests/cli/test_telemetry.py have a stand-in"
+)
 _ANOTHER_MACHINE: Final = "it is about a server elsewhere: tests/cli runs the command against one here"
 
 NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -111,6 +114,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
         "docker build": _NEEDS_A_MACHINE,
         'agentrail run "Run the tests': "it needs Docker: tests/sandboxes/remote has the container's command without",
     },
+    "docs/how-to/see-what-your-agents-do.md": {"": _NEEDS_A_COLLECTOR},
     "docs/how-to/talk-in-a-terminal.md": {
         "agentrail chat": _NEEDS_A_PERSON,
         "AGENTRAIL_TOKEN=… agentrail chat": _ANOTHER_MACHINE,
@@ -124,6 +128,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
         'agentrail run "Hi"': _NEEDS_OLLAMA,
         "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
         "agentrail check-plugins": "half a minute: tests/cli/test_check_plugins.py runs it with fewer examples",
+        "agentrail telemetry export": _NEEDS_A_COLLECTOR,
         "agentrail serve my_app:app": "it would listen on all addresses; docs/tutorial/serve-your-agents.md serves an application",
         "agentrail top": _ANOTHER_MACHINE,
         "agentrail sandbox serve": "its port may be taken; docs/how-to/run-tools-elsewhere.md serves on another one",

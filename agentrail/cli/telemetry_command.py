@@ -46,7 +46,7 @@ app: Final = App(name="telemetry", result_action="return_value")
     Exit codes: 0 done, 1 a session could not be read, 2 wrong usage.""",
 )
 @store_command
-def export(
+def export_stored_spans(
     *,
     chosen: ChosenSessions = EVERY_SESSION,
     to: Annotated[

@@ -158,7 +158,7 @@ class EventBus:
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
         self.on_commit: Callable[[Event], None] | None = None
-        """Called with each committed event, for readers that are no subscribers: nobody can answer through one."""
+        """Called with each committed event, for readers that are not subscribers, because no user can answer through one."""
 
     def empty(self) -> None:
         self._kept = []

@@ -71,6 +71,7 @@ class OpenTelemetry:
         return SpanConsumer(self, scrub)
 
     def fold(self, origin: SessionOrigin, scrub: Callable[[str], str]) -> SessionSpans:
+        """Return a fold that makes the spans of one session, for `consumer`."""
         return SessionSpans(
             scope=origin.scope,
             session=SessionId(origin.session_id),
@@ -81,6 +82,7 @@ class OpenTelemetry:
         )
 
     def is_sampled(self, span: JournalSpan) -> bool:
+        """Return whether a span is exported."""
         return is_drawn(span.trace_id, self.sample) if span.sampled is None else span.sampled
 
 
@@ -135,7 +137,7 @@ class SpanConsumer:
     async def export(self) -> None:
         while self._made:
             batch = self._made[:SPANS_AT_ONCE]
-            call = (self._sdk.export_spans, self._exporter, self._resource, batch)
+            call = (self._sdk.send_spans, self._exporter, self._resource, batch)
             await outside.offload(*call, abandon_on_cancel=True, limiter=self._limiter)
             del self._made[:SPANS_AT_ONCE]
 

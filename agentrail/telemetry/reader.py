@@ -24,11 +24,11 @@ QUEUE_EVENTS: Final = 10_000
 """Maximum events that wait for one consumer in memory. The rest is read from the journals later."""
 
 BATCH_EVENTS: Final = 1_000
-LINGER_SECONDS: Final = 0.25
+GATHER_SECONDS: Final = 0.25
 CURSOR_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
-FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 300.0
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 300.0
 LOG_SECONDS: Final = 60.0
 
 _BEGINNINGS: Final = "telemetry_since"
@@ -78,7 +78,7 @@ async def until_done(
     only: type[BaseException] = BaseException,
 ) -> _T:
     """Try again after each error, later and later, and return the result."""
-    pause = FIRST_PAUSE_SECONDS
+    pause = FIRST_RETRY_SECONDS
     while True:
         try:
             return await work()
@@ -87,10 +87,10 @@ async def until_done(
                 raise
             note(error)
         await trio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, LONGEST_RETRY_SECONDS)
 
 
-class Reader:
+class TelemetryReader:
     """Reads the committed events of one supervisor. No session waits for it, or notices that it fails.
 
     Attributes:
@@ -209,7 +209,7 @@ class _Line:
     async def _follow(self) -> None:
         while not self._closing.is_set():
             await self._work.wait()
-            with trio.move_on_after(LINGER_SECONDS):
+            with trio.move_on_after(GATHER_SECONDS):
                 await self._closing.wait()
             self._work = trio.Event()
             while self._queue or self._behind:

@@ -24,7 +24,7 @@ class NotExported(Exception):
     """An exporter reported a failure. The spans are exported again later."""
 
 
-def export_spans(exporter: Any, resource: Mapping[str, Any], spans: Sequence[JournalSpan]) -> None:
+def send_spans(exporter: Any, resource: Mapping[str, Any], spans: Sequence[JournalSpan]) -> None:
     """Give spans to an exporter. Blocks, in a worker thread.
 
     Raises:

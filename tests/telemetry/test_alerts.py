@@ -20,7 +20,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import reader as reader_module
 from agentrail.telemetry.metric_samples import LABELS, METRICS
 from agentrail.telemetry.metrics import Metrics
-from agentrail.telemetry.reader import Reader
+from agentrail.telemetry.reader import TelemetryReader
 from agentrail.testing.cancelling import crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, calls, fails, says
@@ -111,7 +111,7 @@ def test_promtool_accepts_the_alerts():
 
 @asynccontextmanager
 async def opened(metrics, *consumers, **options):
-    given = {"reader": Reader([metrics, *consumers]), **options}
+    given = {"reader": TelemetryReader([metrics, *consumers]), **options}
     async with open_nameless(lambda _name, _root: NoSandbox(), **given) as supervisor:
         with measured(supervisor, metrics):
             yield supervisor

@@ -17,7 +17,7 @@ from agentrail.messages import TokenUsage
 from agentrail.runtime.supervisor_gauges import measured
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry.metrics import Metrics
-from agentrail.telemetry.reader import Reader
+from agentrail.telemetry.reader import TelemetryReader
 from agentrail.testing.models import FunctionModel, Turn, calls, fails
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
@@ -130,7 +130,7 @@ def told_by_metrics(text):
 async def test_counters_equal_the_journals_after_a_thousand_cycles():
     metrics, draw = Metrics(), Random(7)  # noqa: S311 - a test
     async with open_nameless(
-        lambda _name, _root: NoSandbox(), store=MemoryStore(lease_ms=0), reader=Reader([metrics])
+        lambda _name, _root: NoSandbox(), store=MemoryStore(lease_ms=0), reader=TelemetryReader([metrics])
     ) as supervisor:
         with measured(supervisor, metrics):
             async with trio.open_nursery() as nursery:

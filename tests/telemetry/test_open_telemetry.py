@@ -19,7 +19,7 @@ from agentrail.messages import PromptRef, Text, TokenUsage, TraceContext
 from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import OpenTelemetry, reader
-from agentrail.telemetry.reader import Reader
+from agentrail.telemetry.reader import TelemetryReader
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.digest import run_seeded
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
@@ -68,7 +68,10 @@ class Faulty(InMemorySpanExporter):
 def open_traced(exporter=None, *, store=None, **options):
     telemetry = options.pop("telemetry", None) or OpenTelemetry(exporter=exporter, **options.pop("given", {}))
     return open_nameless(
-        lambda _name, _root: NoSandbox(), store=store, reader=Reader([telemetry.consumer()]), **options
+        lambda _name, _root: NoSandbox(),
+        store=store,
+        reader=TelemetryReader([telemetry.consumer()]),
+        **options,
     )
 
 
@@ -152,7 +155,7 @@ async def test_no_span_stays_open_wherever_a_session_is_struck(mode):
 
     def make_reader():
         consumers.append(OpenTelemetry(exporter=InMemorySpanExporter()).consumer())
-        return Reader([consumers[-1]])
+        return TelemetryReader([consumers[-1]])
 
     async def scenario(stage):
         model = ScriptedModel([calls(("add", {"a": 1, "b": 2})), says("3")] * 3)
@@ -223,7 +226,7 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
 
     class Hanging(Inline):
         async def offload(self, function, /, *args, **options):
-            if getattr(function, "__name__", "") == "export_spans":
+            if getattr(function, "__name__", "") == "send_spans":
                 await gate.wait()
             return await super().offload(function, *args, **options)
 
@@ -231,7 +234,7 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
     with installed(Hanging()):
         store = MemoryStore(lease_ms=0) if has_store else None
         async with open_nameless(
-            lambda _name, _root: NoSandbox(), store=store, reader=Reader([consumer])
+            lambda _name, _root: NoSandbox(), store=store, reader=TelemetryReader([consumer])
         ) as supervisor:
             session = await supervisor.start_session(model=FunctionModel(lambda _request: says("done")))
             for number in range(cycles):
@@ -269,7 +272,7 @@ async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_span
 
 async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch):
     """What a backend rejects is not sent again."""
-    monkeypatch.setattr(reader, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reader, "FIRST_RETRY_SECONDS", 0.01)
     with collecting() as collector:
         collector.statuses, collector.rejects = [503, 500], 1
         exporter = OpenTelemetry(exporter=collector.url)
@@ -306,7 +309,7 @@ def test_a_seeded_run_does_the_same_with_telemetry(seed):
         return [line for line in lines if not line.startswith("step ")]
 
     bare = run(lambda: None)
-    assert bare == run(lambda: Reader([OpenTelemetry(exporter=exporter).consumer()]))
+    assert bare == run(lambda: TelemetryReader([OpenTelemetry(exporter=exporter).consumer()]))
     assert len(bare) > 50
     assert len(exporter.get_finished_spans()) == 10
 

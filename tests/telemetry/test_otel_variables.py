@@ -108,7 +108,7 @@ def test_commands_read_the_variables_that_the_exporter_reads(monkeypatch):
             monkeypatch.setenv(name, value)
         telemetry = named_telemetry(NO_SETTINGS, environ)["telemetry"]
         consumer = telemetry.consumer()
-        open_telemetry.import_module("agentrail.telemetry.sdk_spans").export_spans(
+        open_telemetry.import_module("agentrail.telemetry.sdk_spans").send_spans(
             consumer._exporter,  # noqa: SLF001 - the exporter that it makes
             telemetry.resource,
             [],

@@ -8,7 +8,7 @@ import trio
 from agentrail.events import AgentEnd, SessionEnd
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import reader as module
-from agentrail.telemetry.reader import Reader
+from agentrail.telemetry.reader import TelemetryReader
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
@@ -53,7 +53,9 @@ class Noting:
 
 
 def open_read(*consumers, store=None, **options):
-    return open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=Reader(consumers), **options)
+    return open_nameless(
+        lambda _name, _root: NoSandbox(), store=store, reader=TelemetryReader(consumers), **options
+    )
 
 
 async def ask(supervisor, text="Hi", session_id="s-1", **options):
