@@ -41,6 +41,8 @@ class Limits:
         cost_per_day_usd: Spending per principal and UTC day, in dollars. None: no limit. Then no more messages are accepted, but running cycles continue. Needs
             a store.
         tenant_cost_per_day_usd: The same for all principals of a tenant together.
+        cost_per_cycle_usd: What a cycle that a message starts may cost, with its sub-agents, in dollars. Without room for another request it ends
+            with `budget_exceeded`. None: no limit.
         max_frame_bytes: Size of an incoming socket frame.
         max_subscriptions: Subscriptions per socket.
         commands_per_second: Command rate per socket.
@@ -65,6 +67,7 @@ class Limits:
     max_sessions_per_principal: int = 1_000
     cost_per_day_usd: float | None = None
     tenant_cost_per_day_usd: float | None = None
+    cost_per_cycle_usd: float | None = None
     max_frame_bytes: int = _MIB
     max_subscriptions: int = 64
     commands_per_second: int = 100
@@ -92,7 +95,7 @@ class Limits:
             raise OptionError(faults)
 
 
-_DOLLARS: Final = ("cost_per_day_usd", "tenant_cost_per_day_usd")
+_DOLLARS: Final = ("cost_per_day_usd", "tenant_cost_per_day_usd", "cost_per_cycle_usd")
 
 
 def _is_amount(value: object) -> bool:

@@ -149,6 +149,8 @@ class CostDayBudget(CallReply, frozen=True, kw_only=True):
         used_usd: Cost since the last UTC midnight, counting only known prices. A few seconds old.
         limit_usd: Limit of the budget.
         resets_at_ms: Next UTC midnight, in milliseconds since 1970.
+        overrun_usd: The most by which cycles of this server that are under way may exceed the limit. Null without
+            `cost_per_cycle_usd`.
     """
 
     of: Literal["user", "tenant"]
@@ -156,6 +158,7 @@ class CostDayBudget(CallReply, frozen=True, kw_only=True):
     used_usd: float
     limit_usd: float
     resets_at_ms: int
+    overrun_usd: float | None
 
 
 class CostReply(CallReply, frozen=True, kw_only=True):

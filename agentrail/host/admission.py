@@ -1,6 +1,6 @@
 """Intake of messages in the caller's task: ownership of the session, plugins, and repetition, in this order."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -382,13 +382,15 @@ class Intake:
         on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
         run = RequestRun(self._parts, incoming, on_decided)
         self._runs[run] = None
-        self._nursery.start_soon(self._carry, run, name=f"request {incoming.request_id}")
+        end_cycle = self._parts.budgets.count_cycle(incoming.owner)
+        self._nursery.start_soon(self._carry, run, end_cycle, name=f"request {incoming.request_id}")
         return run
 
-    async def _carry(self, run: RequestRun) -> None:
+    async def _carry(self, run: RequestRun, end_cycle: Callable[[], None]) -> None:
         try:
             await run.run()
         finally:
+            end_cycle()
             del self._runs[run]
             ended, self._run_ended = self._run_ended, trio.Event()
             ended.set()

@@ -238,6 +238,27 @@ class RequestContext(_OfSession):
 
 
 @frozen(kw_only=True)
+class BudgetWarning(_Payload):
+    """A daily budget of which 80 % are spent.
+
+    Attributes:
+        of: Whose budget it is: that of a user, or that of the whole tenant.
+        tenant_id: Id of the tenant.
+        user_id: Id of the user. None for the budget of the tenant.
+        used_usd: Cost since the last UTC midnight, in dollars.
+        limit_usd: The budget, in dollars.
+        resets_at_ms: Next UTC midnight, in milliseconds since 1970.
+    """
+
+    of: Literal["user", "tenant"]
+    tenant_id: str
+    user_id: str | None
+    used_usd: float
+    limit_usd: float
+    resets_at_ms: int
+
+
+@frozen(kw_only=True)
 class AttachmentFile(_Payload):
     """A file sent with a message.
 

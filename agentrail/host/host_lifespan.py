@@ -17,7 +17,7 @@ from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown, SessionUnknown
 from agentrail.host.attachments import Uploads
 from agentrail.host.consolidation import Consolidation
-from agentrail.host.hook_payloads import SessionReader
+from agentrail.host.hook_payloads import BudgetWarning, SessionReader
 from agentrail.host.host import Host
 from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.host.host_plugin import HostPlugin
@@ -25,6 +25,7 @@ from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner, owner_of_session
 from agentrail.host.plugin_chain import (
     Chain,
+    Hearing,
     HookRunner,
     PluginOrder,
     WrongAnswer,
@@ -167,6 +168,12 @@ def providers_of(
 LOGGER: Final = Logger("agentrail.host")
 
 
+def _warn(parts: HostParts, nursery: trio.Nursery, warning: BudgetWarning) -> None:
+    if parts.delivery is not None:
+        parts.delivery.warn(warning)
+    nursery.start_soon(parts.runner.run, Hearing("on_budget_warning", parts.order, warning))
+
+
 class _Keeper:
     """The task that holds a host open, unaffected by cancellation of its body, and closes it in order."""
 
@@ -231,6 +238,7 @@ class _Keeper:
                 delivery=delivery,
             )
             async with trio.open_nursery() as nursery:
+                parts.budgets.on_warning = partial(_warn, parts, nursery)
                 self.host = Host(self._options, parts, life, nursery)
                 sessions.temporary.begin(nursery, parts.budgets, parts.book)
                 for plugin in self._options.checked_plugins:

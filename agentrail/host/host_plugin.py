@@ -16,6 +16,7 @@ from agentrail.host.hook_payloads import (
     AttachmentFile,
     AttachmentText,
     BeforeToolCall,
+    BudgetWarning,
     ChatRequestContext,
     Deny,
     HandledResponse,
@@ -34,6 +35,7 @@ HOST_HOOKS: Final[tuple[str, ...]] = (
     "on_after_tool_call",
     "on_turn_persisted",
     "on_request_end",
+    "on_budget_warning",
 )
 """Plugin hooks, in the order in which a request meets them."""
 
@@ -91,6 +93,9 @@ class HostPlugin:
 
     async def on_request_end(self, ctx: RequestContext) -> None:
         """Called once with the outcome of a request. The last hook of each request."""
+
+    async def on_budget_warning(self, warning: BudgetWarning) -> None:
+        """Called when 80 % of a daily budget are spent, once a day for each budget. Belongs to no request."""
 
 
 def overrides(plugin: HostPlugin, hook: str) -> bool:

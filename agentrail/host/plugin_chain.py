@@ -22,6 +22,7 @@ from agentrail.host.hook_payloads import (
     AttachmentFile,
     AttachmentText,
     BeforeToolCall,
+    BudgetWarning,
     ChatRequestContext,
     Deny,
     HandledResponse,
@@ -122,12 +123,12 @@ class Blaming(Chain[Any]):
         return self._scrub(text)
 
 
-class Hearing(Chain[RequestContext]):
-    def __init__(self, hook: str, order: PluginOrder, context: RequestContext) -> None:
+class Hearing(Chain[RequestContext | BudgetWarning]):
+    def __init__(self, hook: str, order: PluginOrder, context: RequestContext | BudgetWarning) -> None:
         super().__init__(hook, order.having[hook])
         self._context = context
 
-    def question(self, plugin: HostPlugin) -> tuple[RequestContext, ...]:
+    def question(self, plugin: HostPlugin) -> tuple[RequestContext | BudgetWarning, ...]:
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:

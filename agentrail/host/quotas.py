@@ -2,9 +2,10 @@
 
 import datetime
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -13,12 +14,15 @@ from attrs import evolve, frozen
 
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
 from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
+from agentrail.core.policy.prompt_settings import PromptSettings, with_cost_limit
 from agentrail.errors import DayBudgetSpent, QuotaReached
+from agentrail.host.hook_payloads import BudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.runtime.cost_table import begin_of, day_of
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.spending_book import SessionSpending
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.structs import picked_fields
 
 K = TypeVar("K", bound=Hashable)
 
@@ -277,8 +281,17 @@ class OpenSessions(Generic[K]):
 LOOK_AGAIN_SECONDS: Final = 2.0
 """How long a reading is valid, in seconds. Later spending is noticed after that."""
 
+WARN_AT: Final = 0.8
+"""Part of a daily budget after whose use plugins and the webhook address of the host are warned, once a day."""
+
+_NANO_USD: Final = 1e-9
+"""Tolerance of that part in dollars, because products of floats are inexact."""
+
 BudgetOf: TypeAlias = Literal["user", "tenant"]
 """Owner of a budget."""
+
+
+NO_CYCLES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @frozen(kw_only=True)
@@ -292,13 +305,18 @@ class DayUse:
 
 @frozen(kw_only=True)
 class DayBudget:
-    """A daily budget and its usage."""
+    """A daily budget and its usage.
+
+    Attributes:
+        overrun_usd: The most by which this process's cycles may exceed it. None without `cost_per_cycle_usd`.
+    """
 
     of: BudgetOf
     name: str
     used_usd: float
     limit_usd: float
     resets_at_ms: int
+    overrun_usd: float | None = None
 
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
@@ -316,29 +334,31 @@ def midnight_behind(day: datetime.date) -> int:
     return begin_of(day + datetime.timedelta(days=1), datetime.UTC)
 
 
-def day_budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) -> tuple[DayBudget, ...]:
-    return tuple(_budgets(limits, use, tenant_id, users))
+def day_budgets(
+    limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str], cycles: Mapping[str, int] = NO_CYCLES
+) -> tuple[DayBudget, ...]:
+    """Return the budgets of a tenant, its own first. `cycles` are those of each user whose cost may be missing in `use`."""
+    found: list[DayBudget] = []
 
-
-def _budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) -> Iterator[DayBudget]:
-    resets_at_ms = midnight_behind(use.day)
-    if limits.tenant_cost_per_day_usd is not None:
-        yield DayBudget(
-            of="tenant",
-            name=tenant_id,
-            used_usd=usd_of(use.tenant_atto_usd),
-            limit_usd=limits.tenant_cost_per_day_usd,
-            resets_at_ms=resets_at_ms,
-        )
-    if limits.cost_per_day_usd is not None:
-        for user_id in users:
-            yield DayBudget(
-                of="user",
-                name=user_id,
-                used_usd=usd_of(use.user_atto_usd.get(user_id, 0)),
-                limit_usd=limits.cost_per_day_usd,
-                resets_at_ms=resets_at_ms,
+    def add(of: BudgetOf, name: str, used_atto_usd: int, limit_usd: float | None, count: int) -> None:
+        if limit_usd is not None:
+            most = limits.cost_per_cycle_usd
+            found.append(
+                DayBudget(
+                    of=of,
+                    name=name,
+                    used_usd=usd_of(used_atto_usd),
+                    limit_usd=limit_usd,
+                    resets_at_ms=midnight_behind(use.day),
+                    overrun_usd=None if most is None else most * count,
+                )
             )
+
+    add("tenant", tenant_id, use.tenant_atto_usd, limits.tenant_cost_per_day_usd, sum(cycles.values()))
+    for user_id in users:
+        used = use.user_atto_usd.get(user_id, 0)
+        add("user", user_id, used, limits.cost_per_day_usd, cycles.get(user_id, 0))
+    return tuple(found)
 
 
 def decide_spent(limits: Limits, use: DayUse, user_id: str) -> BudgetOf | None:
@@ -362,6 +382,22 @@ class DayBudgets:
         self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, SessionSpending] = {}
+        # By tenant and user: cycles that are open, or have ended since the last reading.
+        self._cycles: dict[str, Counter[str]] = {}
+        self._ended: dict[str, list[str]] = {}
+        self._warned: set[tuple[datetime.date, BudgetOf, str, str]] = set()
+        self.warnings: Counter[BudgetOf] = Counter()
+        self.on_warning: Callable[[BudgetWarning], None] = lambda _: None
+
+    def count_cycle(self, owner: SessionOwner) -> Callable[[], None]:
+        """Count the cycle of a message, and return the function to call at its end. The next reading has its cost."""
+        if not self._has_budgets:
+            return lambda: None
+        self._cycles.setdefault(owner.tenant_id, Counter())[owner.user_id] += 1
+        return partial(self._ended.setdefault(owner.tenant_id, []).append, owner.user_id)
+
+    def with_cost_limit(self, settings: PromptSettings | None) -> PromptSettings | None:
+        return with_cost_limit(settings, self._limits.cost_per_cycle_usd)
 
     async def spending_of(self, owner: SessionOwner, session_id: str) -> tuple[SessionSpending, ...]:
         """Return today's spending of a session and its children, which its deletion would hide."""
@@ -393,20 +429,39 @@ class DayBudgets:
             await trio.lowlevel.checkpoint()
             return ()
         use = await self._use_of(tenant_id)
-        users = sorted(use.user_atto_usd, key=lambda user_id: (-use.user_atto_usd[user_id], user_id))
-        return day_budgets(self._limits, use, tenant_id, users)
+        cycles = self._cycles.get(tenant_id, NO_CYCLES)
+        used = use.user_atto_usd
+        users = sorted({*used, *cycles}, key=lambda user_id: (-used.get(user_id, 0), user_id))
+        return day_budgets(self._limits, use, tenant_id, users, cycles)
 
     async def _use_of(self, tenant_id: str) -> DayUse:
         async with self._reading:  # one task reads for all waiting tasks
             known = self._fresh(tenant_id)
             if known is not None:
                 return known
-            at_ms = now_ms()
+            at_ms, ended = now_ms(), len(self._ended.get(tenant_id, ()))
             told = await self._supervisor.spendings(scope=tenant_id, since_ms=_today_ms())
             deleted = [one for owner, one in self._deleted.items() if owner.tenant_id == tenant_id]
             use = use_of_day((*told, *deleted), at_ms)
             self._known[tenant_id] = (trio.current_time(), use)
+            if ended:  # before the reading, so that it has their cost
+                self._cycles[tenant_id] -= Counter(self._ended[tenant_id][:ended])
+                del self._ended[tenant_id][:ended]
+            self._warn(tenant_id, use)
             return use
+
+    def _warn(self, tenant_id: str, use: DayUse) -> None:
+        self._warned = {one for one in self._warned if one[0] >= use.day}
+        for budget in day_budgets(self._limits, use, tenant_id, use.user_atto_usd):
+            key = (use.day, budget.of, tenant_id, budget.name)
+            if budget.used_usd >= WARN_AT * budget.limit_usd - _NANO_USD and key not in self._warned:
+                self._warned.add(key)
+                self.warnings[budget.of] += 1
+                user_id = budget.name if budget.of == "user" else None
+                names = ("of", "used_usd", "limit_usd", "resets_at_ms")
+                self.on_warning(
+                    BudgetWarning(tenant_id=tenant_id, user_id=user_id, **picked_fields(budget, *names))
+                )
 
     def _fresh(self, tenant_id: str) -> DayUse | None:
         oldest = trio.current_time() - LOOK_AGAIN_SECONDS

@@ -263,6 +263,7 @@ class RequestRun:
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
         incoming = self.incoming
+        settings = self._parts.budgets.with_cost_limit(incoming.sending.settings)
         is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
         if is_steer:
             steered = await session.steer(
@@ -282,7 +283,7 @@ class RequestRun:
                 via=incoming.sending.via,
                 request_id=incoming.request_id,
                 digest=incoming.digest,
-                settings=incoming.sending.settings,
+                settings=settings,
             )
         receipt = await session.prompt(
             text if incoming.sending.content is None else incoming.sending.content,
@@ -290,7 +291,7 @@ class RequestRun:
             via=incoming.sending.via,
             request_id=incoming.request_id,
             digest=incoming.digest,
-            settings=incoming.sending.settings,
+            settings=settings,
             trace=incoming.sending.trace,
         )
         if incoming.sending.when_busy == "refuse" and receipt.queued:  # another message was faster

@@ -15,10 +15,17 @@ from agentrail import outside
 from agentrail.abc.store import OwedRow
 from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, WebhookInvalid
+from agentrail.host.hook_payloads import BudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestTrack
 from agentrail.host.webhook_address import read_address
-from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_webhook, signed
+from agentrail.host.webhook_message import (
+    WebhookMessage,
+    WebhookWatch,
+    decide_webhook,
+    message_of_warning,
+    signed,
+)
 from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
 from agentrail.host.webhooks import SendWebhook, SignedWebhook, Webhooks
 from agentrail.logs import Logger
@@ -283,7 +290,15 @@ class WebhookDelivery:
             self._watches[key] = news.watch
             row = encode_awaited(news.watch)
             change = {(WATCHES, row.id): row}
-        message = self._queue.owe(news.message)
+        self._owe(news.message, change)
+
+    def warn(self, warning: BudgetWarning) -> None:
+        """Owe a warning about a budget to the operator's own address, if there is one."""
+        if self._webhooks.url is not None:
+            self._owe(message_of_warning(warning, self._webhooks.url, now_ms()), {})
+
+    def _owe(self, owed: WebhookMessage, change: dict[tuple[str, str], OwedRow | None]) -> None:
+        message = self._queue.owe(owed)
         if message is not None:
             change[MESSAGES, message.id] = encode_owed_message(message)
             self._is_sooner.set()

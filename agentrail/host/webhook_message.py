@@ -10,6 +10,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 from msgspec import Struct
 
+from agentrail.host.hook_payloads import BudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
 from agentrail.host.webhooks import SignedWebhook
@@ -110,7 +111,7 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
         data |= {"tenant_id": watch.owner.tenant_id, "user_id": watch.owner.user_id}
     body = encode_plain({"type": kind, "timestamp": show_time(at_ms), "data": data})
     return WebhookMessage(
-        id=f"msg_{hashlib.sha256(named.encode()).hexdigest()[:_ID_DIGITS]}",
+        id=_id_of(named),
         tenant_id=watch.owner.tenant_id,
         user_id=watch.owner.user_id,
         session_id=watch.session_id,
@@ -119,6 +120,29 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
         body=body.decode(),
         due_at_ms=at_ms,
     )
+
+
+def message_of_warning(warning: BudgetWarning, url: str, at_ms: int) -> WebhookMessage:
+    """Return the message about a budget. Its id is the same for one budget and day, on every node."""
+    data = warning.as_dict()
+    named = "\0".join(
+        ("budget", warning.of, warning.tenant_id, warning.user_id or "", str(warning.resets_at_ms))
+    )
+    body = encode_plain({"type": "budget.warning", "timestamp": show_time(at_ms), "data": data})
+    return WebhookMessage(
+        id=_id_of(named),
+        tenant_id=warning.tenant_id,
+        user_id=warning.user_id or "",
+        session_id="",
+        request_id="",
+        url=url,
+        body=body.decode(),
+        due_at_ms=at_ms,
+    )
+
+
+def _id_of(named: str) -> str:
+    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:_ID_DIGITS]}"
 
 
 def show_time(at_ms: int) -> str:

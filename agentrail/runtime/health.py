@@ -127,8 +127,10 @@ class Health:
             cell = entry.cell
             if cell.ports.scope != scope or cell.is_asleep or len(cell.state.data.config.path) > 1:
                 continue
-            ledger = cell.state.data.ledger
-            limit = None if ledger is None else ledger.budget.max_cost_usd
+            ledger, budget = cell.state.data.ledger, cell.state.data.config.budget
+            limit = (
+                None if budget is None else budget.max_cost_usd
+            )  # that of a cycle is no budget of its session
             if ledger is not None and limit is not None:
                 used = ledger.spent_nano_usd / _NANO
                 found.append(BudgetUse(session_id=cell.ports.session_id, used_usd=used, limit_usd=limit))

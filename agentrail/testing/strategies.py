@@ -133,6 +133,7 @@ _settings: Final = st.sampled_from(
         PromptSettings(response_format={"type": "object"}),
         PromptSettings(tools=(_BROUGHT,)),
         PromptSettings(instructions="Be brief."),
+        PromptSettings(max_cost_usd=0.5),
         PromptSettings(tools=(msgspec.structs.replace(_BROUGHT, name="read"),)),
     )
 )

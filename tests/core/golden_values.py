@@ -447,6 +447,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     ),
     "recovered_semantics": s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2, semantics=1),
     "revoke_rule_exact": s.RevokeRule(**_BY, tool="shell", command_family="git clean -n", exact=True),
+    "prompt_max_cost_usd": s.Prompt(
+        **_BY, ref=m.PromptRef("p1"), content=(m.Text(text="Hi"),), settings=PromptSettings(max_cost_usd=0.5)
+    ),
     "revoke_rule_breakpoint": s.RevokeRule(**_BY, tool="*", breakpoint="set"),
     "approve_user": s.Approve(**_BY, approval_id=m.ApprovalId("a-1"), user="ann@acme"),
     "decline_user": s.Decline(**_BY, ref=_SIDE, user="ann@acme"),

@@ -1,6 +1,7 @@
 """Budgets: an upper bound is reserved before a request and settled after it (7-providers, "Usage and cost")."""
 
 import pytest
+from msgspec.structs import replace
 
 from agentrail.core.policy import budget as b
 from agentrail.errors import OptionError
@@ -148,3 +149,21 @@ def test_children_get_equal_shares_of_what_is_left():
         assert isinstance(refusal, b.BudgetRefusal)
         said = f"nothing of {what} is left for a sub-agent: raise the budget, or continue without a sub-agent"
         assert refusal.message == said
+
+
+@pytest.mark.parametrize(
+    ("own", "cost", "tokens", "allows"),
+    [
+        (None, 0.75, None, False),
+        (b.Budget(max_cost_usd=0.6), 0.6, None, False),
+        (b.Budget(max_cost_usd=5.0, max_total_tokens=9), 0.75, 9, False),
+        (b.Budget(max_total_tokens=9, allow_unknown_prices=True), 0.75, 9, True),
+    ],
+)
+def test_a_cycle_is_lent_its_limit_beside_what_is_booked_and_reserved(own, cost, tokens, allows):
+    """Within the session's own budget, however much earlier cycles have left over or lack."""
+    ledger = b.Ledger(budget=own or b.Budget(max_cost_usd=9.0), spent_nano_usd=200_000_000)
+    held = replace(ledger, open=((R1, b.Bound(tokens=1, nano_usd=50_000_000)),))
+    lent = b.limit_cycle(held, 0.5, own)
+    assert lent.budget == b.Budget(max_cost_usd=cost, max_total_tokens=tokens, allow_unknown_prices=allows)
+    assert (lent.spent_nano_usd, lent.open) == (held.spent_nano_usd, held.open)

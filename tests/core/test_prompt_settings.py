@@ -10,6 +10,7 @@ from agentrail.core.policy.prompt_settings import (
     PromptSettings,
     faults_of_settings,
     settings_of,
+    with_cost_limit,
 )
 from agentrail.messages import JsonObject
 from agentrail.tools.client import ClientTool
@@ -138,3 +139,21 @@ def test_instructions_are_a_text_of_a_bounded_length(given):
     (fault,) = faults_of_settings({"instructions": given})
     assert fault.startswith("settings: instructions is ")
     assert faults_of_settings({"instructions": "x" * 100_000}) == []
+
+
+@pytest.mark.parametrize("bad", [0, -1, 0.0, float("nan"), float("inf"), True, "5"])
+def test_what_a_cycle_may_cost_is_an_amount_above_nothing(bad):
+    """Bad input (13.7), and what an operator allows is the most."""
+    (fault,) = faults_of_settings({"max_cost_usd": bad})
+    assert fault.startswith(f"settings: max_cost_usd is {bad!r}: expected a finite number of dollars above 0")
+
+
+def test_the_limit_of_the_operator_counts_where_it_is_smaller():
+    """Without one the settings are as they are."""
+    one = settings_of({"max_cost_usd": 1, "temperature": 1})
+    assert faults_of_settings(one) == []
+    assert with_cost_limit(one, None) is one
+    assert with_cost_limit(None, None) is None
+    assert with_cost_limit(one, 2) == one
+    assert with_cost_limit(one, 0.5) == PromptSettings(max_cost_usd=0.5, temperature=1.0)
+    assert with_cost_limit(None, 3) == PromptSettings(max_cost_usd=3.0)

@@ -1,15 +1,22 @@
 """What a caller, and a whole tenant, may spend in a day: what was spent is added up, and what is beyond it is refused (13.4)."""
 
 import datetime
+import json
 import math
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
 import trio
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
+from agentrail.abc import Capabilities
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
-from agentrail.errors import DayBudgetSpent, OptionError
+from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError
+from agentrail.gateway.calls import call_session
+from agentrail.host import HostPlugin, Webhooks
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import (
     LOOK_AGAIN_SECONDS,
@@ -20,12 +27,15 @@ from agentrail.host.quotas import (
     midnight_behind,
     use_of_day,
 )
-from agentrail.messages import SessionId
+from agentrail.messages import SessionId, Text, TokenUsage, UserMessage
 from agentrail.runtime.session_clock import set_now_ms
 from agentrail.runtime.spending_book import SessionSpending
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, says
-from tests.host.hosting import ANN, BOB, EVE, asked, hosting, profile
+from agentrail.testing.clock import FakeClock, threads_hold
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.wire.operations import GO_ON
+from tests.host.hosting import ANN, BOB, EVE, asked, hosting, profile, say
 from tests.runtime.rig import on_virtual_time
 from tests.runtime.test_spending import Priced
 
@@ -110,11 +120,12 @@ def test_it_is_refused_exactly_when_the_exact_sum_has_reached_the_limit(amounts,
 
 def test_a_budget_that_is_no_amount_is_refused():
     """With its name, and what it takes. One needs journals: a host without a store of its own says so when it is made."""
-    for name in ("cost_per_day_usd", "tenant_cost_per_day_usd"):
+    for name in ("cost_per_day_usd", "tenant_cost_per_day_usd", "cost_per_cycle_usd"):
         for bad in (-1, 0, True, "5", float("inf"), float("nan")):
             said = f"^{name} is .*: expected a finite number of dollars above 0, or None"
             with pytest.raises(OptionError, match=said):
                 Limits(**{name: bad})
+    assert HostOptions(profiles=[profile("demo:")], store=None, limits=Limits(cost_per_cycle_usd=1)).limits
     limits, desk = Limits(cost_per_day_usd=1.0), profile("demo:")
     with pytest.raises(
         OptionError,
@@ -215,3 +226,226 @@ async def test_journals_are_read_once_by_many_who_come_at_once_and_by_none_witho
         await host.budgets.of_tenant("acme")
         await host.budgets.of_tenant("else")
         assert [one["scope"] for one in read] == ["acme", "acme", "acme", "else"]
+
+
+# --- the cost of a cycle, and how far a day can pass its budget
+
+
+class Metered(FunctionModel):
+    """A model that uses some of the output tokens that it may, and none for nothing; a negative use is a turn with a call."""
+
+    def __init__(self, uses, *, seconds=0.0):
+        """Use these tokens, request by request."""
+        super().__init__(self._answer_next)
+        self._uses = iter(uses)
+        self._seconds = seconds
+
+    def capabilities(self, model):
+        return Capabilities(
+            context_window=100_000, max_output_tokens=1_000, price=Price(input=0.0, output=100.0)
+        )
+
+    def _answer_next(self, _request):
+        used = next(self._uses, 0)
+        usage = TokenUsage(input=1, output=abs(used), cost_usd=abs(used) * 1e-4)
+        turn = calls(("look", {})) if used < 0 else says("Yes.")
+        return Turn(text=turn.text, calls=turn.calls, usage=usage, pause_seconds=self._seconds)
+
+
+def metered(uses, *plugins, limits, seconds=0.0, **options):
+    tools = [RecordingTool(name="look")]
+    desk = profile(Metered(uses, seconds=seconds), tools=tools, **options)
+    return hosting(None, *plugins, profiles=[desk], store=MemoryStore(), limits=limits)
+
+
+async def spent_by(host, **of):
+    """What journals say was spent, in dollars."""
+    told = await host.supervisor.spendings(scope="acme")
+    whole = sum(
+        one.amount.atto_usd
+        for each in told
+        if each.user_id in of.values() or not of
+        for one in each.spendings
+    )
+    return float(Fraction(whole, ATTO))
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("uses", "options", "outcome", "cost"),
+    [
+        ([-1_000, 900], {}, "completed", 0.19),
+        ([-1_000, -1_000, 1_000], {}, "failed", 0.2),
+        ([-1_000, 500], {"budget": Budget(max_cost_usd=0.15)}, "failed", 0.1),
+        ([-600, 600, 0], {"budget": Budget(max_total_tokens=5_000)}, "completed", 0.12),
+    ],
+    ids=["within", "ends", "own budget", "own tokens"],
+)
+async def test_a_cycle_of_a_caller_is_lent_what_it_may_cost(uses, options, outcome, cost):
+    """Its next request is not sent if it could cost more; then the next message is lent the same again. A budget of the profile counts too."""
+    async with metered([*uses, 100], limits=Limits(cost_per_cycle_usd=0.25), **options) as host:
+        request = await asked(host, session_id="a")
+        assert await request.outcome() == outcome
+        assert await spent_by(host) == pytest.approx(cost)
+        again = await asked(host, session_id="a")
+        assert await again.outcome() == (
+            "failed" if options.get("budget") and outcome == "failed" else "completed"
+        )
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("wanted", "outcome"), [(9.0, "failed"), (0.05, "failed"), (0.2, "completed"), (None, "completed")]
+)
+async def test_a_caller_may_lower_what_a_cycle_costs_and_not_raise_it(wanted, outcome):
+    """A smaller limit of the prompt counts, and a larger one is the operator's."""
+    settings = None if wanted is None else PromptSettings(max_cost_usd=wanted)
+    uses = [-1_000, -1_000, 1_000] if wanted == 9.0 else [-900, 900]
+    async with metered(uses, limits=Limits(cost_per_cycle_usd=0.25)) as host:
+        request = await host.submit(say("Hi", ANN), ANN, settings=settings)
+        assert await request.outcome() == outcome
+
+
+@on_virtual_time
+async def test_a_day_can_pass_its_budget_by_the_cycles_under_way_and_the_operator_sees_by_how_much():
+    """Counted until the cost of each is read; in all for the tenant, one by one for its users."""
+    limits = Limits(cost_per_day_usd=1.0, tenant_cost_per_day_usd=9.0, cost_per_cycle_usd=0.5)
+    async with metered([100] * 3, limits=limits, seconds=10.0) as host:
+        requests = [await asked(host, by=by) for by in (ANN, ANN, BOB)]
+        await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
+        told = {one.name: one.overrun_usd for one in await host.budgets.of_tenant("acme")}
+        assert told == {"acme": 1.5, "ann": 1.0, "bob": 0.5}
+        for request in requests:
+            await request.outcome()
+        await host.quiet()
+        told = {one.name: one.overrun_usd for one in await host.budgets.of_tenant("acme")}
+        assert told == {"acme": 0.0, "ann": 0.0, "bob": 0.0}
+    async with metered([100], limits=Limits(cost_per_day_usd=1.0)) as host:
+        await spends(host)
+        assert [one.overrun_usd for one in await host.budgets.of_tenant("acme")] == [None]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    uses=st.lists(st.integers(-1_000, 1_000), max_size=60),
+    sent=st.lists(
+        st.tuples(st.sampled_from([ANN, BOB]), st.sampled_from(["a", "b", None]), st.floats(0, 4)),
+        min_size=1,
+        max_size=20,
+    ),
+    seconds=st.floats(0, 6),
+    budgets=st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)),
+    most=st.floats(0.1, 0.5),
+)
+def test_whatever_cycles_cost_a_day_passes_its_budget_by_no_more_than_it_says(
+    uses, sent, seconds, budgets, most
+):
+    """Any costs, any number of cycles at once, readings of any age: what was spent is within the budget and the bound at the last message."""
+    of_user, of_tenant = budgets
+    limits = Limits(
+        cost_per_day_usd=of_user,
+        tenant_cost_per_day_usd=of_tenant,
+        cost_per_cycle_usd=most,
+        messages_burst=1_000,
+    )
+
+    async def main():
+        set_now_ms(NOON)
+        bounds = {"ann": 0.0, "bob": 0.0, "acme": 0.0}
+        async with metered(uses, limits=limits, seconds=seconds) as host:
+            check = host.budgets.check
+
+            async def noted(owner):
+                await check(owner)
+                counted = dict(host.budgets._cycles.get("acme", {}))  # noqa: SLF001 - at this very moment: a reading takes time
+                counted[owner.user_id] = counted.get(owner.user_id, 0) + 1
+                for name, count in (*counted.items(), ("acme", sum(counted.values()))):
+                    bounds[name] = max(bounds[name], most * count)
+
+            host.budgets.check = noted
+            for by, session_id, pause in sent:
+                with suppress(DayBudgetSpent):
+                    await asked(
+                        host, by=by, session_id=None if session_id is None else f"{by.user_id}-{session_id}"
+                    )
+                await trio.sleep(pause)
+            await host.quiet()
+            for user in ("ann", "bob"):
+                assert await spent_by(host, user=user) <= of_user + bounds[user] + 1e-9
+            assert await spent_by(host) <= of_tenant + bounds["acme"] + 1e-9
+
+    clock = FakeClock()
+    with threads_hold(clock):
+        trio.run(main, clock=clock)
+
+
+class Warned(HostPlugin):
+    """Keeps what it hears of budgets, and then fails."""
+
+    name = "warned"
+
+    def __init__(self):
+        self.heard = []
+
+    async def on_budget_warning(self, warning):
+        self.heard.append(warning.as_dict())
+        message = "no pager"
+        raise RuntimeError(message)
+
+
+@on_virtual_time
+async def test_operators_are_warned_once_a_day_when_four_fifths_of_a_budget_are_spent(caplog):
+    """By a plugin, whose failure harms nothing, by the webhook of the host, and by a count. Each budget warns for itself."""
+    set_now_ms(NOON)
+    plugin, posted = Warned(), []
+
+    async def send(signed):
+        posted.append(json.loads(signed.body))
+        return 204
+
+    limits = Limits(cost_per_day_usd=0.1, tenant_cost_per_day_usd=0.2)
+    desk = profile(Metered([700, 100, 100, 700, 900]))
+    webhooks = Webhooks(secret=f"whsec_{'A' * 44}", url="https://ops.example/hook", send=send)
+    async with hosting(
+        None, plugin, profiles=[desk], store=MemoryStore(), limits=limits, webhooks=webhooks
+    ) as host:
+        await spends(host)
+        await host.budgets.of_tenant("acme")
+        assert (plugin.heard, dict(host.budgets.warnings)) == ([], {})
+        for _ in range(2):
+            await spends(host)
+            await host.budgets.of_tenant("acme")
+            await trio.sleep(1)
+        of_ann = {"of": "user", "tenant_id": "acme", "user_id": "ann", "limit_usd": 0.1}
+        (heard,) = plugin.heard
+        assert heard == {**of_ann, "used_usd": pytest.approx(0.08), "resets_at_ms": NOON + 12 * HOUR_MS}
+        await spends(host, by=BOB)
+        await host.budgets.of_tenant("acme")
+        await trio.sleep(1)
+        whole = [(one["of"], one["user_id"]) for one in plugin.heard]
+        assert sorted(whole[1:], key=str) == [("tenant", None)]
+        assert dict(host.budgets.warnings) == {"user": 1, "tenant": 1}
+        told = [one for one in posted if one["type"] == "budget.warning"]
+        assert [one["data"] for one in told] == plugin.heard
+        set_now_ms(NOON + 13 * HOUR_MS)
+        await spends(host)
+        await host.budgets.of_tenant("acme")
+        await trio.sleep(1)
+        assert [*whole, ("user", "ann")] == [(one["of"], one["user_id"]) for one in plugin.heard]
+    assert "no pager" in caplog.text
+
+
+@on_virtual_time
+async def test_a_cycle_without_a_message_is_limited_and_refused_like_one_with_a_message():
+    """`go_on` of a socket: it costs as much, so the operator's limit and the day's budget hold for it."""
+    history = [UserMessage(content=(Text(text="Hi"),))]
+    given = {"client_id": None, "settings": {"max_cost_usd": 7.0}}
+    limits = Limits(cost_per_cycle_usd=0.15, cost_per_day_usd=0.05)
+    async with metered([-900, 900], limits=limits) as host:
+        session = await host.create(ANN, session_id="a", history=history)
+        await call_session(GO_ON, host, ANN, "a", given, asks="root")
+        with pytest.raises(CycleFailed, match="this cycle may cost"):
+            await session.collect_reply()
+        await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
+        with pytest.raises(DayBudgetSpent):
+            await call_session(GO_ON, host, ANN, "a", given, asks="root")

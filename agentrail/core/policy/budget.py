@@ -7,7 +7,7 @@ import math
 from typing import Final, Literal, NewType
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import TokenUsage
@@ -272,6 +272,15 @@ def raised(ledger: Ledger, more: Budget) -> Ledger:
         allow_unknown_prices=more.allow_unknown_prices,
     )
     return msgspec.structs.replace(ledger, budget=budget)
+
+
+def limit_cycle(ledger: Ledger, max_cost_usd: float, own: Budget | None) -> Ledger:
+    """Lend a cycle this amount, in addition to everything booked and reserved already, within the session's own budget."""
+    lent = raised(ledger, Budget(max_cost_usd=max_cost_usd))
+    if own is None:
+        return lent
+    most = [one for one in (lent.budget.max_cost_usd, own.max_cost_usd) if one is not None]
+    return msgspec.structs.replace(lent, budget=evolve(own, max_cost_usd=min(most)))
 
 
 def spent_since(now: Spent, before: Spent) -> Spent:

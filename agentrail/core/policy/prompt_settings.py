@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import asdict, force_setattr
+from msgspec.structs import asdict, force_setattr, replace
 
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.values.toolbox import ToolSpec
@@ -43,6 +43,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
             64 KiB in total. A name of the session's own tools is refused. If the session gains a tool of that name later, its
             own tool is used.
         instructions: Last section of the system prompt in this cycle, after all sections of the session.
+        max_cost_usd: Limit for the cost of the cycle and its children, in dollars, in addition to the session's budget.
     """
 
     temperature: float | None = None
@@ -53,6 +54,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
     response_format: JsonObject | None = None
     tools: tuple[ToolSpec, ...] = ()
     instructions: str | None = None
+    max_cost_usd: float | None = None
 
     def __post_init__(self) -> None:
         """Freeze the schema. The caller keeps its own copy."""
@@ -90,11 +92,19 @@ def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
     values = asdict(given) if isinstance(given, PromptSettings) else dict(given)
     stop = values.get("stop") or ()
     values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    for name in ("temperature", "top_p"):
+    for name in ("temperature", "top_p", "max_cost_usd"):
         if values.get(name) is not None:
             values[name] = float(values[name])
     values["tools"] = tuple(map(_client_tool, values.get("tools") or ()))
     return PromptSettings(**values)
+
+
+def with_cost_limit(settings: PromptSettings | None, most_usd: float | None) -> PromptSettings | None:
+    """Return settings whose cycle costs no more than an operator allows. None: no limit."""
+    if most_usd is None:
+        return settings
+    settings = settings or PromptSettings()
+    return replace(settings, max_cost_usd=min(settings.max_cost_usd or math.inf, float(most_usd)))
 
 
 def _unknown(name: object) -> str:
@@ -109,6 +119,8 @@ def _fault(name: str, value: object) -> str | None:
             expected, fits = "a number from 0 to 2", _is_number(value, 2)
         case "top_p":
             expected, fits = "a number from 0 to 1", _is_number(value, 1)
+        case "max_cost_usd":
+            expected, fits = "a finite number of dollars above 0", _is_number(value, math.inf) and value != 0
         case "max_output_tokens":
             expected, fits = "a whole number >= 1", _is_count(value)
         case "stop":
@@ -133,7 +145,7 @@ def _fault_of_format(value: object) -> str | None:
     return fault_of_format(value)
 
 
-def _is_number(value: object, most: int) -> bool:
+def _is_number(value: object, most: float) -> bool:
     is_one = isinstance(value, int | float) and not isinstance(value, bool)
     return is_one and math.isfinite(value) and 0 <= value <= most  # type: ignore[arg-type, operator]  # it is a number
 

@@ -32,7 +32,7 @@ from agentrail.core.session.inline_tags import visible_text
 from agentrail.core.session.open_calls import NO_CALLS, CallState
 from agentrail.core.session.plugin_hooks import ask_plugins, changed_sections, context_of
 from agentrail.core.session.receipts import ToolsReceipt
-from agentrail.core.session.reservations import reserve_request
+from agentrail.core.session.reservations import lend_to_cycle, reserve_request
 from agentrail.core.session.state import (
     BreakOff,
     Cycle,
@@ -379,6 +379,7 @@ def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome:
 
 def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
     """Start the cycle of a prompt, unless a plugin refuses it or holds it with a request."""
+    lend_to_cycle(step, prompt.settings)
     outcome = before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)
 
@@ -412,6 +413,7 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
 
 def start_without_words(step: StepContext, signal: GoOn) -> Next:
     """Start a cycle that answers the end of the conversation. Plugins judge its requests, as it has no prompt."""
+    lend_to_cycle(step, signal.settings)
     step.data.cycle = Cycle(
         ref=signal.ref,
         first_message=len(step.data.history),

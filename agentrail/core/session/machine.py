@@ -67,6 +67,7 @@ from agentrail.core.session.decisions import (
 from agentrail.core.session.plugin_hooks import ask_plugins, plugin_request_finished
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.session.recorded_calls import RecordedCalls
+from agentrail.core.session.reservations import lend_to_cycle
 from agentrail.core.session.state import (
     SEMANTICS,
     BreakOff,
@@ -392,6 +393,7 @@ def _why_not_on(data: Known, phase: Phase) -> str | None:
 
 def _start_cycle(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
     """Start a prompt, unless it answers a pending interaction of the suspended cycle. Otherwise it ends that cycle."""
+    lend_to_cycle(step, prompt.settings)
     waiting = step.data.interventions
     outcome = cycle.before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     if step.data.held is not None:

@@ -9,18 +9,22 @@ import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.budget import (
+    Bound,
     Budget,
     BudgetRefusal,
+    Ledger,
     ReservationId,
     Spent,
     bound_of,
     lend,
     lend_at_most,
+    limit_cycle,
     raised,
     reserve,
     settle,
     take_back,
 )
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.request_context import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
@@ -49,9 +53,26 @@ def reserve_request(
     bound = bound_of(sent, limit, facts.price)
     decided = reserve(ledger, _reservation_of(step.data, request.attempt), bound)
     if isinstance(decided, BudgetRefusal):
-        return decided.error
+        settings = None if step.data.cycle is None else step.data.cycle.settings  # a summary needs no cycle
+        if settings is None or settings.max_cost_usd is None:
+            return decided.error
+        return replace(
+            decided, message=f"{decided.message} (this cycle may cost ${settings.max_cost_usd:.6f})"
+        ).error
     step.data.ledger = decided
     return None
+
+
+def lend_to_cycle(step: StepContext, settings: PromptSettings | None) -> None:
+    """Limit the cost of a cycle before it starts, if its settings do. Otherwise it shares the limit of the last one."""
+    if settings is None or settings.max_cost_usd is None:
+        return
+    data, ledger = step.data, step.data.ledger
+    if ledger is None:  # children that began without a budget reserve nothing, and are booked when they end
+        loans = {*data.loans, *[one.loan for one in data.agents.states if one.loan is not None]}
+        free = [(_reservation_of(data, one), Bound(tokens=0, nano_usd=0)) for one in sorted(loans)]
+        ledger = Ledger(budget=Budget(max_cost_usd=settings.max_cost_usd), open=tuple(free))
+    data.ledger = limit_cycle(ledger, settings.max_cost_usd, data.config.budget)
 
 
 def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:

@@ -515,7 +515,7 @@ class _Fields(msgspec.Struct, gc=False):
     remembered: tuple[Remembered, ...] = ()  # the last messages that had a client id
     usage: TokenUsage = TokenUsage()  # of the whole session, never falls
     ledger: Ledger | None = (
-        None  # None without a budget, holds a reservation for each open request and each loan
+        None  # None without a budget or a limited cycle, holds a reservation for each open request and each loan
     )
     # Children of calls and tools, ended or not, whose spending has not been counted yet.
     loans: tuple[EffectId, ...] = ()

@@ -532,6 +532,7 @@ LATER_FIELDS: Final = frozenset(
         ("Outcome", "is_decided"),
         ("PromptReceipt", "request_id"),
         ("PromptSettings", "instructions"),
+        ("PromptSettings", "max_cost_usd"),
         ("PromptSettings", "tools"),
         ("Question", "schema"),
         ("Question", "url"),

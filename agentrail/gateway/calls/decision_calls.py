@@ -28,10 +28,12 @@ from agentrail.gateway.response_bodies import (
 )
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_preview import read_approval
+from agentrail.host.identity import SessionOwner
+from agentrail.runtime.arguments import decide_settings
 from agentrail.runtime.session_handle import Session
 from agentrail.structs import picked_fields, struct_from
 from agentrail.wire.form_fields import encode_receipt
-from agentrail.wire.operations import AnswerBody, Operation, RespondBody
+from agentrail.wire.operations import GO_ON, AnswerBody, Operation, RespondBody
 
 R = TypeVar("R")
 
@@ -57,6 +59,9 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
         session = await host.session_to_decide(session_id, principal)
     else:
         session = await host.session(session_id, principal, only_root=asks == "root")
+    if operation is GO_ON:  # a cycle like that of a message, which `host.submit` would limit
+        await host.budgets.check(SessionOwner.of(principal))
+        given = {**given, "settings": host.budgets.with_cost_limit(decide_settings(given["settings"]))}
     known = {"user": principal.user_id, "via": via}
     local = {name: known[name] for name in operation.local if name in known}
     return cast("R", await getattr(session, operation.name)(**given, **local))
