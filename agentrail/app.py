@@ -301,7 +301,7 @@ async def _opened_audit(name: str | None, store: Store | None) -> AsyncIterator[
         yield None
         return
     file = AuditFile(path_of_audit(name, store))
-    log = AuditLog(file, partial(_nodes_of, store))
+    log = AuditLog(file.read, file.append, partial(_nodes_of, store))
     try:
         await outside.offload(log.open)
         yield log

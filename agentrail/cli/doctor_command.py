@@ -224,7 +224,6 @@ async def _look_at_all(
         *installed,
         *look_at_extras(settings),
         *looked_at,
-        *look_at_mcp(setup),
         *await within_limit("MCP servers", partial(look_at_mcp_servers, settings)),
         *look_at_serving(setup, os.environ),
         *look_at_open_files(settings),
@@ -304,20 +303,6 @@ def _look_at_editor() -> Finding:
         text="not installed, though agentrail needs it: agentrail chat cannot draw its screen",
         remedy="install it: pip install prompt_toolkit",
     )
-
-
-def look_at_mcp(setup: CommandSetup | None) -> tuple[Finding, ...]:
-    """Report the configured MCP servers, and whether their library is installed. None is started."""
-    servers = () if setup is None else tuple(setup.configuration.settings.mcp)
-    if not servers:
-        return ()
-    if importlib.util.find_spec("mcp") is None:
-        remedy = f"install it: {install_command('mcp')}"
-        return (
-            Finding(name="MCP servers", verdict="bad", text="the extra mcp is not installed", remedy=remedy),
-        )
-    text = f"{', '.join(servers)}; agentrail mcp check connects to them"
-    return (Finding(name="MCP servers", verdict="good", text=text),)
 
 
 def _look_at_shell() -> Finding:

@@ -2,8 +2,7 @@
 
 import re
 import resource
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -47,7 +46,6 @@ class Finding:
 
 
 async def within_limit(name: str, check: Callable[[], Awaitable[Sequence[Finding]]]) -> Sequence[Finding]:
-    """Run a check. If it takes too long, return a finding that says so."""
     with trio.move_on_after(CHECK_SECONDS):
         return await check()
     text = f"no result within {CHECK_SECONDS:g} s"
@@ -58,91 +56,73 @@ async def in_thread(name: str, check: Callable[[], Sequence[Finding]]) -> Sequen
     return await within_limit(name, lambda: outside.offload(check, abandon_on_cancel=True))
 
 
-# --- what is installed and configured
-
-
 def look_at_extras(
-    settings: Settings | None, missing_of: Callable[[], dict[str, list[str]]] | None = None
-) -> tuple[Finding, ...]:
-    """Report the installed extras, and those that a configured feature needs."""
-    missing = (missing_of or _missing_packages)()
-    there = ", ".join(name for name, packages in missing.items() if not packages) or "none"
-    needed = {} if settings is None else dict(_needed_extras(settings))
-    return (
-        Finding(name="extras", verdict="good", text=f"installed: {there}"),
-        *(
-            Finding(
-                name="extras",
-                verdict="bad" if is_for_runs else "absent",
-                text=f"{name} is needed for {feature}; missing: {', '.join(missing[name])}",
-                remedy=f"install it: {install_command(name)}",
-            )
-            for name, (feature, is_for_runs) in needed.items()
-            if missing.get(name)
-        ),
-    )
+    settings: Settings | None, missing: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[Finding]:
+    """Report the installed extras, and missing packages of those that a configured feature needs."""
+    missing = _missing_packages() if missing is None else missing
+    there = ", ".join(name for name, packages in missing.items() if not packages)
+    yield Finding(name="extras", verdict="good", text=f"installed: {there or 'none'}")
+    for name, feature in () if settings is None else _needed_extras(settings):
+        if missing.get(name):
+            text = f"{feature} needs {name}, which lacks {', '.join(missing[name])}"
+            remedy = f"install it: {install_command(name)}"
+            verdict: CheckVerdict = "absent" if feature == "[host]" else "bad"  # a run works without a server
+            yield Finding(name="extras", verdict=verdict, text=text, remedy=remedy)
 
 
 def _missing_packages() -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    found: dict[str, list[str]] = {}
     for requirement in metadata.requires(NAME) or ():
         match = _EXTRA.match(requirement)
         if match is not None and match[2] not in _OF_DEVELOPERS:
-            found[match[2]] += [] if _is_installed(match[1]) else [match[1]]
-    return dict(found)
+            is_there = any(metadata.distributions(name=match[1]))
+            found.setdefault(match[2], []).extend([] if is_there else [match[1]])
+    return found
 
 
-def _is_installed(package: str) -> bool:
-    return next(iter(metadata.distributions(name=package)), None) is not None
+def _needed_extras(settings: Settings) -> list[tuple[str, str]]:
+    served = settings.host["protocols"].plain if "protocols" in settings.host else ()
+    wanted = (
+        ("gateway", "[host]", settings.host),
+        ("a2a", "[host]", "a2a" in served),
+        ("mcp", "[host]", "mcp" in served),
+        ("mcp", "[mcp]", settings.mcp),
+        ("embeddings", "[embedder]", settings.embedder),
+        ("otel", "[telemetry]", settings.telemetry),
+    )
+    return [(name, feature) for name, feature, is_wanted in wanted if is_wanted]
 
 
-def _needed_extras(settings: Settings) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Yield extras with the feature that needs them, and whether a run needs it too."""
-    protocols = settings.host["protocols"].value if "protocols" in settings.host else ()
-    if settings.host:
-        yield "gateway", ("[host]", False)
-    for name in {"a2a", "mcp"} & {getattr(one, "value", one) for one in protocols}:
-        yield name, (f"the protocol {name}", False)
-    if settings.embedder:
-        yield "embeddings", ("[embedder]", True)
-    if settings.telemetry:
-        yield "otel", ("[telemetry]", True)
-
-
-def look_at_open_files(settings: Settings | None, soft: int | None = None) -> tuple[Finding, ...]:
+def look_at_open_files(settings: Settings | None, soft: int | None = None) -> Iterator[Finding]:
     """Compare the limit of open files with the sessions and streams that a server accepts."""
-    if settings is None or not settings.host:
-        return ()
-    given = {name: said.value for name, said in settings.host.items()}
-    names = ("max_streams", "max_sessions_per_principal")
-    wanted = _SPARE_FILES + sum(
-        given.get(f"{LIMITS_PREFIX}{name}", getattr(Limits(), name)) for name in names
-    )
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
-    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
-        return (
-            Finding(name="open files", verdict="good", text=f"{allowed} allowed, {wanted} may be needed"),
-        )
-    return (
-        Finding(
-            name="open files",
-            verdict="absent",
-            text=f"only {allowed} allowed, and {' and '.join(names)} may need {wanted}",
-            remedy="raise it: LimitNOFILE= of the service, or ulimit -n; or lower the limits in [host]",
-        ),
-    )
+    if settings is not None and settings.host:
+        given, usual = {name: said.value for name, said in settings.host.items()}, Limits()
+        streams = given.get(f"{LIMITS_PREFIX}max_streams", usual.max_streams)
+        sessions = given.get(f"{LIMITS_PREFIX}max_sessions_per_principal", usual.max_sessions_per_principal)
+        wanted = _SPARE_FILES + streams + sessions
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
+        is_enough = allowed == resource.RLIM_INFINITY or allowed >= wanted
+        text = f"{allowed} allowed; max_streams and max_sessions_per_principal may need {wanted}"
+        remedy = "raise LimitNOFILE= of the service, or ulimit -n; or lower these limits in [host]"
+        if is_enough:
+            yield Finding(name="open files", verdict="good", text=text)
+        else:
+            yield Finding(name="open files", verdict="absent", text=text, remedy=remedy)
 
 
 async def look_at_mcp_servers(settings: Settings | None) -> tuple[Finding, ...]:
     """Check that the programs of MCP servers exist, and that their addresses accept connections. No message is sent."""
-    found = []
+    found: list[Finding] = []
     for name, said in ({} if settings is None else settings.mcp).items():
         form = said.value
         fault = await _fault_of_address(form.url) if form.url else _fault_of_program(form.command)
-        text = "its program exists" if not form.url else "its address accepts connections"
-        remedy = None if fault is None else f"agentrail mcp check {name} shows more"
-        verdict: CheckVerdict = "good" if fault is None else "absent"
-        found.append(Finding(name=f"MCP server {name}", verdict=verdict, text=fault or text, remedy=remedy))
+        text = fault or ("its address accepts connections" if form.url else "its program exists")
+        remedy = f"agentrail mcp check {name} connects to it"
+        verdict: CheckVerdict = "absent" if fault else "good"
+        found.append(
+            Finding(name=f"MCP server {name}", verdict=verdict, text=text, remedy=remedy if fault else None)
+        )
     return tuple(found)
 
 
@@ -163,9 +143,6 @@ async def _fault_of_address(url: str) -> str | None:
     except (OSError, trio.TooSlowError) as error:
         return f"{parts.hostname}:{port} cannot be reached directly: {str(error) or 'no answer'}"
     return None
-
-
-# --- a store that is open
 
 
 def look_at_activity(store: Store, sessions: Sequence[StoredSession]) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ A line contains no prompt, argument, result or reason. docs/how-to/keep-an-audit
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from attrs import define, field
@@ -191,29 +191,27 @@ def faults_of_log(log: Iterable[bytes], tail: AuditTail, expect: tuple[int, str]
         yield f"line {expect[0]} is missing: the log ends with line {tail.n}"
 
 
-class AuditFile(Protocol):
-    """Keeps the lines of a log. `read` opens it and removes a line that was cut off; `append` is durable."""
-
-    def read(self) -> Iterable[bytes]: ...
-    def append(self, data: bytes, /) -> None: ...
-
-
 class AuditLog:
     """Consumer that writes the audit log. After a failed write it reads the log again, as after a restart."""
 
     name: str = "audit"
     has_cursors: bool = True
+    rejected: int = 0
 
-    def __init__(self, file: AuditFile, look: Callable[[str, SessionId], Nodes]) -> None:
-        """Create it from a file, and a function that reads the nodes of a session, by scope and id. Both block."""
-        self._file = file
-        self._look = look
+    def __init__(
+        self,
+        read: Callable[[], Iterable[bytes]],
+        append: Callable[[bytes], None],
+        look: Callable[[str, SessionId], Nodes],
+    ) -> None:
+        """Create it from functions that block: to read the log, to append to it durably, and to find a session's nodes."""
+        self._read, self._append, self._look = read, append, look
         self._nodes: dict[tuple[str, str], Nodes] = {}
         self._tail: AuditTail | None = None
 
     def open(self) -> AuditTail:
         tail = AuditTail()
-        for known in map(read_line, self._file.read()):
+        for known in map(read_line, self._read()):
             if known is not None:  # otherwise `audit verify` reports it
                 tail.move(*known[:2])
         self._tail = tail
@@ -236,5 +234,5 @@ class AuditLog:
                 self._nodes[place] = self._look(origin.scope, SessionId(origin.session_id))
             lines.append(tail.seal(line_of(origin, event, self._nodes[place], tail.last.get(place))))
         if lines:
-            self._file.append(b"".join(lines))
+            self._append(b"".join(lines))
         self._tail = tail

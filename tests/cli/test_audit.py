@@ -106,6 +106,8 @@ async def test_what_cannot_be_checked_is_said(tmp_path):
     async with agentrail.open_supervisor(store=f"sqlite:{tmp_path / 's.db'}", audit="store") as supervisor:
         session = await supervisor.start_session(model=ScriptedModel([says("a")]), sandbox="memory")
         await session.ask("Hi")
+        (progress,) = supervisor.statistics().consumers
+        assert (progress.name, progress.dropped, progress.rejected) == ("audit", 0, 0)
     ran = await audit(tmp_path, "verify")
     assert (ran.code, ran.out.startswith("2 lines. ")) == (0, True)
     for words, told in (

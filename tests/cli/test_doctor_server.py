@@ -32,7 +32,7 @@ FIELDS = ["name", "verdict", "text", "remedy"]
 def said(**values):
     """Settings with these tables; only the values are read."""
     tables = {
-        name: {key: SimpleNamespace(value=one) for key, one in table.items()}
+        name: {key: SimpleNamespace(value=one, plain=one) for key, one in table.items()}
         for name, table in values.items()
     }
     return SimpleNamespace(**{"host": {}, "mcp": {}, "embedder": {}, "telemetry": {}, **tables})
@@ -82,8 +82,8 @@ async def test_a_server_s_files_are_checked_as_a_whole(tmp_path):
     assert ran.code == 0
     assert "– MCP server gone      'no-such-program' is not on PATH" in ran.out
     assert "– MCP server far       127.0.0.1:9 cannot be reached directly: " in ran.out
-    assert "→ agentrail mcp check far shows more" in ran.out
-    assert "and max_streams and max_sessions_per_principal may need 100001256" in ran.out
+    assert "→ agentrail mcp check far connects to it" in ran.out
+    assert "max_streams and max_sessions_per_principal may need 100001256" in ran.out
 
 
 # --- time limits
@@ -102,37 +102,37 @@ async def test_a_check_that_hangs_is_ended_and_said():
 
 
 def test_an_extra_that_a_feature_needs_is_named_with_what_would_fail():
-    missing = {
-        "mcp": ["mcp"],
-        "gateway": [],
-        "a2a": ["a2a-sdk"],
-        "otel": ["opentelemetry-sdk"],
-        "embeddings": ["numpy"],
-    }
-    look = partial(look_at_extras, missing_of=lambda: missing)
-    assert shown(look(None)) == [("extras", "good")]
-    assert look(None)[0].text == "installed: gateway"
-    served = look(said(host={"protocols": ("a2a",)}))
-    assert shown(served) == [("extras", "good"), ("extras", "absent")]
-    assert served[1].text == "a2a is needed for the protocol a2a; missing: a2a-sdk"
-    run = look(said(embedder={"model": "m"}, telemetry={"endpoint": "http://x"}))
-    assert shown(run) == [("extras", "good"), ("extras", "bad"), ("extras", "bad")]
-    assert "[otel]" in run[2].remedy
-    there = look_at_extras(None)[0].text
+    missing = {"mcp": ["mcp"], "gateway": [], "a2a": ["a2a-sdk"], "otel": ["opentelemetry-sdk"], "embeddings": ["numpy"]}  # fmt: skip
+
+    def look(**tables):
+        return list(look_at_extras(said(**tables) if tables else None, missing))
+
+    assert shown(look()) == [("extras", "good")]
+    assert look()[0].text == "installed: gateway"
+    assert next(look_at_extras(None, {"mcp": ["mcp"]})).text == "installed: none"
+    served = look(host={"protocols": ("a2a", "mcp")})
+    assert shown(served) == [("extras", "good"), ("extras", "absent"), ("extras", "absent")]
+    assert served[1].text == "[host] needs a2a, which lacks a2a-sdk"
+    run = look(embedder={"model": "m"}, telemetry={"endpoint": "http://x"}, mcp={"files": None})
+    assert shown(run) == [("extras", "good"), *[("extras", "bad")] * 3]
+    assert "[otel]" in run[3].remedy
+    there = next(look_at_extras(None)).text
     assert "gateway" in there
     assert "dev" not in there
 
 
 def test_the_limit_of_open_files_is_held_against_the_sessions_of_a_server():
-    assert look_at_open_files(None) == ()
-    assert look_at_open_files(said()) == ()
+    def look(settings, soft=None):
+        return list(look_at_open_files(settings, soft))
+
+    assert look(None) == look(said()) == []
     host = said(host={"port": 1})
-    assert shown(look_at_open_files(host, soft=65_536)) == [("open files", "good")]
-    assert shown(look_at_open_files(host, soft=-1)) == [("open files", "good")]
-    (found,) = look_at_open_files(host, soft=1_024)
+    assert shown(look(host, 65_536)) == shown(look(host, -1)) == [("open files", "good")]
+    (found,) = look(host, 1_024)
     assert (found.verdict, "LimitNOFILE" in found.remedy) == ("absent", True)
-    assert shown(look_at_open_files(said(host={"limits.max_streams": 10, "limits.max_sessions_per_principal": 10}), soft=1_024)) == [("open files", "good")]  # fmt: skip
-    assert look_at_open_files(host)[0].name == "open files"
+    small = said(host={"limits.max_streams": 10, "limits.max_sessions_per_principal": 10})
+    assert shown(look(small, 1_024)) == [("open files", "good")]
+    assert look(host)[0].name == "open files"
 
 
 async def test_mcp_servers_are_looked_at_without_a_message(monkeypatch):

@@ -220,7 +220,7 @@ async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_
     path = tmp_path / "audit.jsonl"
     for numbers in ((1, 2), (2, 3), (3,)):  # each is a process, and the reader's cursor is older than the log
         file = AuditFile(path)
-        await AuditLog(file, lambda *_: ()).take(heard(*numbers))
+        await AuditLog(file.read, file.append, lambda *_: ()).take(heard(*numbers))
         file.close()
     assert names_in(path) == [1, 2, 3]
     assert faults(path.read_bytes().splitlines(keepends=True)) == []
@@ -229,7 +229,7 @@ async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_
 
 async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
     file = AuditFile(tmp_path / "audit.jsonl")
-    log = AuditLog(file, lambda *_: ())
+    log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1, 2))
     file.close()
     file.path.write_bytes(file.path.read_bytes()[:-9])
@@ -241,7 +241,7 @@ async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
 
 async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
     file = AuditFile(tmp_path / "audit.jsonl")
-    log = AuditLog(file, lambda *_: ())
+    log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1))
 
     def fill(_descriptor):
@@ -260,7 +260,7 @@ async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
 
 async def test_a_file_that_was_moved_away_is_followed_by_a_new_one(tmp_path):
     file = AuditFile(tmp_path / "audit.jsonl")
-    log = AuditLog(file, lambda *_: ())
+    log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1))
     file.path.rename(tmp_path / "monday.jsonl")
     file.path.touch(0o600)  # as logrotate does
