@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -176,7 +177,7 @@ class _Line:
         assert meta is not None  # noqa: S101 - it was published
         key = (origin.scope, origin.session_id)
         place = self._places.get(key)
-        if place is None:
+        if place is None or meta.seq == 1:  # the id of an ended session may be used again
             is_known = meta.seq == 1 or not self._has_cursors
             place = self._places[key] = _Place(origin, meta.seq - 1, 0, is_known)
             if not is_known:
@@ -193,18 +194,15 @@ class _Line:
 
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
-        return ConsumerStatistics(
-            self._consumer.name,
-            len(self._queue) + unread,
-            self._dropped,
-            self._failures,
-            self._consumer.rejected,
-        )
+        name, rejected = self._consumer.name, self._consumer.rejected
+        return ConsumerStatistics(name, len(self._queue) + unread, self._dropped, self._failures, rejected)
 
     async def run(self) -> None:
         if self._has_cursors:
-            await self._until_done(self._find_unfinished)
-        await self._until_done(self._follow)  # a bug of ours is tried again, rather than end the sessions
+            await until_done(self._find_unfinished, self._note)
+        await until_done(
+            self._follow, self._note
+        )  # a bug of ours is tried again, rather than end the sessions
 
     async def _follow(self) -> None:
         while not self._closing.is_set():
@@ -220,7 +218,7 @@ class _Line:
                     await self._catch_up(next(iter(self._behind)))
 
     async def _give(self, events: Sequence[HeardEvent]) -> None:
-        await self._until_done(lambda: self._consumer.take(events))
+        await until_done(lambda: self._consumer.take(events), self._note)
         for origin, event in events:
             assert event.meta is not None  # noqa: S101 - it was published
             key = (origin.scope, origin.session_id)
@@ -232,7 +230,8 @@ class _Line:
         """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
         place = self._places[key]
         try:
-            origin, page = await self._until_done(lambda: self._next_page(key, place), only=StoreUnavailable)
+            read = partial(self._next_page, key, place)
+            origin, page = await until_done(read, self._note, only=StoreUnavailable)
         except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
             if travels(error):
                 raise
@@ -256,11 +255,6 @@ class _Line:
         scope, after = key[0], place.taken
         page = await self._source.events_page(key[1], after=after, limit=BATCH_EVENTS, scope=scope)
         return place.origin, page
-
-    async def _until_done(
-        self, work: Callable[[], Awaitable[_T]], *, only: type[BaseException] = BaseException
-    ) -> _T:
-        return await until_done(work, self._note, only=only)
 
     def _note(self, error: BaseException) -> None:
         self._failures += 1
@@ -287,8 +281,8 @@ class _Line:
             self._complain("cursors are not stored", error)
             return
         for key, place in moved.items():
-            if place.has_ended and place.taken >= place.seen:
-                self._places.pop(key, None)
+            if place.has_ended and self._places.get(key) is place:
+                del self._places[key]
 
     def _row_of(self, key: _Key, place: _Place) -> OwedRow:
         needed = self._consumer.first_needed(*key)
@@ -324,9 +318,10 @@ class _Line:
         await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions
 
     async def _rows(self, kind: str) -> dict[str, int]:
-        rows: dict[str, int] = {}
-        while found := await self._source.owed(kind, after=max(rows, default="")):
+        rows, after = dict[str, int](), ""
+        while found := await self._source.owed(kind, after=after):
             rows |= {row.id: int(row.body) for row in found}
+            after = found[-1].id
         return rows
 
 

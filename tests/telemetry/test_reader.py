@@ -201,6 +201,25 @@ async def test_a_session_that_is_resumed_elsewhere_is_read_from_its_cursor_and_a
         assert others.numbers("old")[0] > 5
 
 
+@pytest.mark.parametrize("has_store", [True, False])
+async def test_an_id_that_is_used_again_begins_again(has_store):
+    """The next session of this id is read from its first event, at once and later."""
+    notes = Noting()
+    async with open_read(notes, store=lasting() if has_store else None) as supervisor:
+        for pause in (0, 20):
+            await ask(supervisor)
+            await supervisor.stop_session("s-1")
+            if has_store:
+                await supervisor.delete_session("s-1")
+            await trio.sleep(pause)
+        await ask(supervisor)
+        await trio.sleep(1)
+        counts = supervisor.statistics().consumers[0]
+        assert (counts.behind, counts.failures) == (0, 0)
+    assert counts.dropped == 0
+    assert notes.numbers().count(1) == 3
+
+
 async def test_cursors_wait_for_a_store_that_is_away():
     """They are stored when it is back."""
     store, notes = FaultyStore(lasting()), Noting()
