@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 import trio
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from agentrail.abc import Capabilities
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount
@@ -248,7 +248,7 @@ class Metered(FunctionModel):
     def _answer_next(self, _request):
         used = next(self._uses, 0)
         usage = TokenUsage(input=1, output=abs(used), cost_usd=abs(used) * 1e-4)
-        turn = calls(("look", {})) if used < 0 else says("Yes.")
+        turn = calls(("look", {"at": len(self.requests)})) if used < 0 else says("Yes.")
         return Turn(text=turn.text, calls=turn.calls, usage=usage, pause_seconds=self._seconds)
 
 
@@ -325,9 +325,12 @@ async def test_a_day_can_pass_its_budget_by_the_cycles_under_way_and_the_operato
         assert [one.overrun_usd for one in await host.budgets.of_tenant("acme")] == [None]
 
 
+@example(
+    uses=[-1_000] * 9, sent=[(ANN, "a", 1.0), (ANN, "a", 1.0)], seconds=1.0, budgets=(0.05, 0.05), most=0.2
+)
 @settings(max_examples=25, deadline=None)
 @given(
-    uses=st.lists(st.integers(-1_000, 1_000), max_size=60),
+    uses=st.lists(st.integers(-1_000, 300), max_size=60),
     sent=st.lists(
         st.tuples(st.sampled_from([ANN, BOB]), st.sampled_from(["a", "b", None]), st.floats(0, 4)),
         min_size=1,
