@@ -1,6 +1,7 @@
 """`agentrail audit`: check an audit log, and make it again from the journals."""
 
 import re
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Annotated, Final
 
@@ -57,11 +58,12 @@ def verify(
     if expect is not None and noted is None:
         raise OptionError([f"--expect is {expect!r:.80}: expected N:HASH, as this command prints it"])
     tail = AuditTail()
-    faults = [*faults_of_log(_read(log, place), tail, noted and (int(noted[1]), noted[2]))]
-    for fault in faults:
+    is_whole, known = True, None if noted is None else (int(noted[1]), noted[2])
+    for fault in faults_of_log(_read(log, place), tail, known):
+        is_whole = False
         write_error(fault)
     say(f"{tail.n} lines. To notice later if the end is missing, note --expect {tail.n}:{tail.hash}")
-    return Exit.FAILED if faults else Exit.DONE
+    return Exit.DONE if is_whole else Exit.FAILED
 
 
 @app.command(
@@ -86,11 +88,12 @@ def rebuild(log: Log | None = None, *, place: StorePlace = USUAL_PLACE) -> Exit:
     return Exit.DONE
 
 
-def _read(log: str, place: StorePlace) -> list[bytes]:
+def _read(log: str, place: StorePlace) -> Iterator[bytes]:
     with reading(place) if log == "store" else nullcontext() as opened:
         path = path_of_audit(log, opened)
     try:
-        return path.read_bytes().splitlines(keepends=True)
+        with path.open("rb") as file:
+            yield from file
     except OSError as error:
         raise OptionError([f"the audit log {path} cannot be read: {error.strerror}"]) from error
 
