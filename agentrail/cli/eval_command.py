@@ -97,23 +97,17 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
         _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
         for one in given.scorers
     ]
-    if given.task:
-        task = _named(given.task, file)
-    else:
-        setup = read_setup(ConfigFiles(), given.agent)
-        if setup is None:
-            raise OptionError(
-                [f"{file} names no task: give task = 'module:NAME', or an agent of agentrail.toml"]
-            )
-        task = setup.blueprint
+    setup = None if given.task else read_setup(ConfigFiles(), given.agent)
+    if not given.task and setup is None:
+        raise OptionError([f"{file} names no task: give task = 'module:NAME', or an agent of agentrail.toml"])
+    task = _named(given.task, file) if setup is None else setup.blueprint
     chosen = model or given.model
 
     def made(case: Case) -> Blueprint:
         blueprint: Blueprint = task if isinstance(task, Blueprint) else task(case)
-        cassette = case.metadata.get("cassette")
-        if chosen is not None or cassette is None:
-            return blueprint if chosen is None else blueprint.override(model=chosen)
-        return blueprint.override(model=CassetteModel(place.parent / str(cassette)))
+        answers = case.metadata.get("cassette") if chosen is None else None
+        wanted = chosen if answers is None else CassetteModel(place.parent / str(answers))
+        return blueprint if wanted is None else blueprint.override(model=wanted)
 
     return given, Dataset(given.name or file.stem, cases), made, scorers
 
@@ -135,13 +129,9 @@ def _named(name: str, file: Path) -> Any:
 @Parameter(name="*")
 @frozen(kw_only=True)
 class EvalPlace:
-    store: Annotated[
-        str | None, Parameter(help="Store of the sessions. Default: evals.db in the data directory.")
-    ] = None
+    store: Annotated[str | None, Parameter(help="Default: evals.db in the data directory.")] = None
     data_dir: DataDirectory = None
-    fresh: Annotated[
-        bool, Parameter(help="Run cases again that are done.", negative="", show_default=False)
-    ] = False
+    fresh: Annotated[bool, Parameter(help="Run cases again that are done.", negative="")] = False
     debug: Debug = False
 
     @property
@@ -156,17 +146,11 @@ _USUAL_PLACE: Final = EvalPlace()
 def run_eval(  # noqa: PLR0913 - an option each
     file: Path,
     *,
-    model: Annotated[
-        str | None, Parameter(help="Model of the task, in place of that of the file and of cassettes.")
-    ] = None,
-    baseline: Annotated[Path | None, Parameter(help="Report of an earlier eval to compare with.")] = None,
-    fail_below: Annotated[
-        float | None, Parameter(help="Exit with 1 if the mean score is below this, from 0 to 1.")
-    ] = None,
-    report: Annotated[
-        Path | None, Parameter(help="Write the report as JSON: the baseline of later evals.")
-    ] = None,
-    junit: Annotated[Path | None, Parameter(help="Write the report as JUnit XML.")] = None,
+    model: Annotated[str | None, Parameter(help="Default: of the file, or of the task.")] = None,
+    baseline: Annotated[Path | None, Parameter(help="Report to compare with.")] = None,
+    fail_below: Annotated[float | None, Parameter(help="Exit with 1 if the mean is lower.")] = None,
+    report: Annotated[Path | None, Parameter(help="Write JSON, a later baseline.")] = None,
+    junit: Annotated[Path | None, Parameter(help="Write JUnit XML.")] = None,
     place: EvalPlace = _USUAL_PLACE,
 ) -> Exit:
     given, dataset, task, scorers = read_eval(file, model)
@@ -266,30 +250,24 @@ class _EvalView:
 
     def __init__(self, scorers: Sequence[str], total: int) -> None:
         self.runs: list[CaseRun] = []
-        self._scorers, self._total = scorers, total
-        self._live: Live | None = None
-        if os.isatty(2):
-            self._live = Live(console=Console(stderr=True), auto_refresh=False)
+        self._totals, self._total = dict.fromkeys(scorers, 0.0), total
+        self._live = Live(console=Console(stderr=True), auto_refresh=False) if os.isatty(2) else None
+        if self._live is not None:
             self._live.start()
 
     def show(self, run: CaseRun) -> None:
         self.runs.append(run)
+        self._totals = {name: self._totals[name] + run.scores[name].value for name in self._totals}
         if self._live is not None:
-            self._live.update(
-                Group(self._table(), ProgressBar(self._total, len(self.runs), width=60)), refresh=True
-            )
+            table = Table("scorer", "mean", box=None)
+            for name, total in self._totals.items():
+                table.add_row(Text(name), f"{total / len(self.runs):.3f}")
+            bar = ProgressBar(self._total, len(self.runs), width=60)
+            self._live.update(Group(table, bar), refresh=True)
             return
         word = "pass" if run.passed else "FAIL"
         line = f"{len(self.runs)}/{self._total} {word} {run.case}[{run.repeat}] {run.value:.2f} {run.reasons}"
         write_all(2, f"{without_known(line).rstrip()}\n".encode("utf-8", "replace"))
-
-    def _table(self) -> Table:
-        table = Table("scorer", "mean", "errors", box=None)
-        for name in self._scorers:
-            scores = [one.scores[name] for one in self.runs]
-            mean, errors = sum(one.value for one in scores) / len(scores), sum(one.is_error for one in scores)
-            table.add_row(Text(name), f"{mean:.3f}", str(errors))
-        return table
 
     def close(self) -> None:
         if self._live is not None:

@@ -11,37 +11,22 @@ from typing import Any, Final, TypeAlias
 import trio
 from attrs import define, evolve, field
 
+from agentrail import errors, events
 from agentrail.abc import Error, effect_class_of, name_of
 from agentrail.abc.store import Store
 from agentrail.app import open_supervisor
 from agentrail.blueprints import Blueprint
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import (
-    AgentrailError,
-    AlreadyExists,
-    InteractionError,
-    OptionError,
-    SessionDown,
-    SessionRefused,
-)
 from agentrail.evals.dataset import Case, Dataset
 from agentrail.evals.report import CaseRun, EvalReport
 from agentrail.evals.scorers import Judge, Score, Scorer, score_of, scorer_name
 from agentrail.evals.trace import Trace, trace_of
-from agentrail.events import (
-    AgentAbort,
-    AgentEnd,
-    AgentError,
-    ApprovalRequired,
-    AskUser,
-    ClientCall,
-    Event,
-    SubagentEvent,
-)
+from agentrail.events import Event
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.structs import picked_fields
 
 EvalTask: TypeAlias = Blueprint | Callable[[Case], Blueprint]
 """The agent under test, or a function that returns the one for each run of a case, for example with its own scripted model."""
@@ -96,7 +81,7 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     are_positive = all(one > 0 for one in (repeats, max_concurrency, timeout_seconds))
     if not (names and len({*names}) == len(names) and are_positive):
         given = f"scorers {names}, repeats {repeats}, max_concurrency {max_concurrency}, timeout {timeout_seconds}"
-        raise OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
+        raise errors.OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
     if supervisor is None:
         async with open_supervisor(store=store) as opened:
             return await evaluate(
@@ -111,14 +96,14 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     ]
     runner = _Runner(supervisor, budget, max_concurrency, timeout_seconds, fresh)
     found: dict[int, CaseRun] = {}
-    faults: list[AgentrailError] = []
+    faults: list[errors.AgentrailError] = []
     left = iter(enumerate(jobs))
 
     async def work() -> None:
         for place, (case, repeat, options) in left:
             try:
                 found[place] = await runner.run(dataset.name, case, repeat, options, scorers)
-            except AgentrailError as error:  # one, and not a group of them
+            except errors.AgentrailError as error:  # one, and not a group of them
                 faults.append(error)
                 nursery.cancel_scope.cancel(reason="the eval cannot run")
                 return
@@ -179,13 +164,10 @@ class _Runner:
             repeat=repeat,
             session=session_id,
             is_reused=is_reused,
-            outcome=trace.outcome,
-            error=trace.error,
             scores=scores,
-            turns=trace.turns,
             tokens=trace.usage.total,
             cost_usd=trace.usage.cost_usd,
-            milliseconds=trace.milliseconds,
+            **picked_fields(trace, "outcome", "error", "turns", "milliseconds"),
         )
 
     async def _trace(
@@ -194,7 +176,7 @@ class _Runner:
         """Return the trace of a session that has finished, or of a new one, and whether it had finished."""
         try:
             trace, is_reused = await self._fresh(session_id, options, prompts, approve), False
-        except AlreadyExists:
+        except errors.AlreadyExists:
             trace, is_reused = await self._recorded(session_id, options), True
             if self.fresh or trace.outcome != "done" or trace.cycles < len(prompts):
                 await self.supervisor.delete_session(session_id)
@@ -212,20 +194,20 @@ class _Runner:
                 **{**options, "session_id": session_id, "budget": budget}
             )
             heard: list[Event] = []
-            async with session.subscribe(after=0, deltas=False, buffer=_MAX_EVENTS) as events:
-                with suppress(SessionDown):
+            async with session.subscribe(after=0, deltas=False, buffer=_MAX_EVENTS) as live:
+                with suppress(errors.SessionDown):
                     with trio.move_on_after(self.timeout_seconds) as limit:
                         for prompt in prompts:
                             await session.prompt(prompt)
-                            if not await _follow(session, events, heard, approve):
+                            if not await _follow(session, live, heard, approve):
                                 break
                     if limit.cancelled_caught:
                         reason = f"the time limit of {self.timeout_seconds:g} s"
                         await session.abort(reason, kill_tools="all", clear_queue=True)
                     await session.stop("the eval has its trace")
-                heard += [event async for event in events]
+                heard += [event async for event in live]
             trace = trace_of(heard)
-        except SessionRefused as error:
+        except errors.SessionRefused as error:
             return Trace(outcome="crashed", error=str(error))
         finally:
             self.lent.pop(session_id, None)
@@ -234,12 +216,12 @@ class _Runner:
         )
 
     async def _recorded(self, session_id: str, options: Mapping[str, Any]) -> Trace:
-        events, after, plugins = list[Event](), 0, options.get("plugins", ())
+        found, after, plugins = list[Event](), 0, options.get("plugins", ())
         while True:
             page = await self.supervisor.events_page(session_id, after=after, limit=_PAGE, plugins=plugins)
-            events, after = [*events, *page.events], page.last
+            found, after = [*found, *page.events], page.last
             if not page.more:
-                return trace_of(events)
+                return trace_of(found)
 
     def _lend(self, session_id: str, own: Budget | None) -> Budget | None:
         """Return the budget of a session: its own, and an equal share of the rest. All together never exceed the whole."""
@@ -256,33 +238,35 @@ class _Runner:
                 share = rest / (self.slots - len(self.lent))
                 share = math.floor(share) if name == "max_total_tokens" else share
                 if share <= 0:
-                    raise SessionRefused(SessionId(session_id), "the budget of the eval is spent")
+                    raise errors.SessionRefused(SessionId(session_id), "the budget of the eval is spent")
                 limits[name] = share if limits[name] is None else min(share, limits[name])
         self.lent[session_id] = evolve(self.budget, **limits)
         return self.lent[session_id]
 
 
-async def _follow(session: Session, events: Subscription, heard: list[Event], approve: Sequence[str]) -> bool:
+async def _follow(session: Session, live: Subscription, heard: list[Event], approve: Sequence[str]) -> bool:
     """Keep the events of a cycle, and decide what only a user could. Return whether it ended as `done`.
 
     Calls of tools that match a pattern are approved, and everything else is refused.
     """
-    async for event in events:
+    async for event in live:
         heard.append(event)
-        if isinstance(event, AgentEnd | AgentAbort | AgentError):
-            return isinstance(event, AgentEnd)
+        if isinstance(event, events.AgentEnd | events.AgentAbort | events.AgentError):
+            return isinstance(event, events.AgentEnd)
         inner: Event = event
-        while isinstance(inner, SubagentEvent):
+        while isinstance(inner, events.SubagentEvent):
             inner = inner.event
-        with suppress(InteractionError):  # a deadline decided it
+        with suppress(errors.InteractionError):  # a deadline decided it
             match inner:
-                case ApprovalRequired(approval=asked) if any(fnmatchcase(asked.tool, one) for one in approve):
+                case events.ApprovalRequired(approval=asked) if any(
+                    fnmatchcase(asked.tool, one) for one in approve
+                ):
                     await session.approve(asked.id)
-                case ApprovalRequired(approval=asked):
+                case events.ApprovalRequired(approval=asked):
                     await session.reject(asked.id, _NO_USER, auto_resume=True)
-                case AskUser(ref=ref):
+                case events.AskUser(ref=ref):
                     await session.decline(ref, _NO_USER)
-                case ClientCall(ref=ref):
+                case events.ClientCall(ref=ref):
                     await session.answer(ref, Error(text=_NO_USER))
                 case _:
                     pass

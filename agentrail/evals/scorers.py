@@ -110,14 +110,10 @@ def tools_called(
     in_order: bool = True,
     at_most: int | None = None,
 ) -> Score:
-    """Score whether the expected tools were called.
+    """Score whether the expected tools were called: `calls`, or those of the case's metadata.
 
-    Args:
-        trace: The trace.
-        case: Its case, whose metadata has `calls` for those that are not given.
-        calls: Names of tools, or `{name: arguments}`. Other arguments may have any value.
-        in_order: Whether they came in this order. Others may lie between them.
-        at_most: Maximum number of calls in all.
+    A call is the name of a tool, or `{name: arguments}` with arguments that must be equal. `in_order`: others may lie between them, but
+    the order counts. `at_most`: maximum number of calls in all.
     """
     left = [
         (one.call.name, thawed(one.call.arguments if one.effective is None else one.effective))
