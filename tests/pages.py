@@ -91,7 +91,6 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     "README.md": {
         "make run": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
         "make test": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
-        "agentrail eval": "its files are on another page: tests/cli/test_eval.py runs it, and evals",
         "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
         "agentrail chat": _NEEDS_A_PERSON,
     },
@@ -124,6 +123,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "docs/reference/benchmarks.md": {"": "minutes: `make nightly` runs `make bench-quick`"},
     "docs/reference/cli.md": {
+        "agentrail eval": "its files are on another page: tests/cli/test_eval.py runs it, and evals",
         'agentrail run "Think about it"': _NEEDS_A_KEY,
         'agentrail run "Hi"': _NEEDS_OLLAMA,
         "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",

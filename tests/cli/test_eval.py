@@ -7,11 +7,11 @@ import signal
 import sys
 from functools import partial
 from importlib import import_module
-from xml.etree import ElementTree as Xml
 
 import pytest
 import trio
 import yaml
+from junitparser import Failure, JUnitXml
 
 import agentrail
 from agentrail.cli.eval_command import report_lines
@@ -67,8 +67,9 @@ async def test_the_steps_of_the_page_run_as_they_stand(desk):
     assert [(one.case, one.repeat, one.value) for one in report.runs] == [
         ("monday", 1, 1), ("monday", 2, 1), ("sunday", 1, 1), ("sunday", 2, 1),
     ]  # fmt: skip
-    suite = Xml.parse(desk / "evals.xml").getroot()  # noqa: S314 - our own
-    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["errors"]) == ("4", "0", "0")
+    (suite,) = JUnitXml.fromfile(str(desk / "evals.xml"))
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (4, 0, 0, 0)
+    assert [(one.classname, one.name, one.result) for one in suite][-1] == ("eval", "sunday[2]", [])
 
 
 @pytest.mark.operation("O-011")
@@ -86,7 +87,11 @@ async def test_a_planted_regression_fails_the_build_and_names_the_case(desk):
     (show, _) = [line.strip() for line in ran.out.splitlines() if "sessions show" in line]
     shown = await run(desk, show.removeprefix("agentrail "))
     assert (shown.code, "opening_hours" in shown.out) == (0, True), shown.err
-    assert Xml.parse(desk / "evals.xml").getroot().attrib["failures"] == "2"  # noqa: S314 - our own
+    (suite,) = JUnitXml.fromfile(str(desk / "evals.xml"))
+    broken = [one for one in suite if one.result]
+    assert [one.name for one in broken] == ["sunday[1]", "sunday[2]"]
+    assert broken[0].result[0].message == "contains: 'On that day: open.' lacks ['closed']"
+    assert (suite.failures, isinstance(broken[0].result[0], Failure)) == (2, True)
     change(desk / "desk.py", '"open"}', '"closed"}')
     ran = await run(desk, "eval eval.toml --fresh --fail-below 0.9")
     assert ran.code == 0
