@@ -1,6 +1,7 @@
 """Clients of A2A that Hypothesis and chance make up: no request breaks a server, and no frame the official types."""
 
 import json
+import os
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -246,9 +247,12 @@ class Callers:
 @on_bounded_time
 @pytest.mark.parametrize("seed", range(4))
 async def test_random_clients_do_not_break_a_server(seed):
-    """Fifty rounds each, so 200 in CI, and twice as many at night. Then the sessions are as their journals say."""
-    random = Random(seed)  # noqa: S311 - for a fuzzer
-    rounds = min(max(settings().max_examples, 50), 100)
+    """Fifty rounds each, so 200 in CI, and twice as many at night. Then the sessions are as their journals say.
+
+    By hand: `A2A_ROUNDS=2000 A2A_SEED=7 pytest -o faulthandler_timeout=0` with this file.
+    """
+    random = Random(f"{os.environ.get('A2A_SEED', '1')} {seed}")  # noqa: S311 - for a fuzzer
+    rounds = int(os.environ.get("A2A_ROUNDS", min(max(settings().max_examples, 50), 100) * 4)) // 4
     options: dict[str, Any] = {
         "session_tools": [RecordingTool(name="shell"), *builtin("ask_user")],
         "session_plugins": [HumanApproval],
