@@ -145,6 +145,7 @@ class Gateway:
         hubs: Hubs of its streams; None as `host`.
         watches: Watches of its sockets; None as `host`.
         mcp: Its MCP server, if it has one; None as `host`.
+        a2a_tasks: Tasks of sessions that have not changed, for `ListTasks`.
     """
 
     callers: CallerCheck
@@ -160,6 +161,7 @@ class Gateway:
     hubs: Hubs | None = None
     watches: Watches | None = None
     mcp: Any = None
+    a2a_tasks: dict[tuple[Any, ...], tuple[Any, ...]] = field(factory=dict)
     was_open: bool = False
     version: str = ENGINE
     instance: str = field(factory=lambda: outside.ids(9))

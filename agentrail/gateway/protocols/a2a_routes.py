@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, frozen
 from msgspec.structs import replace
 
+from agentrail import outside
 from agentrail.core.session.receipts import SteerReceipt
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, IdInvalid, SessionNotFound, SessionUnknown
@@ -27,6 +28,7 @@ from agentrail.gateway.route_errors import BY_PLACE, DECIDING, MESSAGE
 from agentrail.gateway.sse_frames import CONTENT_TYPE
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
 from agentrail.host.identity import profile_of_session
+from agentrail.host.listed_session import ListedSession
 from agentrail.messages import SessionId
 from agentrail.protocols import a2a
 from agentrail.protocols.decisions import WireRefusal
@@ -34,6 +36,7 @@ from agentrail.protocols.response_changes import Frame
 from agentrail.protocols.response_state import Bridged, Response, resume_response
 from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import changed_at_ms
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
 
@@ -44,6 +47,10 @@ _OF_PARAMETERS: Final = (400, 404, 413, 422)
 _FAULT_OF_OURS: Final = 500
 _MAX_SESSIONS: Final = 100
 """Sessions in which `ListTasks` looks for tasks, unless it names one."""
+
+_QUIET_MS: Final = 1_000
+_MAX_KNOWN: Final = 1_000
+"""Sessions whose tasks are kept for the next `ListTasks`. A changed session has a new key."""
 
 
 @cache
@@ -200,17 +207,19 @@ async def _get(call: RouteCall, params: Mapping[str, Any]) -> Frame:
 
 
 async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
-    listed = [params["contextId"]] if params.get("contextId") else []
-    if not listed:
-        wanted = RowFilter(agent_id=call.params["agent_id"])
+    tasks: list[a2a.A2aTask] = []
+    if params.get("contextId"):
+        tasks += await _tasks_of(call, params["contextId"])
+    else:
+        quiet_since, wanted = (
+            int(outside.wall() * 1_000) - _QUIET_MS,
+            RowFilter(agent_id=call.params["agent_id"]),
+        )
         rows = await call.host.list_sessions(
             call.principal, wanted=wanted, sort="-changed", limit=_MAX_SESSIONS
         )
-        listed = [row.session_id for row in rows]
-    tasks: list[a2a.A2aTask] = []
-    for one in listed:
-        with suppress(SessionUnknown, SessionNotFound, IdInvalid):
-            tasks += map(a2a.settled_task, (await _fold_tasks(call, one, None)).values())
+        for row in rows:
+            tasks += await _tasks_of_row(call, row, quiet_since)
     found = a2a.page_of_tasks(tasks, params)
     if isinstance(found, WireRefusal):
         wire_calls.refuse_wire_call(found)
@@ -219,6 +228,27 @@ async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     if history or artifacts:  # only the session knows what users see of its text, so it is woken
         shown = tuple([(await _find(call, one.id)).task for one in shown])
     return {"tasks": [a2a.show_task(one, history=history, artifacts=artifacts) for one in shown], **rest}
+
+
+async def _tasks_of(call: RouteCall, session_id: str) -> tuple[a2a.A2aTask, ...]:
+    with suppress(SessionUnknown, SessionNotFound, IdInvalid):
+        return tuple(map(a2a.settled_task, (await _fold_tasks(call, session_id, None)).values()))
+    return ()
+
+
+async def _tasks_of_row(call: RouteCall, row: ListedSession, quiet_since: int) -> tuple[a2a.A2aTask, ...]:
+    """Return the tasks of a session, without reading it again if it has not changed."""
+    known, who = call.gateway.a2a_tasks, call.principal
+    changed_ms = row.changed_at_ms if row.session is None else changed_at_ms(row.session)
+    key = (who.tenant_id, who.user_id, row.session_id, row.created_at_ms, changed_ms)
+    if key in known:
+        return known[key]
+    tasks = tuple([replace(one, parts=(), history=()) for one in await _tasks_of(call, row.session_id)])
+    if changed_ms < quiet_since:  # another event could have the same time
+        known[key] = tasks
+        if len(known) > _MAX_KNOWN:
+            del known[next(iter(known))]
+    return tasks
 
 
 async def _cancel(call: RouteCall, params: Mapping[str, Any]) -> Frame:

@@ -11,7 +11,9 @@ from google.protobuf.json_format import ParseDict
 
 from agentrail import tool
 from agentrail.errors import Overloaded, RequestRefused
+from agentrail.gateway.protocols import a2a_routes
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import Host
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.quotas import Limits
 from agentrail.plugins import HumanApproval
@@ -414,6 +416,32 @@ async def test_tasks_are_listed_newest_first_in_pages():
             {"pageToken": "9.", "pageSize": 1},
         ):
             assert (await refused(web, "ListTasks", wrong))[1] == "field_invalid"
+
+
+@pytest.mark.parametrize(("quiet_ms", "folded"), [(-60_000, [2, 0, 1]), (60_000, [2, 2, 2])])
+async def test_a_list_reads_only_changed_sessions(monkeypatch, quiet_ms, folded):
+    """One that has changed a moment ago is read again, as another event may have the same time."""
+    read: list[str] = []
+    read_events = Host.read_events
+
+    async def counted(host, session_id, *given):
+        read.append(session_id)
+        return await read_events(host, session_id, *given)
+
+    monkeypatch.setattr(a2a_routes, "_QUIET_MS", quiet_ms)
+    async with serving(ScriptedModel([says("1"), says("2"), says("3")]), protocols=A2A) as web:
+        made = [(await sent(web, name=f"m-{number}", contextId=f"c-{number}"))["id"] for number in range(2)]
+        counts = []
+        for turn in range(3):
+            if turn == 2:
+                made.append((await sent(web, name="m-2", contextId="c-0"))["id"])
+            with monkeypatch.context() as patch:
+                patch.setattr(Host, "read_events", counted)
+                read.clear()
+                listed = (await done(web, "ListTasks", {}))["tasks"]
+            counts.append(len(read))
+            assert [one["id"] for one in listed] == made[::-1]
+        assert counts == folded
 
 
 async def test_a_structured_answer_is_a_data_part():
