@@ -12,15 +12,7 @@ LOGGER: Final = Logger("agentrail.telemetry")
 
 _OTLP: Final = "OTEL_EXPORTER_OTLP_"
 _ENDPOINTS: Final = (f"{_OTLP}TRACES_ENDPOINT", f"{_OTLP}ENDPOINT")
-_OWN: Final = frozenset(
-    {
-        "OTEL_SERVICE_NAME",
-        "OTEL_RESOURCE_ATTRIBUTES",
-        "OTEL_TRACES_SAMPLER",
-        "OTEL_TRACES_SAMPLER_ARG",
-        "OTEL_SDK_DISABLED",
-    }
-)
+_OWN: Final = ("SERVICE_NAME", "RESOURCE_ATTRIBUTES", "TRACES_SAMPLER", "TRACES_SAMPLER_ARG", "SDK_DISABLED")
 _SHARES: Final = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
 _GRPC: Final = "opentelemetry-exporter-otlp-proto-grpc"
 
@@ -31,13 +23,14 @@ def options_of(environ: Mapping[str, str], table: Mapping[str, Any]) -> dict[str
     Raises:
         OptionError: Variables are invalid. Each fault names its variable.
     """
-    given = {
-        name: value.strip() for name, value in environ.items() if name.startswith("OTEL_") and value.strip()
-    }
+    named = {name: value.strip() for name, value in environ.items() if name.startswith("OTEL_")}
+    given = {name: value for name, value in named.items() if value}
     is_named = any(name in given for name in _ENDPOINTS)
     if given.get("OTEL_SDK_DISABLED", "").lower() == "true" or not (is_named or "endpoint" in table):
         return None
-    unread = sorted(name for name in given if name not in _OWN and not name.startswith(_OTLP))
+    unread = sorted(
+        name for name in given if name.removeprefix("OTEL_") not in _OWN and not name.startswith(_OTLP)
+    )
     if unread:
         LOGGER.warning("these variables of OpenTelemetry are not read: %s", ", ".join(unread))
     faults = [*_faults_of(given)]

@@ -122,11 +122,11 @@ class TelemetryReader:
     async def run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._save_on)
-                async with trio.open_nursery() as lines:
-                    for line in self._lines:
-                        lines.start_soon(line.run)
-                nursery.cancel_scope.cancel(reason="all consumers are done")
+                for line in self._lines:
+                    nursery.start_soon(line.run)
+        with trio.move_on_after(CLOSE_SECONDS):
+            for line in self._lines:
+                await line.save()
         self._ended.set()
 
     async def aclose(self) -> None:
@@ -136,17 +136,6 @@ class TelemetryReader:
             await self._ended.wait()
         self._scope.cancel(reason="the supervisor was closed")
         await self._ended.wait()
-        with trio.move_on_after(CLOSE_SECONDS):
-            await self._save()
-
-    async def _save_on(self) -> None:
-        while True:
-            await trio.sleep(CURSOR_SECONDS)
-            await self._save()
-
-    async def _save(self) -> None:
-        for line in self._lines:
-            await line.save()
 
 
 class _Line:
@@ -198,11 +187,17 @@ class _Line:
         return ConsumerStatistics(name, len(self._queue) + unread, self._dropped, self._failures, rejected)
 
     async def run(self) -> None:
-        if self._has_cursors:
-            await until_done(self._find_unfinished, self._note)
-        await until_done(
-            self._follow, self._note
-        )  # a bug of ours is tried again, rather than end the sessions
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._save_on)
+            if self._has_cursors:
+                await until_done(self._find_unfinished, self._note)
+            await until_done(self._follow, self._note)  # a bug of ours must not end the sessions
+            nursery.cancel_scope.cancel(reason="the reader is closed")
+
+    async def _save_on(self) -> None:
+        while True:
+            await trio.sleep(CURSOR_SECONDS)
+            await self.save()
 
     async def _follow(self) -> None:
         while not self._closing.is_set():
