@@ -57,7 +57,7 @@ _DECISIONS: Final[Mapping[type, tuple[str, str, str]]] = {
     events.PromptRejected: ("prompt", "rejected", "plugin"),
     events.PromptTaken: ("prompt", "taken", "plugin"),
     events.AgentStart: ("cycle", "started", "session"),
-    events.AgentAbort: ("cycle", "aborted", "caller"),
+    events.AgentAbort: ("cycle", "aborted", "session"),
     events.SessionRecovered: ("session", "recovered", "session"),
     events.ToolExecutionStart: ("call", "requested", "model"),
     events.ToolBlocked: ("call", "blocked", "plugin"),

@@ -14,6 +14,7 @@ from agentrail.testing.clock import FakeClock, threads_hold
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.cli.rig import run_agentrail
 from tests.gateway.web import serving
 from tests.host.hosting import profile
@@ -100,6 +101,33 @@ async def check_day(tmp_path):
     assert (await audit(tmp_path, "verify", f"file:{log}")).code == 0
     ran = await audit(tmp_path, "verify", f"file:{log}", *noted.split())
     assert (ran.code, f"line {len(lines)} is missing" in ran.err) == (1, True)
+
+
+async def branch(folder):
+    """A sub-agent, a rewind, a fork, a queued prompt and an abort."""
+    turns = [calls(("task", {"description": "Do it"})), says("child"), *[says(f"{n}") for n in range(5)]]
+    opened = agentrail.open_supervisor(
+        store=f"sqlite:{folder / 's.db'}", audit=f"file:{folder / 'audit.jsonl'}"
+    )
+    async with opened as supervisor:
+        options = {"model": ScriptedModel(turns), "tools": [TaskTool()], "sandbox": "memory"}
+        session = await supervisor.start_session(session_id="s-1", **options)
+        await session.ask("A")
+        await session.rewind(4)
+        await session.ask("B")
+        await (await session.fork(session_id="f-1")).ask("C")
+        await session.prompt("D")
+        await session.prompt("E")
+        await session.abort()
+
+
+def test_sub_agents_rewinds_and_forks_are_in_the_log_and_made_again(tmp_path):
+    on_virtual_time(partial(branch, tmp_path))
+    log = tmp_path / "audit.jsonl"
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
+    assert {line["session"] for line in lines} == {"s-1", "s-1.call_r1_0", "f-1"}
+    assert {"requested", "ran", "queued", "aborted"} <= {line["verdict"] for line in lines}
+    assert trio.run(audit, tmp_path, "rebuild", f"file:{log}").out == log.read_text()
 
 
 async def test_what_cannot_be_checked_is_said(tmp_path):
