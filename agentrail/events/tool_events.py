@@ -23,18 +23,20 @@ class ToolCalls(EventBase, frozen=True, kw_only=True):
     count: int
 
 
-class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
+class ToolExecutionStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """A call was cleared to run, or refused. One `ToolExecutionEnd` follows.
 
     Attributes:
         name: Name of the tool.
         call_id: Id of the call.
         arguments: The final arguments, frozen, empty if not a JSON object.
+        effect_class: The tool's `effect_class`. None if there is no such tool.
     """
 
     name: str
     call_id: CallId
     arguments: JsonObject
+    effect_class: str | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "arguments", frozen_json(self.arguments))

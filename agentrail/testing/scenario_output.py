@@ -270,8 +270,8 @@ def _fields_of(event: EventBase) -> str:
         value = getattr(event, field.name)
         if field.name == "meta" or value == field.default:
             continue
-        # The lines above contain the request of each turn.
-        if field.name == "turns" and isinstance(event, AgentEnd):
+        # The lines above contain the request of each turn, and the head the tools.
+        if field.name == "effect_class" or (field.name == "turns" and isinstance(event, AgentEnd)):
             continue
         match value:
             case str() if field.name in _NAMED:

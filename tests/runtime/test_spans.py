@@ -182,6 +182,8 @@ async def test_a_tool_knows_its_span_and_whether_it_is_sampled(trace, ratio, fla
     (traceparent,) = set(told)
     _, trace_id, span_id, sampled = traceparent.split("-")
     assert spans[span_id]["name"] == "execute_tool flaky"
+    assert value(spans[span_id], "agentrail.effect_class") == "idempotent"
+    assert value(spans[span_id], "agentrail.attempts") == "2"
     assert (spans[span_id]["traceId"], sampled) == (trace_id, flag)
 
 

@@ -348,6 +348,8 @@ class SessionSpans:
         prefix, server, _ = (*name.split("__"), "", "")[:3]
         if prefix == "mcp":
             span.attributes |= {names.MCP_METHOD: "tools/call", "agentrail.mcp.server": server}
+        if event.effect_class is not None:
+            span.attributes["agentrail.effect_class"] = event.effect_class
         if event.call_id in self._approvals:
             span.attributes["agentrail.approval"] = self._approvals.pop(event.call_id)
         self._show(span, names.CALL_ID, lambda: event.call_id)

@@ -67,7 +67,12 @@ def publish_start(step: StepContext, state: CallState) -> CallState:
     if state.started:
         return state
     call = state.call
-    step.publish(ToolExecutionStart(name=call.name, call_id=call.call_id, arguments=state.arguments))
+    effects = None if state.spec is None else state.spec.effect_class
+    step.publish(
+        ToolExecutionStart(
+            name=call.name, call_id=call.call_id, arguments=state.arguments, effect_class=effects
+        )
+    )
     return msgspec.structs.replace(state, started=True)
 
 
