@@ -60,6 +60,9 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/run-evals-in-ci.md": dict.fromkeys(
         ("console", "toml", "json", "yaml"), "tests/cli/test_eval.py::test_the_steps_of_the_page_run_as_they_stand"
     ),
+    "docs/how-to/before-you-change-a-prompt.md": {
+        "console": "tests/evals/test_journals_command.py::test_the_commands_of_the_page_say_what_it_shows"
+    },
     "docs/how-to/use-it-from-copilotkit.md": {
         "ts": "tests/gateway/protocols/test_ag_ui_client.py::test_the_page_of_the_how_to_works",
     },

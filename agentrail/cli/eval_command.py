@@ -53,6 +53,15 @@ evals.command(
     name="from-sessions",
     help="Make cases of stored sessions: prompts, calls, and cassettes with the model's answers, without secrets.",
 )
+evals.command(
+    "agentrail.cli.journals_command:journals",
+    name="journals",
+    help="""Step stored sessions with another stack of plugins, limits and prompts, and list what it decides differently.
+
+    No model is called, and no tool runs. With --holds, check that sessions keep a rule instead.
+
+    Exit codes: 0 all are the same, 1 some differ or break the rule, 2 wrong usage, 3 every session was left out.""",
+)
 
 _WORST: Final = 10
 

@@ -14,6 +14,7 @@ class Exit(enum.IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2  # nothing was started: the command line or the environment must change
+    NOTHING_LEFT = 3  # everything that was chosen had to be left out
     INTERRUPTED = 130  # the code that a shell reports after Ctrl-C
 
 

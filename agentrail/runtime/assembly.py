@@ -555,7 +555,7 @@ def _hooks_of(host: HostHooks) -> frozenset[HostHook]:
     return frozenset(name for name, hook in hooks.items() if hook is not None)
 
 
-_AS_GIVEN: Final = (
+KEPT_OPTIONS: Final = (
     *("max_turns", "on_max_turns", "compact_at_tokens", "max_output_tokens", "max_prompt_queue"),
     *("max_steering_queue", "max_parallel_tools", "tool_max_retries", "max_retries", "inline_tags"),
     *("budget", "prompt_mode", "group_id", "scope", "wake_on_background_end"),
@@ -572,7 +572,7 @@ def _config_of(
 ) -> SessionConfig:
     wanted = options.response_format
     return SessionConfig(
-        **picked_fields(options, *_AS_GIVEN),
+        **picked_fields(options, *KEPT_OPTIONS),
         session_id=session_id,
         path=(session_id,),
         model=facts_of(*first),

@@ -20,7 +20,7 @@ def test_the_end_of_the_cycle_decides_the_exit_code():
         (AbortSettled(receipt=AbortReceipt()), Exit.FAILED),
     ):
         assert exit_of(event) is code
-    codes = {"DONE": 0, "FAILED": 1, "USAGE": 2, "INTERRUPTED": 130}
+    codes = {"DONE": 0, "FAILED": 1, "USAGE": 2, "NOTHING_LEFT": 3, "INTERRUPTED": 130}
     assert {code.name: code.value for code in Exit} == codes
 
 

@@ -1,0 +1,234 @@
+"""`agentrail evals journals`: last month's sessions against tomorrow's plugins, limits and prompts, or against a rule."""
+
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Final, NoReturn, TypeAlias
+
+import msgspec
+from attrs import asdict
+from cyclopts import Parameter
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.cli.check_plugins_command import NotThere, load_named
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
+from agentrail.cli.store_access import (
+    USUAL_PLACE,
+    StorePlace,
+    reading,
+    records_of,
+    say,
+    shown_id,
+    sources_of,
+    store_command,
+)
+from agentrail.core.journal.fold import Sources, drift_of, first_state, walk
+from agentrail.core.journal.record import Record
+from agentrail.errors import AgentrailError, OptionError, Trimmed
+from agentrail.evals.journal_rules import broken_rule, scenario_of_break
+from agentrail.evals.journals import OtherStack, StackComparison
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
+from agentrail.runtime.assembly import KEPT_OPTIONS
+from agentrail.runtime.base_prompt import decide_system_prompt
+from agentrail.runtime.session_options import is_blueprint, make_options
+from agentrail.structs import picked_fields
+from agentrail.testing.promises import Seen
+
+Row: TypeAlias = dict[str, Any]
+Judge: TypeAlias = Callable[[Sequence[Record], Sources], Row]
+
+_STEP_SECONDS: Final = 1.0
+_IDENTITY: Final = frozenset({"group_id", "scope"})
+
+
+class StepTooLong(KeyboardInterrupt):
+    """A step that does not end. Guards of foreign code let it pass, as they do Ctrl-C."""
+
+
+@store_command
+def journals(
+    *,
+    against: Annotated[
+        str | None,
+        Parameter(
+            help="package.module:NAME: a list of plugins, a Blueprint, options of start_session as a dictionary, or a "
+            "function from the recorded plugins to a list. Default: the recorded stack with its present code.",
+            show_default=False,
+        ),
+    ] = None,
+    holds: Annotated[
+        str | None,
+        Parameter(
+            help="package.module:NAME: a rule, as a function of a Trace. It and the promises of the core are checked.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False),
+    ] = False,
+    chosen: ChosenSessions = EVERY_SESSION,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    if against is not None and holds is not None:
+        raise OptionError(["--holds checks sessions as they were recorded: leave out --against"])
+    other = OtherStack() if against is None else other_stack(_named(against))
+    judge = (
+        partial(_compared, other=other)
+        if holds is None
+        else partial(_held, name=holds, rule=_guarded("--holds", _named(holds)))
+    )
+    counts: Counter[str] = Counter()
+    with reading(place) as opened:
+        for stored in chosen.found_in(opened):
+            row = {"session": shown_id(stored), **_judged(opened, stored, judge)}
+            counts[row["result"]] += 1
+            for line in [msgspec.json.encode(row).decode()] if json else _lines_of(row):
+                say(line)
+    if not json:
+        say(", ".join(f"{count} {result}" for result, count in counts.items()) or "no session was chosen")
+    if counts.total() == counts["left out"]:
+        return Exit.NOTHING_LEFT
+    return Exit.DONE if counts.total() == counts["same"] + counts["left out"] else Exit.FAILED
+
+
+def _named(name: str) -> Any:
+    try:
+        return load_named(name, str(Path.cwd()))
+    except NotThere as error:
+        raise OptionError([str(error)]) from error
+
+
+def other_stack(found: Any) -> OtherStack:
+    """Return the changes that the object of `--against` describes."""
+    if callable(found) and not is_blueprint(found):
+        return OtherStack(plugins=_guarded("--against", found))
+    given = dict(found.options()) if is_blueprint(found) else found
+    given = {"plugins": given} if isinstance(given, list | tuple) else given
+    if not isinstance(given, Mapping):
+        message = (
+            f"--against is a {type(found).__name__}: expected plugins, a Blueprint, options or a function"
+        )
+        raise OptionError([message])
+    options = make_options({"model": "demo:", **given})
+    config = picked_fields(
+        options, *(name for name in KEPT_OPTIONS if name in given and name not in _IDENTITY)
+    )
+    if given.keys() & {"system_prompt", "prompt_mode", "base_prompt"}:
+        own, mode = options.system_prompt, options.prompt_mode
+        config["system_prompt"] = decide_system_prompt(own, mode, base_prompt=options.base_prompt)
+    if "replace_sections" in given:
+        config["replaced_sections"] = options.replace_sections
+    return OtherStack(plugins=options.plugins if "plugins" in given else None, config=config)
+
+
+def _guarded(option: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def refuse(error: BaseException) -> NoReturn:
+        if isinstance(error, AssertionError):
+            raise error
+        raise OptionError([f"the function of {option} raised {describe_bug(error)}"]) from error
+
+    return partial(call_guarded, refuse, function)
+
+
+def _judged(store: Store, stored: StoredSession, judge: Judge) -> Row:
+    sources = sources_of(stored.session, store.blob)
+    try:
+        if stored.first_seq > 1:
+            raise Trimmed(stored.session, first=stored.first_seq)
+        return judge(records_of(store, stored), sources)
+    except AgentrailError as error:
+        missing = ", ".join(getattr(sources.resolve, "missing", ()))
+        return {"result": "left out", "why": f"{missing} cannot be imported" if missing else str(error)}
+
+
+@contextmanager
+def _step_limit(at: Callable[[], int]) -> Iterator[None]:
+    """Raise `StepTooLong` when the number of the record stays the same for a second. Works in the main thread only."""
+    last = 0  # at 0 modules are imported
+
+    def tick(_: int, frame: FrameType | None) -> None:
+        nonlocal last
+        if at() == last > 0:
+            raise StepTooLong("".join(traceback.format_stack(frame)))
+        last = at()
+
+    before = signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, _STEP_SECONDS, _STEP_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack) -> Row:
+    found = StackComparison(records, sources, other)
+    try:
+        with _step_limit(lambda: found.at):
+            for _ in found.steps():
+                pass
+    except StepTooLong as late:
+        found.first, found.what, found.fault = found.at, "the step does not end", str(late)
+    if found.first is None:
+        return {"result": "same", "records": found.at}
+    names = ("first", "plugin", "what", "aborted", "tokens", "open_from", "needs", "fault")
+    calls = [asdict(call) for call in found.calls]
+    return {
+        "result": "raises" if found.fault else "differs",
+        **{name: getattr(found, name) for name in names},
+        "calls": calls,
+    }
+
+
+def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) -> Row:
+    walked = list(walk(first_state(records, sources), records, sources=sources))
+    for one in walked:
+        if (drift := drift_of(one)) is not None:
+            raise OptionError(
+                [f"the code of its stack has changed; keep the old one to check it with: {drift}"]
+            )
+    stepped = [
+        (Seen(one.before, one.signal, one.after, one.effects), one.record.seq) for one in walked if one.signal
+    ]
+    broken = broken_rule([seen for seen, _ in stepped], rule)
+    if broken is None:
+        return {"result": "same", "records": len(records)}
+    number = stepped[broken.steps - 1][1]
+    try:
+        test = scenario_of_break(records[:number], sources, broken=broken, holds=name)
+    except OptionError as error:
+        test = f"# {error}\n"
+    return {
+        "result": "breaks",
+        "first": number,
+        "what": f"{broken.rule} is broken: {broken.why}",
+        "scenario": test,
+    }
+
+
+def _lines_of(row: Row) -> Iterator[str]:
+    by = f", {row['plugin']}" if row.get("plugin") else ""
+    match row["result"]:
+        case "same":
+            return
+        case "left out":
+            yield f"{row['session']}: left out: {row['why']}"
+        case result:
+            yield f"{row['session']}: {result} at record {row['first']}{by}: {row['what']}"
+    for call in row.get("calls", ()):
+        yield f"  record {call['record']}: {call['tool']} ({call['call_id']}) is {call['change']}, {call['by']}"
+    if row.get("aborted"):
+        yield f"  cycles aborted at records {', '.join(map(str, row['aborted']))}"
+    if row.get("tokens"):
+        yield f"  {row['tokens']:+,} tokens sent"
+    if row.get("open_from"):
+        yield f"  open from record {row['open_from']}: the journal does not have {row['needs']}"
+    yield from (f"  {line}" for text in ("fault", "scenario") for line in row.get(text, "").splitlines())
