@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 import trio
@@ -43,6 +43,8 @@ from agentrail.evals.report import (
 from agentrail.evals.scorers import PASS_SCORE, Judge, Score, Scorer, scorer_from, scorer_name
 from agentrail.evals.statistics import kappa_of
 from agentrail.evals.trace import Trace
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.structs import Value, converter_of, picked_fields
 from agentrail.testing.cassette import CassetteModel
@@ -112,13 +114,23 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     task = _named(given.task, file) if setup is None else setup.blueprint
     chosen = model or given.model
 
-    def made(case: Case) -> Blueprint:
+    def make(case: Case) -> Blueprint:
         blueprint: Blueprint = task if isinstance(task, Blueprint) else task(case)
         answers = case.metadata.get("cassette") if chosen is None else None
         wanted = chosen if answers is None else CassetteModel(place.parent / str(answers))
         return blueprint if wanted is None else blueprint.override(model=wanted)
 
-    return given, Dataset(given.name or file.stem, cases), made, scorers
+    def refuse(error: BaseException) -> NoReturn:
+        if isinstance(error, OptionError):
+            raise error
+        raise OptionError([f"{given.task} gives no blueprint: {describe_bug(error)}"]) from error
+
+    return (
+        given,
+        Dataset(given.name or file.stem, cases),
+        lambda case: call_guarded(refuse, make, case),
+        scorers,
+    )
 
 
 def _read(file: Path) -> bytes:
@@ -171,7 +183,7 @@ def run_eval(  # noqa: PLR0913 - an option each
         say(line)
     for path, data in ((report, encode_report(found)), (junit, encode_junit(found))):
         if path is not None:
-            path.write_bytes(data)
+            path.write_text(without_known(data.decode()), encoding="utf-8")
     if len(found.runs) < len(dataset.cases) * given.repeats:
         say("interrupted: the same command runs the rest")
         return Exit.INTERRUPTED

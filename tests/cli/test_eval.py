@@ -136,6 +136,18 @@ REFUSED = [
     ("eval.toml", '"contains"', '"containz"', "there is no scorer 'containz': did you mean 'contains'?"),
     ("eval.toml", '"contains"', '"desk:nothing"', "'desk' has no 'nothing'"),
     ("eval.toml", '"desk:desk"', '"dask:desk"', "No module named 'dask'"),
+    (
+        "eval.toml",
+        '"desk:desk"',
+        '"desk:HOURS"',
+        "desk:HOURS gives no blueprint: TypeError: 'dict' object is not callable",
+    ),
+    (
+        "eval.toml",
+        '"desk:desk"',
+        '"desk:answer"',
+        "desk:answer gives no blueprint: AttributeError: 'Case' object",
+    ),
     ("eval.toml", 'task = "desk:desk"', "", "eval.toml names no task"),
     ("eval.toml", "repeats = 2", "repaets = 2", "eval.toml: Object contains unknown field `repaets`"),
     ("eval.toml", "repeats = 2", "repeats = ", "eval.toml: Invalid value (at line 3"),
@@ -170,6 +182,17 @@ async def test_a_case_with_a_cassette_needs_no_model_and_a_named_model_replaces_
     change(desk / "cases.jsonl", '"calls": ["opening_hours"]', '"cassette": "none.jsonl"')
     ran = await run(desk, "eval eval.toml")
     assert (ran.code, "there is no cassette" in ran.err, "none.jsonl" in ran.err) == (2, True, True)
+
+
+async def test_no_secret_of_the_environment_is_in_what_an_eval_writes(desk):
+    """A model that gives one away fails the case, and the reason shows a mark in its place."""
+    change(desk / "desk.py", '"closed"}', '"closing-time-7"}')
+    line = "eval eval.toml --report report.json --junit evals.xml"
+    ran = await run(desk, line, DESK_API_KEY="closing-time-7")
+    assert (ran.code, "sunday[1] 0.67 contains" in ran.out) == (0, True)
+    files = (desk / "report.json").read_text() + (desk / "evals.xml").read_text()
+    assert "On that day: " in files
+    assert "closing-time-7" not in f"{files}{ran.out}{ran.err}"
 
 
 JUDGE = """
