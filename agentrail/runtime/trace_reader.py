@@ -51,7 +51,7 @@ def trace_of_child(known: SessionData, child_id: SessionId) -> TraceContext | No
     span_id, own = traces.span_id_of("child", *names), traces.trace_of_background(*names)
     if cycle is None and not own:
         return None
-    decided = None if cycle is None or own else traces.decision_of(cycle.trace)
+    decided = None if cycle is None else traces.decision_of(cycle.trace)
     traceparent = traces.traceparent_of(own or _trace_id(known), span_id, sampled=bool(decided))
     if cycle is None or cycle.trace is None or decided is None:
         return TraceContext(traceparent=traceparent, tracestate=traces.UNDECIDED)

@@ -2,13 +2,14 @@
 
 import json
 
+import msgspec
 import pytest
 import trio
 
 from agentrail.abc import ToolContext
 from agentrail.abc.store import Filters
 from agentrail.core.journal.spans import SessionSpans
-from agentrail.core.values.trace_carriers import UNDECIDED
+from agentrail.core.values.trace_carriers import UNDECIDED, decision_of
 from agentrail.errors import ProviderError
 from agentrail.events import ApprovalRequired
 from agentrail.messages import TraceContext
@@ -215,8 +216,9 @@ async def test_log_records_of_a_tool_have_the_ids_of_its_span(threaded):
 
 
 @on_virtual_time
-async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts():
-    """A background agent has a trace of its own, which is linked. Where no caller decided, the prompt of a child says so."""
+@pytest.mark.parametrize("caller", [None, CALLER])
+async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts(caller):
+    """A background agent has a trace of its own, which is linked. The caller's flag is passed on; where none decided, that is."""
     store = MemoryStore()
     scout = Agent(
         name="scout", description="Finds files.", system_prompt="You look.", tools=(), background=True
@@ -232,7 +234,8 @@ async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts():
         session = await supervisor.start_session(
             model=FunctionModel(answer), tools=[TaskTool()], agents=[scout], session_id="s-1"
         )
-        await session.ask("Go")
+        await session.prompt("Go", trace=caller)
+        await session.collect_reply()
         data = await supervisor.export_session("s-1", format="otlp")
     spans = written(data)
     cycles = {
@@ -254,10 +257,15 @@ async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts():
     prompts = [
         one.body
         for found in store.find(Filters())
+        if found.session != "s-1"
         for one in store.read("", found.session)
         if one.kind == "prompt"
     ]
-    assert sum(UNDECIDED.encode() in one for one in prompts) == 2
+    carried = [msgspec.json.decode(one)["trace"] for one in prompts]
+    assert len(carried) == 2
+    for one in carried:
+        assert decision_of(TraceContext(**one)) is (None if caller is None else True)
+        assert one["tracestate"] == (UNDECIDED if caller is None else caller.tracestate)
 
 
 @pytest.mark.operation(21)

@@ -389,7 +389,7 @@ class SessionSpans:
             if self._cycle is not None:
                 started_by = self._id_of("call", f"{self._ref}\0{event.call_id}")
                 span.links.append((self._cycle.trace_id, started_by, {}))
-            span.trace_id, span.parent_id, span.sampled = own_trace, "", None
+            span.trace_id, span.parent_id = own_trace, ""
         depth = 1 if event.meta is None else len(event.meta.path)
         span.attributes |= {names.OPERATION: "invoke_agent", "agentrail.child": event.child_id}
         span.attributes["agentrail.depth"] = depth
