@@ -116,9 +116,10 @@ class SpanConsumer:
         # Spans that could not be exported stay: the events of another attempt make none.
         for number, (origin, event) in enumerate(events, 1):
             key = (origin.scope, origin.session_id)
-            if key not in self._folds:
-                self._folds[key] = self._options.fold(origin, self._scrub)
-            closed = self._folds[key].feed(event)
+            fold = self._folds.get(key)
+            if fold is None:
+                fold = self._folds[key] = self._options.fold(origin, self._scrub)
+            closed = fold.feed(event)
             if closed:
                 self.add(closed)
             if number % _EVENTS_A_TURN == 0:
