@@ -51,6 +51,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "telemetry":            ("ratio", (1.15, 1.08), None),
         "telemetry over OTLP":  ("ratio", (1.5, 1.3),   None),
         "spans of a journal":   ("ours",  (50, 40),     None),  # µs: 20,000 and 25,000 records a second
+        "journals beside folds": ("ratio", (1.5, 1.5), None),  # with a stack that is asked in one step of six
         "abort tools":          ("ratio", (2.0, 1.5),   None),
         "abort streams":        ("ratio", (2.0, 1.5),   None),
         "child":                ("ratio", (3.5, 2.5),   (3.0, 2.0)),

@@ -7,7 +7,7 @@ from functools import partial
 from time import process_time
 from typing import Any, Final
 
-from agentrail.core.journal.fold import fold_journal
+from agentrail.core.journal.fold import Sources, fold_journal
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recorded_steps import decode_signal_body
 from agentrail.core.journal.recorder import Recorder, opened_draft
@@ -25,6 +25,7 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.evals.journals import OtherStack, StackComparison
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -35,6 +36,7 @@ from agentrail.messages import (
     ToolCall,
     ToolMessage,
 )
+from agentrail.plugins import SecurityGuard
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import expect
@@ -54,6 +56,7 @@ def folds(effort: Effort) -> list[Row]:
     long, short = journal_of_cycles(effort.of(_CYCLES)), journal_of_cycles(effort.of(_FEW))
     against_steps = interleave(partial(_step_all, long), partial(_fold, long), effort.rounds)
     against_short = interleave(partial(_fold, short), partial(_fold, long), effort.rounds)
+    against_guard = interleave(partial(_fold, short), partial(_compare, short), effort.rounds)
     return [
         against_steps.row(
             "folds",
@@ -79,6 +82,14 @@ def folds(effort: Effort) -> list[Row]:
             factor=_MICROSECONDS,
             target=target_of("growth of folds"),
         ),
+        against_guard.row(
+            "folds",
+            "record_seconds",
+            "a record of `evals journals` with a guard added; bare: folded",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("journals beside folds"),
+        ),
     ]
 
 
@@ -87,6 +98,18 @@ def _fold(records: tuple[Record, ...]) -> Sample:
     folded = fold_journal(records)
     took = process_time() - began_at
     expect("records folded", folded.tail.seq, len(records))
+    return {"record_seconds": took / len(records)}
+
+
+def _compare(records: tuple[Record, ...]) -> Sample:
+    found = StackComparison(
+        records, Sources(), OtherStack(plugins=lambda recorded: [*recorded, SecurityGuard()])
+    )
+    began_at = process_time()
+    for _ in found.steps():
+        pass
+    took = process_time() - began_at
+    expect("records compared, all the same", (found.at, found.first), (len(records), None))
     return {"record_seconds": took / len(records)}
 
 
