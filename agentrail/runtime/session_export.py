@@ -55,7 +55,7 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
     for one in stored_tree_of(store, stored):
-        made = SessionSpans(scope=one.scope, session=one.session, content=content)
+        made = SessionSpans(scope=one.scope, session=one.session, content=content, scrub=without_known)
         closed = stored_spans(store, one, ask, made)
         found = sorted((*closed, *made.close()), key=lambda span: span.number)
         for place in range(0, len(found), _SPANS_IN_A_LINE):

@@ -8,6 +8,7 @@ from agentrail.abc.store import Filters
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
 from agentrail.plugins import Continue, plugin
+from agentrail.runtime.tree_secrets import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -114,6 +115,18 @@ async def test_an_export_without_content_holds_no_word():
     async with no_orphans(), open_over(MemoryStore()) as supervisor:
         with pytest.raises(SessionNotFound):
             await supervisor.import_session(alone)
+
+
+async def test_half_of_a_secret_is_in_no_span():
+    """An attribute is cut at 8 KiB; the secret that lies across the cut is replaced before."""
+    key = "sk-canary-0123456789abcdef"
+    with knowing([key]):
+        async with no_orphans(), open_over(MemoryStore()) as supervisor:
+            session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+            await session.ask("x" * 8_130 + key + "y" * 1_000)
+            data = await supervisor.export_session("s-1", format="otlp")
+    assert b"xxxx" in data
+    assert b"sk-canary" not in data
 
 
 async def test_what_cannot_be_exported_is_said():
