@@ -37,6 +37,7 @@ from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
 from benchmarks.knowledge import knowledge
 from benchmarks.measure import Effort, Explain, Row
+from benchmarks.metrics import metrics
 from benchmarks.permissions import verdicts
 from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
@@ -95,6 +96,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "appends": appends,
     "kept": kept,
     "lone": lone,
+    "metrics": metrics,
     "config": configuration,
     "skills": skills,
     "starts": starts,

@@ -111,6 +111,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "mcp crowd":            ("ours",  (50, 30),     None),  # ms
         "idle mcp server":      ("ours",  (128, 100),   None),  # KiB
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
+        "CPU of metrics":       ("ratio", (1.05, 1.03), None),
+        "scrape":               ("ours",  (50, 30),     None),  # ms
+        "loop beside a scrape": ("ours",  (20, 10),     None),  # ms
         "task":                 ("ratio", (2.0, 1.65),  None),
         "100 agents":           ("ratio", (1.6, 1.4),   None),
         "abort of 8 said":      ("ours",  (2, 0.9),     None),  # ms

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, WholeAnswer, starlette_routes
 from agentrail.gateway.route_errors import BY_PLACE
 from agentrail.gateway.streams import write_stream
-from agentrail.telemetry.metric_samples import OPEN_METRICS, PLAIN_TEXT
+from agentrail.telemetry.metric_totals import OPEN_METRICS, PLAIN_TEXT
 
 if TYPE_CHECKING:
     from agentrail.telemetry.metrics import Metrics

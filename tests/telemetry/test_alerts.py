@@ -18,7 +18,7 @@ from agentrail.runtime import supervisor_gauges
 from agentrail.runtime.supervisor_gauges import measured
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import reader as reader_module
-from agentrail.telemetry.metric_samples import LABELS, METRICS
+from agentrail.telemetry.metric_totals import LABELS, METRICS
 from agentrail.telemetry.metrics import Metrics
 from agentrail.telemetry.reader import TelemetryReader
 from agentrail.testing.cancelling import crash

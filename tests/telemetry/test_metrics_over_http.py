@@ -12,7 +12,7 @@ from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import HostPlugin
 from agentrail.host.hook_payloads import Principal
 from agentrail.host.quotas import Limits
-from agentrail.telemetry.metric_samples import METRICS
+from agentrail.telemetry.metric_totals import METRICS
 from agentrail.telemetry.metrics import Metrics
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool

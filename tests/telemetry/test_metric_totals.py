@@ -1,4 +1,4 @@
-"""Samples of metrics: what each committed event adds, once, under labels that stay few whatever sessions do."""
+"""Totals of metrics: what each committed event adds, once, under labels that stay few whatever sessions do."""
 
 import msgspec
 import pytest
@@ -8,21 +8,21 @@ from agentrail import events as e, messages as m
 from agentrail.abc.event_reader import SessionOrigin
 from agentrail.core.journal.spans import SessionSpans
 from agentrail.errors import ErrorInfo, OptionError
-from agentrail.telemetry import metric_samples as module
-from agentrail.telemetry.metric_samples import (
+from agentrail.telemetry import metric_totals as module
+from agentrail.telemetry.metric_totals import (
+    DURATION,
+    FIRST_CHUNK,
     LABELS,
     METRICS,
     OTHER,
     Metric,
     MetricFold,
-    SeriesLimit,
+    MetricTotals,
 )
 
 CALL = m.CallId("c-1")
 REF = m.PromptRef("p-1")
 NAMES = frozenset({"google:gemini-x", "read", "guard"})
-TIME = "gen_ai_client_operation_duration_seconds"
-FIRST = "gen_ai_client_operation_time_to_first_chunk_seconds"
 MODEL = ("chat", "gcp.gemini", "gemini-x")
 
 START = e.AgentStart(ref=REF)
@@ -52,23 +52,41 @@ class Story:
         self.told = []
 
     def say(self, *events, **meta):
-        found = []
+        """Feed events, and give what they added, by series."""
         for event in events:
             self.seq, self.at_ms = self.seq + 1, self.at_ms + 1_000
-            placed = msgspec.structs.replace(
-                event, meta=e.Envelope(self.session, self.seq, self.at_ms, (self.session,), **meta)
-            )
-            self.told.append(placed)
-            found += self.fold.feed(self.origin, placed)
-        return found
+            place = e.Envelope(self.session, self.seq, self.at_ms, (self.session,), **meta)
+            self.told.append(msgspec.structs.replace(event, meta=place))
+        return self.again(self.told[len(self.told) - len(events) :])
 
-    def again(self):
-        return [sample for event in self.told for sample in self.fold.feed(self.origin, event)]
+    def again(self, events=None):
+        before = state_of(self.fold)
+        for event in self.told if events is None else events:
+            self.fold.feed(self.origin, event)
+        return {
+            series: value - before.get(series, (0, 0))[0]
+            for series, (value, count) in state_of(self.fold).items()
+            if (value, count) != before.get(series, (0, 0))
+        }
+
+    def traces(self):
+        (total,) = [one for series, one in self.fold.totals.by_series.items() if series[0] == CYCLE]
+        return [trace() for _, trace in total.examples.values()]
 
 
-def counts(samples):
-    """Samples without those of durations, for short."""
-    return [(one.name.removeprefix("agentrail_"), one.values, one.value) for one in samples]
+CYCLE = "agentrail_cycle_seconds"
+
+
+def state_of(fold):
+    return {series: (one.value, sum(one.counts)) for series, one in fold.totals.by_series.items()}
+
+
+def added(*expected):
+    """What a table says, by series."""
+    return {
+        (name if name.startswith("gen_ai") else f"agentrail_{name}", *values): value
+        for name, values, value in expected
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +109,7 @@ def counts(samples):
             (START, REQUEST, e.AgentAbort(reason=None)),
             [
                 ("model_requests_total", ("google", "gemini-x", "aborted"), 1),
-                (TIME, (*MODEL, ""), 1),
+                (DURATION, (*MODEL, ""), 1),
                 ("cycles_total", ("aborted", "desk"), 1),
                 ("cycle_seconds", (), 2),
             ],
@@ -100,7 +118,7 @@ def counts(samples):
         pytest.param(
             (REQUEST, e.MessageStart(), answer(input=9, output=3, cache_read=4, cache_write=1, cost_usd=0.5)),
             [
-                (FIRST, MODEL, 1),
+                (FIRST_CHUNK, MODEL, 1),
                 ("tokens_total", ("google", "gemini-x", "input"), 9),
                 ("tokens_total", ("google", "gemini-x", "output"), 3),
                 ("tokens_total", ("google", "gemini-x", "cache_read"), 4),
@@ -109,7 +127,7 @@ def counts(samples):
                 ("gen_ai_client_token_usage", (*MODEL, "output"), 3),
                 ("cost_dollars_total", ("desk", "gemini-x"), 0.5),
                 ("model_requests_total", ("google", "gemini-x", "ok"), 1),
-                (TIME, (*MODEL, ""), 2),
+                (DURATION, (*MODEL, ""), 2),
             ],
             id="an answered request",
         ),
@@ -117,7 +135,7 @@ def counts(samples):
             (REQUEST, e.StreamError(error=FAULT), REQUEST),
             [
                 ("model_requests_total", ("google", "gemini-x", "failed"), 1),
-                (TIME, (*MODEL, "overloaded"), 1),
+                (DURATION, (*MODEL, "overloaded"), 1),
             ],
             id="a failed request",
         ),
@@ -125,18 +143,18 @@ def counts(samples):
             (REQUEST, e.Retry(attempt=2, delay_ms=1, error=FAULT)),
             [
                 ("model_requests_total", ("google", "gemini-x", "failed"), 1),
-                (TIME, (*MODEL, "overloaded"), 1),
+                (DURATION, (*MODEL, "overloaded"), 1),
             ],
             id="a request that is sent again",
         ),
         pytest.param(
             (REQUEST, e.ModelSwitched(from_model="a", to_model="b", by="fallback"), REQUEST),
-            [("model_requests_total", ("google", "gemini-x", "failed"), 1), (TIME, (*MODEL, OTHER), 1)],
+            [("model_requests_total", ("google", "gemini-x", "failed"), 1), (DURATION, (*MODEL, OTHER), 1)],
             id="the last request before another model",
         ),
         pytest.param(
             (REQUEST, REQUEST),
-            [("model_requests_total", ("google", "gemini-x", "aborted"), 1), (TIME, (*MODEL, ""), 1)],
+            [("model_requests_total", ("google", "gemini-x", "aborted"), 1), (DURATION, (*MODEL, ""), 1)],
             id="a request whose end was lost",
         ),
         pytest.param((answer(input=9),), [], id="an answer to a request from before"),
@@ -144,7 +162,7 @@ def counts(samples):
             (e.RequestStart(model="google:gemini-y", messages=1), e.StreamError(error=FAULT)),
             [
                 ("model_requests_total", (OTHER, OTHER, "failed"), 1),
-                (TIME, ("chat", OTHER, OTHER, "overloaded"), 1),
+                (DURATION, ("chat", OTHER, OTHER, "overloaded"), 1),
             ],
             id="a model of the user's",
         ),
@@ -191,18 +209,18 @@ def counts(samples):
 def test_an_event_adds_what_it_says_and_read_again_it_adds_nothing(events, expected):
     story = Story()
     story.say(START, e.AgentAbort(reason=None, ref=REF))  # so that the names are known
-    assert counts(story.say(*events)) == expected
-    assert story.again() == []
-    assert counts(story.say(START, END)) != []
+    assert story.say(*events) == added(*expected)
+    assert story.again() == {}
+    assert story.say(START, END) != {}
 
 
 def test_a_session_that_is_not_awake_any_more_keeps_its_names():
     there = [NAMES]
     story = Story(MetricFold(lambda _scope, _session: there[0]))
-    story.say(START)
+    story.say(START, result())
     there[0] = None
-    assert counts(story.say(END))[0] == ("cycles_total", ("ok", "desk"), 1)
-    assert counts(Story(story.fold, "t").say(START, END))[0] == ("cycles_total", ("ok", "desk"), 1)
+    assert story.say(result()) == added(("tool_calls_total", ("read", "ok"), 1))
+    assert Story(story.fold, "t").say(result()) == added(("tool_calls_total", (OTHER, "ok"), 1))
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -212,15 +230,14 @@ def test_durations_carry_the_trace_of_their_cycle(trace, queued):
     given = {"ref": REF, "content": (), "trace": trace}
     prompt = e.PromptQueued(**given, position=0) if queued else e.PromptReceived(**given)
     story = Story()
-    (found,) = {
-        one.trace_id for one in story.say(prompt, START, END) if one.name == "agentrail_cycle_seconds"
-    }
+    story.say(prompt, START, END)
+    (found,) = story.traces()
     spans = SessionSpans(scope="acme", session=story.session, user_data={})
     made = [span for event in story.told for span in spans.feed(event)]
     assert {span.trace_id for span in made} == {found}
     assert (found == "a" * 32) == (trace is not None)
-    later = [one.trace_id for one in story.say(START, END) if one.trace_id]
-    assert "a" * 32 not in later  # the next cycle of the same prompt has no caller any more
+    story.say(START, END)
+    assert "a" * 32 not in story.traces()  # the next cycle of the same prompt has no caller any more
 
 
 @pytest.mark.parametrize(
@@ -233,8 +250,9 @@ def test_durations_carry_the_trace_of_their_cycle(trace, queued):
 )
 def test_a_prompt_that_starts_no_cycle_leaves_nothing_behind(end):
     trace = m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
-    found = Story().say(e.PromptQueued(ref=REF, content=(), trace=trace, position=0), end, START, END)
-    assert "a" * 32 not in {one.trace_id for one in found}
+    story = Story()
+    story.say(e.PromptQueued(ref=REF, content=(), trace=trace, position=0), end, START, END)
+    assert "a" * 32 not in story.traces()
 
 
 def test_a_session_that_takes_the_id_of_an_ended_one_is_counted():
@@ -245,17 +263,17 @@ def test_a_session_that_takes_the_id_of_an_ended_one_is_counted():
 
 def test_ephemeral_events_and_those_of_a_child_wrapped_by_its_parent_add_nothing():
     story = Story()
-    assert story.say(END, ephemeral=True) == []
-    assert story.fold.feed(story.origin, END) == ()
-    assert story.say(e.SubagentEvent(call_id=CALL, child_id=m.SessionId("t"), depth=1, event=END)) == []
+    assert story.say(END, ephemeral=True) == {}
+    assert story.again([END]) == {}
+    assert story.say(e.SubagentEvent(call_id=CALL, child_id=m.SessionId("t"), depth=1, event=END)) == {}
 
 
 def test_a_clock_that_goes_back_makes_no_negative_duration_and_counts_once():
     story = Story(at_ms=60_000)
     story.say(START)
     story.at_ms = 0
-    assert counts(story.say(END)) == [("cycles_total", ("ok", "desk"), 1), ("cycle_seconds", (), 0)]
-    assert story.again() == []
+    assert story.say(END) == added(("cycles_total", ("ok", "desk"), 1), ("cycle_seconds", (), 0))
+    assert story.again() == {}
 
 
 def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch):
@@ -264,7 +282,7 @@ def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch):
     first.say(START)
     for name in ("t", "u"):
         Story(first.fold, name).say(START)
-    assert [one.name for one in first.say(END)] == ["agentrail_cycles_total"]
+    assert first.say(END) == added(("cycles_total", ("ok", "desk"), 1))  # without a duration
 
 
 # --- labels
@@ -276,19 +294,27 @@ def test_a_metric_with_an_unbounded_label_is_refused(label):
         Metric("counter", "A metric.", ("profile", label))
 
 
+def admitted(totals, name, *values):
+    """The labels under which a metric counts these values: what has grown."""
+    before = {series: one.value for series, one in totals.by_series.items()}
+    totals.add((name, *values))
+    (grown,) = [series for series, one in totals.by_series.items() if one.value != before.get(series, 0)]
+    return grown[1:]
+
+
 @pytest.mark.parametrize("text", ["", "two words", "a\nb", 'a"b', "é", "x" * 10_000])
 def test_free_text_is_other(text):
-    assert SeriesLimit().admit("agentrail_tool_calls_total", (text, text)) == (OTHER, "failed")
+    assert admitted(MetricTotals(), "agentrail_tool_calls_total", text, text) == (OTHER, "failed")
 
 
 @pytest.mark.parametrize(("name", "label", "most"), [("model", 1, 100), ("tool", 0, 300)])
 def test_the_names_beyond_their_number_are_other(name, label, most):
     metric = {"model": "agentrail_model_requests_total", "tool": "agentrail_tool_calls_total"}[name]
-    limit = SeriesLimit()
+    totals = MetricTotals()
     values = [["p", f"n{number}", "ok"][1 - label :] for number in range(most + 2)]
-    shown = [limit.admit(metric, tuple(one))[label] for one in values]
+    shown = [admitted(totals, metric, *one)[label] for one in values]
     assert shown == [f"n{number}" for number in range(most)] + [OTHER, OTHER]
-    assert limit.admit(metric, tuple(values[0])) == tuple(values[0])
+    assert admitted(totals, metric, *values[0]) == tuple(values[0])
 
 
 def series_of(name, metric):
@@ -318,15 +344,15 @@ names = st.sampled_from(["a", "b", OTHER, "", "two words"]) | st.text() | st.int
     st.integers(0, 400),
 )
 def test_the_series_are_bounded_whatever_the_values_are(drawn, more):
-    limit = SeriesLimit()
-    shown = {(name, limit.admit(name, tuple(values[: len(METRICS[name].labels)]))) for name, *values in drawn}
-    shown |= {
-        (name, limit.admit(name, tuple([f"{label}-{number}" for label in one.labels])))
-        for number in range(more)
-        for name, one in METRICS.items()
-    }
-    assert sum(series_of(name, METRICS[name]) for name, _ in shown) < 2_000
-    for name, values in shown:
+    totals = MetricTotals()
+    for name, *values in drawn:
+        totals.add((name, *values[: len(METRICS[name].labels)]))
+    for number in range(more):
+        for name, one in METRICS.items():
+            totals.add((name, *[f"{label}-{number}" for label in one.labels]))
+    shown = list(totals.by_series)
+    assert sum(series_of(name, METRICS[name]) for name, *_ in shown) < 2_000
+    for name, *values in shown:
         for label, value in zip(METRICS[name].labels, values, strict=True):
             known = LABELS[label]
             assert value in known if isinstance(known, tuple) else value == OTHER or value.isascii()
