@@ -75,7 +75,7 @@ async def _cycles_of(sessions: int, cycles: int, measured: Metrics | None) -> Sa
         async with trio.open_nursery() as nursery:
             for session in started:
                 nursery.start_soon(live, session)
-        while any(one.behind for one in supervisor.statistics().consumers):
+        while any(one.behind for one in supervisor.statistics().consumers):  # noqa: ASYNC110 - nothing tells of it
             await trio.sleep(0.01)
         cpu = process_time() - cpu_at
     return {"cpu": cpu / (sessions * cycles)}
