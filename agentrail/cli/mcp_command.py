@@ -268,7 +268,7 @@ async def _print_of(servers: tuple[McpServer, ...], lines_of: Callable[[Any], It
 
 
 def _lost(source: Any) -> Iterator[str]:
-    yield f"{source.name}: {source.reason}"
+    yield f"{source.name}: {'needs a login: ' if source.state == 'needs_login' else ''}{source.reason}"
     yield from [f"  stderr: {line}" for line in source.error_text.splitlines()[-_ERROR_LINES:]]
 
 

@@ -53,7 +53,7 @@ async def test_a_user_logs_in_and_out(place, browser):
         async with guarded_server() as guarded:
             write(place, table(guarded))
             before = await run_in(place, "mcp", "call", "g", "echo", TRUSTED)
-            assert (before.code, "agentrail mcp login g" in before.err) == (1, True)
+            assert (before.code, "g: needs a login: agentrail mcp login g" in before.err) == (1, True)
             done = await run_in(place, "mcp", "login", "g", TRUSTED, **browser)
             assert (done.code, done.out) == (0, "g: logged in\n")
             assert f"Log in with this link:\n{guarded.origin}/authorize?" in done.err
@@ -66,7 +66,7 @@ async def test_a_user_logs_in_and_out(place, browser):
             for text in ("g: logged out\n", "g: there was no login\n"):
                 assert (await run_in(place, "mcp", "logout", "g", TRUSTED)).out == text
             after = await run_in(place, "mcp", "check", "g", TRUSTED)
-            assert (after.code, "agentrail mcp login g" in after.out) == (1, True)
+            assert (after.code, "g: needs a login: agentrail mcp login g" in after.out) == (1, True)
 
 
 async def test_a_refused_login_says_why_and_can_be_repeated(place, browser):
