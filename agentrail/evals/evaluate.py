@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
@@ -82,34 +82,30 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     if not (names and len({*names}) == len(names) and are_positive):
         given = f"scorers {names}, repeats {repeats}, max_concurrency {max_concurrency}, timeout {timeout_seconds}"
         raise errors.OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
-    if supervisor is None:
-        async with open_supervisor(store=store) as opened:
-            return await evaluate(
-                dataset, task, scorers, repeats=repeats, max_concurrency=max_concurrency, supervisor=opened,
-                budget=budget, timeout_seconds=timeout_seconds, fresh=fresh, on_run=on_run,
-            )  # fmt: skip
     shared = task.options() if isinstance(task, Blueprint) else {}
     jobs = [
         (case, repeat, shared if isinstance(task, Blueprint) else task(case).options())
         for case in dataset.cases
         for repeat in range(1, repeats + 1)
     ]
-    runner = _Runner(supervisor, budget, max_concurrency, timeout_seconds, fresh)
     found: dict[int, CaseRun] = {}
     faults: list[errors.AgentrailError] = []
     left = iter(enumerate(jobs))
+    async with AsyncExitStack() as stack:
+        opened = supervisor or await stack.enter_async_context(open_supervisor(store=store))
+        runner = _Runner(opened, dataset.name, scorers, budget, max_concurrency, timeout_seconds, fresh)
+        nursery = await stack.enter_async_context(trio.open_nursery())
 
-    async def work() -> None:
-        for place, (case, repeat, options) in left:
-            try:
-                found[place] = await runner.run(dataset.name, case, repeat, options, scorers)
-            except errors.AgentrailError as error:  # one, and not a group of them
-                faults.append(error)
-                nursery.cancel_scope.cancel(reason="the eval cannot run")
-                return
-            on_run(found[place])
+        async def work() -> None:
+            for place, job in left:
+                try:
+                    found[place] = await runner.run(*job)
+                except errors.AgentrailError as error:  # one, and not a group of them
+                    faults.append(error)
+                    nursery.cancel_scope.cancel(reason="the eval cannot run")
+                    return
+                on_run(found[place])
 
-    async with trio.open_nursery() as nursery:
         for _ in range(max_concurrency):
             nursery.start_soon(work)
     if faults:
@@ -132,6 +128,8 @@ def session_id_of(*parts: object) -> str:
 @define(eq=False)
 class _Runner:
     supervisor: SessionSupervisor
+    name: str
+    scorers: Sequence[Scorer | Judge]
     budget: Budget | None
     slots: int
     timeout_seconds: float
@@ -139,20 +137,12 @@ class _Runner:
     used: TokenUsage = field(factory=TokenUsage)
     lent: dict[str, Budget] = field(factory=dict)
 
-    async def run(
-        self,
-        name: str,
-        case: Case,
-        repeat: int,
-        options: Mapping[str, Any],
-        scorers: Sequence[Scorer | Judge],
-    ) -> CaseRun:
-        session_id = session_id_of(name, case.id, case.prompts, repeat, options)
-        trace, is_reused = await self._trace(
-            session_id, options, case.prompts, case.metadata.get("approve", ())
-        )
+    async def run(self, case: Case, repeat: int, options: Mapping[str, Any]) -> CaseRun:
+        session_id = session_id_of(self.name, case.id, case.prompts, repeat, options)
+        approve = case.metadata.get("approve", ())
+        trace, is_reused = await self._trace(session_id, options, case.prompts, approve)
         scores: dict[str, Score] = {}
-        for one in scorers:
+        for one in self.scorers:
             if isinstance(one, Judge) and trace.outcome == "done":
                 asked = one.question(trace, case)
                 judge_id = session_id_of(session_id, one.options(), asked)
@@ -175,24 +165,22 @@ class _Runner:
     ) -> tuple[Trace, bool]:
         """Return the trace of a session that has finished, or of a new one, and whether it had finished."""
         try:
-            trace, is_reused = await self._fresh(session_id, options, prompts, approve), False
+            trace, is_reused = await self._run_session(session_id, options, prompts, approve), False
         except errors.AlreadyExists:
             trace, is_reused = await self._recorded(session_id, options), True
             if self.fresh or trace.outcome != "done" or trace.cycles < len(prompts):
                 await self.supervisor.delete_session(session_id)
-                trace, is_reused = await self._fresh(session_id, options, prompts, approve), False
+                trace, is_reused = await self._run_session(session_id, options, prompts, approve), False
         self.used += trace.usage
         effects = {name_of(tool): effect_class_of(tool) for tool in options.get("tools", ())}
         return evolve(trace, effects=effects), is_reused
 
-    async def _fresh(
+    async def _run_session(
         self, session_id: str, options: Mapping[str, Any], prompts: Sequence[str], approve: Sequence[str]
     ) -> Trace:
         try:
-            budget = self._lend(session_id, options.get("budget"))
-            session = await self.supervisor.start_session(
-                **{**options, "session_id": session_id, "budget": budget}
-            )
+            lent = {"session_id": session_id, "budget": self._lend(session_id, options.get("budget"))}
+            session = await self.supervisor.start_session(**{**options, **lent})
             heard: list[Event] = []
             async with session.subscribe(after=0, deltas=False, buffer=_MAX_EVENTS) as live:
                 with suppress(errors.SessionDown):
@@ -207,13 +195,11 @@ class _Runner:
                     await session.stop("the eval has its trace")
                 heard += [event async for event in live]
             trace = trace_of(heard)
+            return trace if trace.outcome != "open" else evolve(trace, outcome="crashed", error="it ended")
         except errors.SessionRefused as error:
             return Trace(outcome="crashed", error=str(error))
         finally:
             self.lent.pop(session_id, None)
-        return (
-            trace if trace.outcome != "open" else evolve(trace, outcome="crashed", error="the session ended")
-        )
 
     async def _recorded(self, session_id: str, options: Mapping[str, Any]) -> Trace:
         found, after, plugins = list[Event](), 0, options.get("plugins", ())
@@ -228,10 +214,7 @@ class _Runner:
         if self.budget is None:
             return own
         limits: dict[str, Any] = {}
-        for name, used in (
-            ("max_cost_usd", self.used.cost_usd or 0.0),
-            ("max_total_tokens", self.used.total),
-        ):
+        for name, used in ("max_cost_usd", self.used.cost_usd or 0.0), ("max_total_tokens", self.used.total):
             whole, limits[name] = getattr(self.budget, name), getattr(own, name, None)
             if whole is not None:
                 rest = whole - used - sum(getattr(one, name) for one in self.lent.values())
@@ -239,7 +222,7 @@ class _Runner:
                 share = math.floor(share) if name == "max_total_tokens" else share
                 if share <= 0:
                     raise errors.SessionRefused(SessionId(session_id), "the budget of the eval is spent")
-                limits[name] = share if limits[name] is None else min(share, limits[name])
+                limits[name] = min(share, limits[name] or share)
         self.lent[session_id] = evolve(self.budget, **limits)
         return self.lent[session_id]
 
@@ -258,9 +241,7 @@ async def _follow(session: Session, live: Subscription, heard: list[Event], appr
             inner = inner.event
         with suppress(errors.InteractionError):  # a deadline decided it
             match inner:
-                case events.ApprovalRequired(approval=asked) if any(
-                    fnmatchcase(asked.tool, one) for one in approve
-                ):
+                case events.ApprovalRequired(approval=asked) if _fits(asked.tool, approve):
                     await session.approve(asked.id)
                 case events.ApprovalRequired(approval=asked):
                     await session.reject(asked.id, _NO_USER, auto_resume=True)
@@ -271,3 +252,7 @@ async def _follow(session: Session, live: Subscription, heard: list[Event], appr
                 case _:
                     pass
     return False
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, one) for one in patterns)
