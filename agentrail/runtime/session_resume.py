@@ -48,6 +48,7 @@ from agentrail.runtime.session_loader import (
 from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.tool_origins import GoneTool, gone_tool, tool_at
+from agentrail.runtime.trace_reader import trace_of_child
 from agentrail.runtime.tree_secrets import has_handle
 
 ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
@@ -212,7 +213,11 @@ class SessionResumption:
             is_root = len(config.path) == 1
             name = GENERAL_PURPOSE if is_root else _agent_of(found, config.session_id, config.path)
             agent = above.agents.get(name, GENERAL)
-            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported, agent)
+            own = ports_of(revived.state, above, self._imported, agent)
+            if not is_root:
+                parent_trace = trace_of_child(found[config.path[-2]].state.data, config.session_id)
+                own = attrs.evolve(own, parent_trace=parent_trace)
+            all_ports[config.session_id] = own
             gone = gone_tools(revived.state, own)
             lost = [
                 name

@@ -20,7 +20,7 @@ from agentrail.telemetry import add_trace_ids
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import eventually, on_bounded_time, on_virtual_time, open_over, until
+from tests.runtime.rig import eventually, on_virtual_time, open_over, until
 from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 IGNORED = TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-00")
@@ -269,7 +269,7 @@ async def test_sessions_of_a_tree_carry_the_trace_in_their_prompts(caller):
 
 
 @pytest.mark.operation(21)
-@on_bounded_time
+@on_virtual_time
 async def test_a_cycle_that_was_taken_over_goes_on_in_its_trace_with_a_link():
     """O-021: its process is killed during a call. The call has one span, and its tool was told the same one both times."""
     inner = fresh()
@@ -301,6 +301,45 @@ async def test_a_cycle_that_was_taken_over_goes_on_in_its_trace_with_a_link():
     assert value(after, "agentrail.outcome") == "done"
     (call,) = (one for one in spans.values() if one["name"] == "execute_tool look")
     assert told == [f"00-{call['traceId']}-{call['spanId']}-01"] * 2
+
+
+@on_virtual_time
+async def test_a_background_agent_keeps_its_trace_over_a_restart():
+    """Its cycles are below one span, whichever process prompts it."""
+    inner = fresh()
+    scout = Agent(
+        name="scout", description="Finds files.", system_prompt="You look.", tools=(), background=True
+    )
+    spawn, more = (
+        ("spawn_agent", {"agent": "scout", "task": "Go."}),
+        ("send_input", {"name": "agent-1", "text": "On."}),
+    )
+    turns = [
+        calls(spawn),
+        calls(("wait_agents", {})),
+        says("ok"),
+        calls(more),
+        calls(("wait_agents", {})),
+        says("done"),
+    ]
+
+    def answer(request):
+        return says("below") if request.system == "You look." else turns.pop(0)
+
+    given = {"model": FunctionModel(answer), "agents": [scout]}
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(session_id="s-1", **given)
+        await session.ask("Go")
+        await supervisor.rest("s-1")
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", **given)
+        assert await session.ask("On") == "done"
+        spans = written(await supervisor.export_session("s-1", format="otlp"))
+    cycles = [one for one in spans.values() if value(one, "gen_ai.conversation.id") == "s-1:agent-1"]
+    of_agent = [one for one in cycles if one["name"] == "invoke_agent"]
+    assert len(of_agent) == 2
+    assert len({(one["traceId"], one["parentSpanId"]) for one in of_agent}) == 1
+    assert spans[of_agent[0]["parentSpanId"]]["name"] == "invoke_agent"
 
 
 GOLDEN = """\
