@@ -1,0 +1,66 @@
+"""`agentrail serve --metrics`: its address, and what an application needs for it."""
+
+import importlib.util
+
+import httpx
+import pytest
+import trio
+
+from agentrail.cli.serve_command import check_options, find_metrics, open_scrape
+from agentrail.cli.serve_options import ServeOptions, metrics_address
+from agentrail.errors import OptionError
+from agentrail.gateway.app import create_app
+from agentrail.gateway.serving import addresses_of, serve_app
+from agentrail.host import AgentProfile
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.telemetry.metrics import Metrics
+
+DESK = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("9464", ("127.0.0.1", 9464)),
+        ("10.0.0.5:9464", ("10.0.0.5", 9464)),
+        ("[::1]:0", ("::1", 0)),
+        ("metrics.example:80", ("metrics.example", 80)),
+    ],
+)
+def test_a_port_alone_is_one_of_this_machine(text, expected):
+    assert metrics_address(text) == expected
+    check_options(ServeOptions(metrics=text), None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h", "h:", ":80", "h:70000", "70000", "h:-1", "h:80/x", "u@h:80", "[::1:80"]
+)
+def test_what_is_no_address_is_refused_before_anything_is_opened(text):
+    with pytest.raises(OptionError, match=r"expected HOST:PORT, such as 127\.0\.0\.1:9464"):
+        check_options(ServeOptions(metrics=text), None)
+
+
+def test_without_the_extra_there_are_no_metrics(monkeypatch):
+    assert isinstance(find_metrics(), Metrics)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert find_metrics() is None
+
+
+async def test_an_application_without_metrics_has_none_to_serve():
+    for app in (create_app(profiles=[DESK]), object()):
+        with pytest.raises(OptionError, match="create_app\\(metrics=Metrics\\(\\)\\)"):
+            await open_scrape(app, "127.0.0.1", 0)
+
+
+async def test_the_address_serves_metrics_while_the_application_is_open(capfd):
+    app = create_app(profiles=[DESK], metrics=Metrics(), store=None)
+    application, listeners = await open_scrape(app, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{addresses_of(listeners)[0][1]}/metrics"
+    assert f"metrics {url}" in capfd.readouterr().err
+    async with trio.open_nursery() as nursery, httpx.AsyncClient() as client:
+        nursery.start_soon(serve_app, application, listeners, trio.sleep_forever)
+        assert (await client.get(url)).status_code == 503
+        async with app.state.host.open():
+            answer = await client.get(url)
+            assert (answer.status_code, "agentrail_sessions" in answer.text) == (200, True)
+        nursery.cancel_scope.cancel()
