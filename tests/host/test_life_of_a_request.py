@@ -424,7 +424,7 @@ async def test_a_host_over_a_supervisor_that_is_open():
                     raise AssertionError
         assert tool.calls == []
         assert not supervisor.is_closing
-        said = "memories, notes, knowledge, an embedder or MCP servers cannot be combined with supervisor"
+        said = "memories, notes, knowledge, an embedder, telemetry, an audit log or MCP servers cannot be combined with supervisor"
         with pytest.raises(OptionError, match=said):
             HostOptions(profiles=[profile(answering())], supervisor=supervisor, memories=InMemoryRecall())
 
