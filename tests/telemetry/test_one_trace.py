@@ -60,7 +60,7 @@ def listening():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     heard.url = f"http://127.0.0.1:{server.server_port}"
     try:
         yield heard
@@ -101,7 +101,7 @@ async def test_a_tools_own_request_hangs_below_its_call(continues):
             carried = {"traceparent": ctx.traceparent} if continues else {}
             parent = propagate.extract(carried, context.Context())
             with tracer.start_as_current_span("look up", context=parent) as span:
-                headers = {}
+                headers: dict[str, str] = {}
                 if continues:
                     propagate.inject(headers, trace.set_span_in_context(span, context.Context()))
                 await post(heard.url, headers)
