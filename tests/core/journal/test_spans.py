@@ -459,3 +459,11 @@ def test_a_span_has_a_bounded_number_of_moments():
         story.say(e.PluginSlow(plugin="audit", hook="after_tool", milliseconds=9))
     (cycle,) = story.say(END).spans()
     assert len(cycle.moments) == 128
+
+
+def test_a_clock_that_goes_back_makes_no_span_end_before_its_beginning():
+    """Nor a first chunk that came before its request."""
+    story = Story().say(START, REQUEST, at=5_000).say(e.MessageStart(), at=4_000).say(SAID, at=3_000)
+    cycle, request = story.say(END, at=1_000).spans()
+    assert [one.ended_at_ms for one in (cycle, request)] == [5_000, 5_000]
+    assert request.attributes["gen_ai.response.time_to_first_chunk"] == 0.0
