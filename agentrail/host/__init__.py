@@ -30,6 +30,7 @@ from agentrail.host.hook_payloads import (
     BeforeToolCall as BeforeToolCall,
     ChatRequest as ChatRequest,
     ChatRequestContext as ChatRequestContext,
+    DayBudgetWarning as DayBudgetWarning,
     Deny as Deny,
     HandledResponse as HandledResponse,
     Principal as Principal,

@@ -238,7 +238,7 @@ class RequestContext(_OfSession):
 
 
 @frozen(kw_only=True)
-class BudgetWarning(_Payload):
+class DayBudgetWarning(_Payload):
     """A daily budget of which 80 % are spent.
 
     Attributes:

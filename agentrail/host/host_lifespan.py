@@ -17,7 +17,7 @@ from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown, SessionUnknown
 from agentrail.host.attachments import Uploads
 from agentrail.host.consolidation import Consolidation
-from agentrail.host.hook_payloads import BudgetWarning, SessionReader
+from agentrail.host.hook_payloads import DayBudgetWarning, SessionReader
 from agentrail.host.host import Host
 from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.host.host_plugin import HostPlugin
@@ -168,7 +168,7 @@ def providers_of(
 LOGGER: Final = Logger("agentrail.host")
 
 
-def _warn(parts: HostParts, nursery: trio.Nursery, warning: BudgetWarning) -> None:
+def _warn(parts: HostParts, nursery: trio.Nursery, warning: DayBudgetWarning) -> None:
     if parts.delivery is not None:
         parts.delivery.warn(warning)
     nursery.start_soon(parts.runner.run, Hearing("on_budget_warning", parts.order, warning))

@@ -16,8 +16,8 @@ from agentrail.host.hook_payloads import (
     AttachmentFile,
     AttachmentText,
     BeforeToolCall,
-    BudgetWarning,
     ChatRequestContext,
+    DayBudgetWarning,
     Deny,
     HandledResponse,
     RequestContext,
@@ -94,7 +94,7 @@ class HostPlugin:
     async def on_request_end(self, ctx: RequestContext) -> None:
         """Called once with the outcome of a request. The last hook of each request."""
 
-    async def on_budget_warning(self, warning: BudgetWarning) -> None:
+    async def on_budget_warning(self, warning: DayBudgetWarning) -> None:
         """Called when 80 % of a daily budget are spent, once a day for each budget. Belongs to no request."""
 
 

@@ -22,8 +22,8 @@ from agentrail.host.hook_payloads import (
     AttachmentFile,
     AttachmentText,
     BeforeToolCall,
-    BudgetWarning,
     ChatRequestContext,
+    DayBudgetWarning,
     Deny,
     HandledResponse,
     RequestContext,
@@ -123,12 +123,12 @@ class Blaming(Chain[Any]):
         return self._scrub(text)
 
 
-class Hearing(Chain[RequestContext | BudgetWarning]):
-    def __init__(self, hook: str, order: PluginOrder, context: RequestContext | BudgetWarning) -> None:
+class Hearing(Chain[RequestContext | DayBudgetWarning]):
+    def __init__(self, hook: str, order: PluginOrder, context: RequestContext | DayBudgetWarning) -> None:
         super().__init__(hook, order.having[hook])
         self._context = context
 
-    def question(self, plugin: HostPlugin) -> tuple[RequestContext | BudgetWarning, ...]:
+    def question(self, plugin: HostPlugin) -> tuple[RequestContext | DayBudgetWarning, ...]:
         return (self._context,)
 
     def answered(self, plugin: HostPlugin, value: Any) -> None:

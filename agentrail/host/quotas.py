@@ -16,7 +16,7 @@ from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imp
 from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
 from agentrail.core.policy.prompt_settings import PromptSettings, with_cost_limit
 from agentrail.errors import DayBudgetSpent, QuotaReached
-from agentrail.host.hook_payloads import BudgetWarning
+from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.runtime.cost_table import begin_of, day_of
 from agentrail.runtime.session_clock import now_ms
@@ -387,7 +387,7 @@ class DayBudgets:
         self._ended: dict[str, list[str]] = {}
         self._warned: set[tuple[datetime.date, BudgetOf, str, str]] = set()
         self.warnings: Counter[BudgetOf] = Counter()
-        self.on_warning: Callable[[BudgetWarning], None] = lambda _: None
+        self.on_warning: Callable[[DayBudgetWarning], None] = lambda _: None
 
     def count_cycle(self, owner: SessionOwner) -> Callable[[], None]:
         """Count the cycle of a message, and return the function to call at its end. The next reading has its cost."""
@@ -460,7 +460,7 @@ class DayBudgets:
                 user_id = budget.name if budget.of == "user" else None
                 names = ("of", "used_usd", "limit_usd", "resets_at_ms")
                 self.on_warning(
-                    BudgetWarning(tenant_id=tenant_id, user_id=user_id, **picked_fields(budget, *names))
+                    DayBudgetWarning(tenant_id=tenant_id, user_id=user_id, **picked_fields(budget, *names))
                 )
 
     def _fresh(self, tenant_id: str) -> DayUse | None:

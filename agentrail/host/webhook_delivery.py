@@ -15,7 +15,7 @@ from agentrail import outside
 from agentrail.abc.store import OwedRow
 from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, WebhookInvalid
-from agentrail.host.hook_payloads import BudgetWarning
+from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestTrack
 from agentrail.host.webhook_address import read_address
@@ -292,7 +292,7 @@ class WebhookDelivery:
             change = {(WATCHES, row.id): row}
         self._owe(news.message, change)
 
-    def warn(self, warning: BudgetWarning) -> None:
+    def warn(self, warning: DayBudgetWarning) -> None:
         """Owe a warning about a budget to the operator's own address, if there is one."""
         if self._webhooks.url is not None:
             self._owe(message_of_warning(warning, self._webhooks.url, now_ms()), {})

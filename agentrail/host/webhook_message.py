@@ -10,7 +10,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 from msgspec import Struct
 
-from agentrail.host.hook_payloads import BudgetWarning
+from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
 from agentrail.host.webhooks import SignedWebhook
@@ -122,7 +122,7 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
     )
 
 
-def message_of_warning(warning: BudgetWarning, url: str, at_ms: int) -> WebhookMessage:
+def message_of_warning(warning: DayBudgetWarning, url: str, at_ms: int) -> WebhookMessage:
     """Return the message about a budget. Its id is the same for one budget and day, on every node."""
     data = warning.as_dict()
     named = "\0".join(

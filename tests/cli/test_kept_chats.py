@@ -75,6 +75,30 @@ async def test_a_chat_killed_while_an_approval_waits_asks_it_again_and_a_click_r
     assert (tmp_path / "ran").read_text() == "once\n"
 
 
+@pytest.mark.operation(14)
+async def test_a_breakpoint_of_a_chat_stops_a_call_that_nothing_else_stops_and_outlives_a_killed_process(
+    tmp_path, kept
+):
+    """`/break`: the call waits, and still does when its process was killed; `/unbreak` lets the next one run."""
+    arguments = ("--model", "demo:fast", *UNCONFINED, "--approve", "none", "--cwd", str(tmp_path))
+    async with open_terminal("chat", *arguments, term="dumb", **kept) as typist:
+        await typist.wait_for("> ")
+        await typist.press("hello\r", "so I can only talk")
+        await typist.wait_for("> ")
+        await typist.press("/break shell\r", "calls of shell wait for an approval; /unbreak ends it")
+        await typist.wait_for("> ")
+        await typist.press('shell "echo once >> ran"\r', "/reject or /answer")
+        await kill(typist)
+    async with open_terminal("chat", "--resume", *UNCONFINED[2:], term="dumb", **kept) as typist:
+        assert "(breakpoint)" in await typist.wait_for("/reject or /answer")
+        assert not (tmp_path / "ran").exists()
+        await typist.press("/unbreak\r", "the breakpoint is gone")
+        await typist.press("/approve\r", "shell says:")
+        typist.type("\x04")
+        assert await typist.wait_end() == 0
+    assert (tmp_path / "ran").read_text() == "once\n"
+
+
 async def test_a_chat_killed_in_mid_sentence_answers_from_the_beginning(kept):
     """The half sentence is not shown again; the request is sent once more, and answered."""
     async with open_terminal("chat", "--model", "demo:", "--tools", "none", term="dumb", **kept) as typist:

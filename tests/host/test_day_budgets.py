@@ -16,7 +16,7 @@ from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import CycleFailed, DayBudgetSpent, OptionError
 from agentrail.gateway.calls import call_session
-from agentrail.host import HostPlugin, Webhooks
+from agentrail.host import DayBudgetWarning, HostPlugin, Webhooks
 from agentrail.host.host_options import HostOptions
 from agentrail.host.quotas import (
     LOOK_AGAIN_SECONDS,
@@ -390,7 +390,7 @@ class Warned(HostPlugin):
     def __init__(self):
         self.heard = []
 
-    async def on_budget_warning(self, warning):
+    async def on_budget_warning(self, warning: DayBudgetWarning):
         self.heard.append(warning.as_dict())
         message = "no pager"
         raise RuntimeError(message)
