@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from agentrail import events
 from agentrail.abc import Capabilities
 from agentrail.core.journal.replay import ReplayStep
 from agentrail.core.protocol.effects import Publish, StartStream
@@ -13,14 +14,7 @@ from agentrail.core.protocol.signals import ResponseCompleted, StreamFailed
 from agentrail.errors import OptionError
 from agentrail.evals.dataset import Case
 from agentrail.evals.trace import trace_of
-from agentrail.events import (
-    AgentStart,
-    ApprovalResolved,
-    Event,
-    PromptQueued,
-    PromptReceived,
-    SubagentStart,
-)
+from agentrail.events import Event
 from agentrail.frozen import thawed
 from agentrail.messages import PromptRef, SessionId, Text, UserBlock
 from agentrail.structs import picked_fields
@@ -38,7 +32,7 @@ def case_of_journal(
     Raises:
         OptionError: Your move: its model's answers alone do not repeat it. The message has the reason.
     """
-    events: list[Event] = []
+    heard: list[Event] = []
     lines: list[str] = []
     open_requests: dict[EffectId, ModelRequest] = {}
     models: set[str] = set()
@@ -60,22 +54,22 @@ def case_of_journal(
                 and effect.event.meta is not None
                 and not effect.event.meta.ephemeral
             ):
-                events.append(effect.event)
+                heard.append(effect.event)
             elif isinstance(effect, StartStream):
                 models.add(effect.request.model)
                 has_context |= effect.context is not None
                 open_requests[effect.request.attempt] = msgspec.structs.replace(effect.request, model=_MODEL)
-    prompts = tuple(_prompts_of(events))
+    prompts = tuple(_prompts_of(heard))
     reasons = (
         (not prompts or not all(prompts), "it has no prompt, or one that is not only text"),
         (len(models) > 1, f"it used several models: {', '.join(sorted(models))}"),
         (has_context, "its requests contain messages of context providers"),
-        (any(isinstance(one, SubagentStart) for one in events), "it had sub-agents"),
+        (any(isinstance(one, events.SubagentStart) for one in heard), "it had sub-agents"),
     )
     faults = [reason for holds, reason in reasons if holds]
     if faults:
         raise OptionError(faults)
-    trace = trace_of(events)
+    trace = trace_of(heard)
     metadata = {
         "cassette": cassette,
         "calls": [
@@ -83,19 +77,19 @@ def case_of_journal(
             for one in trace.calls
         ],
         "approve": sorted({
-            one.approval.tool for one in events if isinstance(one, ApprovalResolved) and one.status == "approved"
+            one.approval.tool for one in heard if isinstance(one, events.ApprovalResolved) and one.status == "approved"
         }),
         "outcome": trace.outcome,
     }  # fmt: skip
     return Case(prompts, trace.text if trace.outcome == "done" else None, metadata, id=session[:64]), lines
 
 
-def _prompts_of(events: Iterable[Event]) -> Iterable[str]:
+def _prompts_of(heard: Iterable[Event]) -> Iterable[str]:
     contents: dict[PromptRef, tuple[UserBlock, ...]] = {}
-    for event in events:
-        if isinstance(event, PromptReceived | PromptQueued):
+    for event in heard:
+        if isinstance(event, events.PromptReceived | events.PromptQueued):
             contents[event.ref] = event.content
-        elif isinstance(event, AgentStart) and event.ref in contents:
+        elif isinstance(event, events.AgentStart) and event.ref in contents:
             blocks = contents[event.ref]
             is_text = all(isinstance(one, Text) for one in blocks)
             yield "".join(one.text for one in blocks if isinstance(one, Text)) if is_text else ""

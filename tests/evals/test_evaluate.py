@@ -9,8 +9,10 @@ import agentrail
 from agentrail.errors import OptionError, Overloaded
 from agentrail.evals import Case, Dataset, Judge, Score, approved_first, contains, evaluate, tools_called
 from agentrail.messages import TokenUsage
+from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
+from agentrail.tools import builtin
 
 SUMS = Dataset("sums", [Case(f"What is {n} + 1?", str(n + 1), id=f"sum-{n}") for n in range(6)])
 
@@ -180,12 +182,33 @@ async def test_calls_are_approved_as_the_case_says_and_refused_otherwise():
         return agentrail.Blueprint(
             model=ScriptedModel(script),
             tools=[buy],
-            plugins=[(agentrail.plugins.HumanApproval, {"require_approval_for": ["buy"]})],
+            plugins=[(HumanApproval, {"require_approval_for": ["buy"]})],
         )
 
     cases = [Case("Buy tea.", "Done", {"approve": ["b*"]}, id="tea"), Case("Buy jam.", "Done", id="jam")]
     report = await evaluate(Dataset("shop", cases), task, [contains, approved_first])
     assert (bought, report.mean) == (["tea"], 1.0)
+
+
+async def test_a_call_of_a_sub_agent_is_decided_too():
+    """As the case says: its approval arrives inside the events of the session."""
+    bought = []
+
+    @agentrail.tool
+    async def buy(item: str) -> str:
+        """Buy an item."""
+        bought.append(item)
+        return "bought"
+
+    helper = agentrail.Agent(name="helper", description="Buys.", model="scripted:helper", tools=[buy])
+    scripts = {"helper": ScriptedModel([calls(("buy", {"item": "tea"})), says("Bought.")])}
+    script = [calls(("task", {"subagent_type": "helper", "description": "Buy tea."})), says("Done.")]
+    plugins = [(HumanApproval, {"require_approval_for": ["buy"]})]
+    task = agent(*script, agents=[helper], tools=builtin("task"), plugins=plugins)
+    async with agentrail.open_supervisor(store="memory:", scripts=scripts) as supervisor:
+        cases = Dataset("d", [Case("Tea!", "Done", {"approve": ["buy"]})])
+        report = await evaluate(cases, task, [contains], supervisor=supervisor)
+    assert (bought, outcomes(report)[0][1:]) == (["tea"], ("done", 1.0))
 
 
 async def test_questions_and_calls_of_a_client_are_declined():
