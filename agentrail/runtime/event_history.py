@@ -41,7 +41,7 @@ class PageOfEvents:
     """A page of a session's published events.
 
     Attributes:
-        events: In order, without those that are never replayed or that a rewind has undone.
+        events: In order, without those that are never replayed, and without undone ones unless requested.
         first: The lowest number read: `before` of the previous page. `last + 1` if no number was read.
         last: The highest number read: `after` of the next page.
         kept_from: Number of the first event that can still be read.
@@ -61,12 +61,14 @@ class PageAsked:
     Attributes:
         limit: Maximum number of events.
         kinds: Only these classes. None for all.
+        undone: Whether to include events that a rewind has undone.
     """
 
     before: int | None = None
     after: int | None = None
     limit: int = 200
     kinds: frozenset[type[Event]] | None = None
+    undone: bool = False
 
 
 ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
@@ -166,7 +168,7 @@ class PastEvents:
             old, kept_from = self.read(stored, finder, ask, low, min(high, first_kept - 1))
             return [*old, *live], kept_from
 
-        return page_of_events(asked, last, self.undone(stored), read)
+        return page_of_events(asked, last, () if asked.undone else self.undone(stored), read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
         key = (stored.scope, stored.session)

@@ -397,6 +397,7 @@ class Journals:
         kinds: Iterable[type[Event]] | None = None,
         scope: str = NO_SCOPE,
         plugins: Sequence[PluginEntry] = (),
+        undone: bool = False,
     ) -> PageOfEvents:
         """Read part of a session's published events, forwards or backwards. It is neither woken nor taken over, and may have ended.
 
@@ -408,6 +409,7 @@ class Journals:
             kinds: Only events of these classes. None for all.
             scope: Scope that it was started in.
             plugins: Code of its plugins, same as `stored_state`. A session that is here uses its own.
+            undone: Whether to include events that a rewind has undone.
 
         Returns:
             The events in order, with the bounds of the page. Without a store, only events in memory are available.
@@ -420,8 +422,13 @@ class Journals:
         Cancellation: At once. Events not in memory are computed in a thread, at most four at a time.
         """
         wanted = None if kinds is None else frozenset(kinds)
-        asked = PageAsked(before=before, after=after, limit=limit, kinds=wanted)
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope), fault_of_page(asked))
+        asked = PageAsked(before=before, after=after, limit=limit, kinds=wanted, undone=undone)
+        refuse(
+            fault_of_text("session_id", session_id),
+            fault_of_scope("scope", scope),
+            fault_of_page(asked),
+            fault_of_flag("undone", undone),
+        )
         await trio.lowlevel.checkpoint()
         cell = self._seen(key_of(scope, session_id))
         keeping = self._shared.keeping

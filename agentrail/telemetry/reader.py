@@ -248,7 +248,10 @@ class _Line:
             facts = await self._source.facts_of(key[1], scope=key[0])
             place.origin = SessionOrigin(*key, EMPTY if facts is None else facts.user_data)
         scope, after = key[0], place.taken
-        page = await self._source.events_page(key[1], after=after, limit=BATCH_EVENTS, scope=scope)
+        # Undone events too: what a rewind took back did happen, and cost money.
+        page = await self._source.events_page(
+            key[1], after=after, limit=BATCH_EVENTS, scope=scope, undone=True
+        )
         return place.origin, page
 
     def _note(self, error: BaseException) -> None:

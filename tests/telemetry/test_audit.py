@@ -25,6 +25,7 @@ from agentrail.telemetry.audit import (
     nodes_in,
     read_line,
 )
+from agentrail.testing.models import ScriptedModel, says
 
 CANARY = "canary, which nobody may read here"
 ASKED = {
@@ -334,3 +335,19 @@ def test_the_log_of_a_store_is_next_to_it(tmp_path):
 def test_every_decision_of_a_call_is_told_and_progress_is_not():
     assert all(is_decision(event) for event in lives())
     assert not is_decision(events.ToolProgress(name="a", call_id="c", text="t"))
+
+
+async def test_what_a_rewind_has_undone_is_read_from_the_journal_too():
+    """It happened; a reader that lags behind the rewind must not lose it."""
+    async with agentrail.open_supervisor(store="memory:") as supervisor:
+        model = ScriptedModel([says("a"), says("b")])
+        session = await supervisor.start_session(model=model, session_id="s", sandbox="memory")
+        await session.ask("Hi")
+        await session.rewind(1)
+        await session.ask("Again")
+        pages = [await supervisor.events_page("s", after=0, undone=undone) for undone in (False, True)]
+        with pytest.raises(OptionError, match="undone"):
+            await supervisor.events_page("s", after=0, undone="yes")
+    ends = [[event for event in page.events if isinstance(event, events.AgentEnd)] for page in pages]
+    assert [len(one) for one in ends] == [1, 2]
+    assert ends[0] == ends[1][1:]
