@@ -21,7 +21,7 @@ SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = (
     *("app", "cli.command_tree", "cli.run_command", "cli.doctor_command", "cli.plugins_command"),
     *("cli.check_plugins_command", "cli.sessions_command", "cli.config_command", "cli.config_setup"),
-    *("blueprints.builder", "blueprints.command_files"),
+    *("blueprints.builder", "blueprints.command_files", "cli.eval_command"),
 )
 WARM: Final = Warm(
     module="agentrail",
