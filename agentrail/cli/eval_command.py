@@ -60,7 +60,7 @@ evals.command(
     name="journals",
     help="""Step stored sessions with another stack of plugins, limits and prompts, and list what it decides differently.
 
-    No model is called, and no tool runs. With --holds, check that sessions keep a rule instead.
+    No tool runs. With --model, ask a model each turn again. With --holds, check that sessions keep a rule instead.
 
     Exit codes: 0 all are the same, 1 some differ or break the rule, 2 wrong usage, 3 every session was left out.""",
 )

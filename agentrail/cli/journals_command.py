@@ -1,5 +1,6 @@
 """`agentrail evals journals`: last month's sessions against tomorrow's plugins, limits and prompts, or against a rule."""
 
+import os
 import signal
 import traceback
 from collections import Counter
@@ -11,10 +12,12 @@ from types import FrameType
 from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
 import msgspec
-from attrs import asdict
+import trio
+from attrs import asdict, mutable
 from cyclopts import Parameter
 
 from agentrail.abc.store import Store, StoredSession
+from agentrail.app import make_provider, provider_of
 from agentrail.cli.check_plugins_command import NotThere, load_named
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
@@ -30,11 +33,14 @@ from agentrail.cli.store_access import (
 )
 from agentrail.core.journal.fold import Sources, drift_of, first_state, walk
 from agentrail.core.journal.record import Record
-from agentrail.errors import AgentrailError, OptionError, Trimmed
+from agentrail.core.policy.budget import Budget, Ledger
+from agentrail.errors import AgentrailError, ModelNotFound, OptionError, Trimmed
 from agentrail.evals.journal_rules import broken_rule, scenario_of_break
+from agentrail.evals.journal_turns import AskedTurn, RecordedTurn, ask_turns, recorded_turns
 from agentrail.evals.journals import OtherStack, StackComparison
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
+from agentrail.providers.http import HttpClients
 from agentrail.runtime.assembly import KEPT_OPTIONS
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.session_options import is_blueprint, make_options
@@ -53,7 +59,7 @@ class StepTooLong(KeyboardInterrupt):
 
 
 @store_command
-def journals(
+def journals(  # noqa: PLR0913 - an option each
     *,
     against: Annotated[
         str | None,
@@ -70,6 +76,14 @@ def journals(
             show_default=False,
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        Parameter(
+            help="Ask this model each recorded turn again, such as anthropic:claude-sonnet-5. No tool runs.",
+            show_default=False,
+        ),
+    ] = None,
+    budget_usd: Annotated[float, Parameter(help="With --model: dollars to spend at most.")] = 1.0,
     json: Annotated[
         bool,
         Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False),
@@ -77,14 +91,18 @@ def journals(
     chosen: ChosenSessions = EVERY_SESSION,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    if against is not None and holds is not None:
-        raise OptionError(["--holds checks sessions as they were recorded: leave out --against"])
+    if holds is not None and (against or model):
+        raise OptionError(["--holds checks sessions as they were recorded: leave out --against and --model"])
     other = OtherStack() if against is None else other_stack(_named(against))
-    judge = (
-        partial(_compared, other=other)
-        if holds is None
-        else partial(_held, name=holds, rule=_guarded("--holds", _named(holds)))
-    )
+    judge: Judge = partial(_compared, other=other)
+    if holds is not None:
+        judge = partial(_held, name=holds, rule=_guarded("--holds", _named(holds)))
+    elif model is not None:
+        try:
+            provider_of(model)
+        except ModelNotFound as error:
+            raise OptionError([str(error)]) from error
+        judge = _Asked(other, model, Ledger(budget=Budget(max_cost_usd=budget_usd)))
     counts: Counter[str] = Counter()
     with reading(place) as opened:
         for stored in chosen.found_in(opened):
@@ -188,6 +206,35 @@ def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack)
     }
 
 
+@mutable
+class _Asked:
+    other: OtherStack
+    model: str
+    ledger: Ledger
+
+    def __call__(self, records: Sequence[Record], sources: Sources) -> Row:
+        before = self.ledger.spent_nano_usd
+        asked, why = trio.run(self._ask, recorded_turns(StackComparison(records, sources, self.other)))
+        if why and not asked:
+            raise OptionError([why])
+        differing = [asdict(one) for one in asked if not one.same_calls or one.likeness < 1]
+        cost_usd = (self.ledger.spent_nano_usd - before) / 1e9
+        result = "differs" if differing else "same"
+        return {
+            "result": result,
+            "turns": differing,
+            "asked": len(asked),
+            "cost_usd": cost_usd,
+            "unasked": why,
+        }
+
+    async def _ask(self, turns: Iterator[RecordedTurn]) -> tuple[list[AskedTurn], str]:
+        async with HttpClients() as http:
+            provider = make_provider(self.model, {}, http=http, environ=os.environ)
+            asked, self.ledger, why = await ask_turns(turns, self.model, provider, self.ledger)
+        return asked, why
+
+
 def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) -> Row:
     walked = list(walk(first_state(records, sources), records, sources=sources))
     for one in walked:
@@ -221,10 +268,17 @@ def _lines_of(row: Row) -> Iterator[str]:
             return
         case "left out":
             yield f"{row['session']}: left out: {row['why']}"
+        case _ if "turns" in row:
+            yield f"{row['session']}: {len(row['turns'])} of {row['asked']} answers differ, ${row['cost_usd']:.6f}"
         case result:
             yield f"{row['session']}: {result} at record {row['first']}{by}: {row['what']}"
     for call in row.get("calls", ()):
         yield f"  record {call['record']}: {call['tool']} ({call['call_id']}) is {call['change']}, {call['by']}"
+    for turn in row.get("turns", ()):
+        calls = "the same calls" if turn["same_calls"] else f"other calls: {', '.join(turn['calls']) or 'none'}"
+        yield f"  record {turn['record']}: {turn['likeness']:.0%} of the text, {calls}"
+    if row.get("unasked"):
+        yield f"  the rest was not asked: {row['unasked']}"
     if row.get("aborted"):
         yield f"  cycles aborted at records {', '.join(map(str, row['aborted']))}"
     if row.get("tokens"):

@@ -2,9 +2,8 @@
 
 import json
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -147,6 +146,8 @@ def test_a_difference_is_told_in_lines(file, judge):
         (["--against", f"{DESK}:NOTHING"], "has no 'NOTHING'"),
         (["--against", "nowhere"], "package.module:NAME"),
         (["--holds", f"{DESK}:is_wrong", "--against", f"{DESK}:guarded"], "leave out --against"),
+        (["--model", "demo"], "is not a model string"),
+        (["--model", "demo:", "--budget-usd", "0"], "budget.max_cost_usd is 0.0"),
         (["--where", "profil=desk"], "expected profile, user, model, scope, outcome"),
         (["--where", "profile"], "with a value"),
         (["--since", "yesterday"], "expected a day such as 2026-11-01"),
@@ -261,16 +262,30 @@ def test_a_break_in_a_session_that_no_scenario_can_tell_is_named_with_the_reason
     assert "# session 's-1' cannot be written as a scenario" in said
 
 
-def test_the_commands_of_the_page_say_what_it_shows(tmp_path):
-    """Each as a process of its own, over a store that the program of the page has written."""
+def test_another_model_is_asked_each_turn_again(file, judge):
+    """With what differs, and what it cost; a budget that is spent leaves the rest out."""
+    keep(file, ("s-1", [["look"]]), ("s-2", []))
+    code, said = judge("--model", "demo:fast")
+    lines = said.splitlines()
+    assert code is Exit.FAILED
+    assert lines[0].startswith("s-1: 1 of 1 answers differ, $0.0")
+    assert "of the text, other calls: " in lines[1]
+    assert lines[-1] == "2 differs"
+    row = json.loads(judge("--model", "demo:fast", "--json")[1].splitlines()[1])
+    assert (row["session"], row["asked"], row["unasked"]) == ("s-2", 1, "")
+    assert row["turns"][0]["likeness"] < 1
+
+
+def test_the_commands_of_the_page_say_what_it_shows(tmp_path, monkeypatch, judge, capfd):
+    """Over a store that the program of the page has written."""
     fences = list(fences_of("docs/how-to/before-you-change-a-prompt.md"))
     desk, tomorrow = [one.body for one in fences if one.kind == "python"]
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "desk.py").write_text(desk)
     (tmp_path / "tomorrow.py").write_text(tomorrow)
-    subprocess.run([sys.executable, "desk.py"], cwd=tmp_path, check=True, timeout=60)
+    runpy.run_path("desk.py", run_name="__main__")
     for console in [one.body.splitlines() for one in fences if one.kind == "console"]:
-        command = [sys.executable, "-m", *shlex.split(console[0].removeprefix("$ "))]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert ran.returncode == Exit.FAILED, ran.stderr
+        capfd.readouterr()
+        code = app(shlex.split(console[0].removeprefix("$ agentrail ")), exit_on_error=False)
         shown = [line for line in console[1:] if line != "…"]
-        assert ran.stdout.splitlines()[: len(shown)] == shown
+        assert (code, capfd.readouterr().out.splitlines()[: len(shown)]) == (Exit.FAILED, shown)
