@@ -105,7 +105,7 @@ class SpanConsumer:
         self._sdk: Any = import_module("agentrail.telemetry.sdk_spans")
         is_own = options.exporter is None or isinstance(options.exporter, str)
         self._exporter = (
-            self._sdk.make_exporter(options.exporter, self._reject) if is_own else options.exporter
+            self._sdk.OtlpExporter(options.exporter, self._reject) if is_own else options.exporter
         )
         self._resource = {"service.name": "agentrail", **options.resource}
         self._folds: dict[tuple[str, str], SessionSpans] = {}

@@ -1,5 +1,6 @@
 """The variables of OpenTelemetry that commands read. What the official exporter reads itself is only checked."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Final
@@ -36,6 +37,8 @@ def options_of(environ: Mapping[str, str], table: Mapping[str, Any]) -> dict[str
     faults = [*_faults_of(given)]
     if faults:
         raise OptionError(faults)
+    # The exporter logs each of its attempts. The reader logs a failure once a minute, with its reason.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     options = {name: value for name, value in table.items() if name != "endpoint"}
     options["exporter"] = None if is_named else table["endpoint"]
     options["resource"] = {key.strip(): unquote(value.strip()) for key, value in _pairs_of(given)}

@@ -126,7 +126,7 @@ class TelemetryReader:
                     nursery.start_soon(line.run)
         with trio.move_on_after(CLOSE_SECONDS):
             for line in self._lines:
-                await line.save()
+                await line.finish()
         self._ended.set()
 
     async def aclose(self) -> None:
@@ -148,7 +148,7 @@ class _Line:
         self._places: dict[_Key, _Place] = {}
         self._behind: dict[_Key, None] = {}
         self._moved: dict[_Key, _Place] = {}
-        self._dropped = self._failures = self._since_ms = 0
+        self._dropped = self._failures = self._taking = self._since_ms = 0
         self._logged_at = float("-inf")
         self._work, self._closing = trio.Event(), trio.Event()
 
@@ -184,7 +184,8 @@ class _Line:
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
         name, rejected = self._consumer.name, self._consumer.rejected
-        return ConsumerStatistics(name, len(self._queue) + unread, self._dropped, self._failures, rejected)
+        behind = len(self._queue) + self._taking + unread
+        return ConsumerStatistics(name, behind, self._dropped, self._failures, rejected)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -193,6 +194,13 @@ class _Line:
                 await until_done(self._find_unfinished, self._note)
             await until_done(self._follow, self._note)  # a bug of ours must not end the sessions
             nursery.cancel_scope.cancel(reason="the reader is closed")
+
+    async def finish(self) -> None:
+        left = self.statistics().behind
+        if left:
+            then = "the next process reads them from the store" if self._has_cursors else "they are lost"
+            LOGGER.warning("%s: %d events were not taken in time: %s", self._consumer.name, left, then)
+        await self.save()
 
     async def _save_on(self) -> None:
         while True:
@@ -213,7 +221,9 @@ class _Line:
                     await self._catch_up(next(iter(self._behind)))
 
     async def _give(self, events: Sequence[HeardEvent]) -> None:
+        self._taking = len(events)
         await until_done(lambda: self._consumer.take(events), self._note)
+        self._taking = 0
         for origin, event in events:
             assert event.meta is not None  # noqa: S101 - it was published
             key = (origin.scope, origin.session_id)

@@ -13,7 +13,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from agentrail.core.journal.spans import JournalSpan
-from agentrail.errors import OptionError
 from agentrail.otp.guarded_calls import call_guarded
 
 _SCOPE = InstrumentationScope("agentrail")
@@ -64,26 +63,36 @@ def _nano(at_ms: int) -> int:
     return max(0, at_ms) * 1_000_000
 
 
-def make_exporter(endpoint: str | None, reject: Callable[[int], None]) -> Any:
-    """Make the official exporter for OTLP over HTTP. What `endpoint` leaves open, it reads from the process's environment.
+class _Session(requests.Session):
+    """Notes what the exporter does not tell: why a request failed, and how many spans a response rejects."""
 
-    Args:
-        endpoint: Full address, such as `http://localhost:4318/v1/traces`.
-        reject: Called in its thread with the number of spans that a response rejects for good.
+    def __init__(self, reject: Callable[[int], None]) -> None:
+        super().__init__()
+        self._reject = reject
+        self.failure: str = ""
 
-    Raises:
-        OptionError: The exporter refuses a variable.
-    """
-
-    def look(response: requests.Response, *_given: Any, **_options: Any) -> None:
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        try:
+            response = super().send(request, **options)
+        except requests.RequestException as error:
+            self.failure = type(error).__name__  # its text and the address may hold a key
+            raise
+        self.failure = f"status {response.status_code}"
         found = call_guarded(lambda _: None, ExportTraceServiceResponse.FromString, response.content)
-        if found is not None and found.partial_success.rejected_spans:
-            reject(found.partial_success.rejected_spans)
+        if response.ok and found is not None and found.partial_success.rejected_spans:
+            self._reject(found.partial_success.rejected_spans)
+        return response
 
-    session = requests.Session()
-    session.hooks["response"].append(look)
 
-    def refuse(error: BaseException) -> Any:
-        raise OptionError([f"OTEL_EXPORTER_OTLP_* cannot be used: {error}"]) from error
+class OtlpExporter(OTLPSpanExporter):
+    """The official exporter for OTLP over HTTP. What `endpoint` leaves open, it reads from the process's environment."""
 
-    return call_guarded(refuse, OTLPSpanExporter, endpoint=endpoint, session=session)
+    def __init__(self, endpoint: str | None, reject: Callable[[int], None]) -> None:
+        self._noted = _Session(reject)
+        super().__init__(endpoint=endpoint, session=self._noted)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            raise NotExported(self._noted.failure)
+        return result

@@ -20,6 +20,7 @@ from agentrail.outside import installed
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import OpenTelemetry, reader
 from agentrail.telemetry.reader import TelemetryReader
+from agentrail.telemetry.sdk_spans import NotExported, OtlpExporter
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.digest import run_seeded
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
@@ -270,7 +271,7 @@ async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_span
     assert "spans" in warned[0]
 
 
-async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch):
+async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch, caplog):
     """What a backend rejects is not sent again."""
     monkeypatch.setattr(reader, "FIRST_RETRY_SECONDS", 0.01)
     with collecting() as collector:
@@ -285,6 +286,10 @@ async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_co
             counts = supervisor.statistics().consumers[0]
     assert len(collector.spans) == 2
     assert (counts.failures, counts.rejected) == (2, 1)
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "agentrail.telemetry"]
+    assert "NotExported: status 503" in said
+    with pytest.raises(NotExported, match="ConnectionError"):  # the collector has ended
+        OtlpExporter(collector.url, int).export([])
 
 
 @pytest.mark.operation(23)

@@ -140,7 +140,7 @@ async def test_what_the_queue_cannot_hold_is_read_from_the_journal_or_counted(mo
         assert isinstance(notes.last(), AgentEnd)
 
 
-async def test_after_a_crash_the_rest_is_taken_from_the_cursor():
+async def test_after_a_crash_the_rest_is_taken_from_the_cursor(caplog):
     """The cursor is behind the events that `take` has returned for, and the row is the session's, not the node's."""
     store, first, second = lasting(), Noting(), Noting()
     async with open_read(first, store=store) as supervisor:
@@ -150,6 +150,8 @@ async def test_after_a_crash_the_rest_is_taken_from_the_cursor():
         await ask(supervisor, session_id="s-2", user_data={"agent_id": "desk"})
         await (await supervisor.start_session(model=saying("x"), session_id="s-3")).ask("Hi")
     assert not first.numbers("s-2")
+    said = caplog.records[-1].getMessage()
+    assert said.endswith(" events were not taken in time: the next process reads them from the store")
     async with open_read(second, store=store):
         await trio.sleep(1)
     assert not second.numbers()
