@@ -40,8 +40,8 @@ ASKS: Final = re.compile(
 )
 # Installed by `make examples` alone, whose tests hold those programs to the same.
 FRAMEWORKS: Final = re.compile(r"^from (fastapi|starlette|hypercorn)\b", re.MULTILINE)
-# Servers are programs that are not installed here, and the client of `mcp` leaves generators behind where it is cancelled.
-OTHERS: Final = re.compile(r"McpServer\(|^from mcp import Client$", re.MULTILINE)
+# Servers and collectors are programs that do not run here, and the client of `mcp` leaves generators behind where it is cancelled.
+OTHERS: Final = re.compile(r"McpServer\(|OpenTelemetry\(exporter=\"|^from mcp import Client$", re.MULTILINE)
 PROGRAM: Final = re.compile(r"\A(async )?with (.|\n)*\bsession\.(ask|run|stream|subscribe)\(")
 IN_A_DOCSTRING: Final = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
 # What a program has, and hardly any module: each worker looks through all of them before its first test.

@@ -131,8 +131,8 @@ class SessionSpans:
         for span in tuple(self._open()):
             self._cut(span, self._at_ms)
         self._cycle = self._request = self._compaction = None
-        self._calls.clear()
-        self._children.clear()
+        for kept in (self._calls, self._children, self._prompts):
+            kept.clear()
 
     def _take_closed(self) -> tuple[JournalSpan, ...]:
         closed, self._closed = self._closed, []

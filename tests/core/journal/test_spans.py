@@ -341,6 +341,7 @@ def test_calls_say_what_became_of_them():
     assert cycle.attributes["agentrail.abort.survivors"] == 2
     assert cycle.attributes["agentrail.abort.milliseconds"] == 12
     result = m.ToolResult(call_id="c1", name="mcp__files__read", text="x")
+    story.say(e.PromptQueued(ref="p3", content=(), position=0))
     story.say(e.AgentStart(ref="p2"), START).say(
         e.ToolExecutionEnd(name="mcp__files__read", call_id="c1", result=result)
     )
