@@ -1,6 +1,6 @@
 """`GET /metrics`, with a token of its own scope, or on an address of its own without one."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve
 from starlette.applications import Starlette
@@ -10,18 +10,10 @@ from agentrail.gateway.route_errors import BY_PLACE
 from agentrail.gateway.streams import write_stream
 from agentrail.telemetry.metric_totals import OPEN_METRICS, PLAIN_TEXT
 
-if TYPE_CHECKING:
-    from agentrail.telemetry.metrics import Metrics
-
-
-def metrics_of(gateway: Gateway) -> "Metrics":
-    found = gateway.opened()[0].options.metrics
-    assert found is not None  # noqa: S101 - otherwise there is no such route
-    return found
-
 
 async def _metrics(call: RouteCall) -> WholeAnswer:
-    metrics = metrics_of(call.gateway)
+    metrics = call.host.options.metrics
+    assert metrics is not None  # noqa: S101 - otherwise there is no such route
     content_type, text = await metrics.render(call.head.headers.get("accept", ""))
     return WholeAnswer(body=text, content_type=content_type)
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 
 from agentrail.core.session.views import configured_names
-from agentrail.messages import SessionId
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -23,9 +22,9 @@ Gauges: TypeAlias = Mapping[tuple[str, ...], float]
 class Measuring(Protocol):
     """The part of `Metrics` that a supervisor uses."""
 
-    sources: Any
+    sources: list[Any]
 
-    def follow(self, names_of: Callable[[str, SessionId], frozenset[str] | None], /) -> None: ...
+    def follow(self, names_of: Callable[[str, str], frozenset[str] | None], /) -> None: ...
     def note_write(self, seconds: float, size_bytes: int, /) -> None: ...
 
 
@@ -54,7 +53,7 @@ def measured(supervisor: SessionSupervisor, metrics: Measuring) -> Iterator[None
     """Let metrics read a supervisor for the duration of the block."""
     shared, lag = supervisor._shared, LoopLag()  # noqa: SLF001 - part of the supervisor
 
-    def names_of(scope: str, session_id: SessionId) -> frozenset[str] | None:
+    def names_of(scope: str, session_id: str) -> frozenset[str] | None:
         entry = shared.live(key_of(scope, session_id))
         return None if entry is None or entry.cell.is_asleep else configured_names(entry.cell.state.data)
 

@@ -173,7 +173,7 @@ class MetricTotals:
         return value
 
 
-NamesOf: TypeAlias = Callable[[str, SessionId], Container[str] | None]
+NamesOf: TypeAlias = Callable[[str, str], Container[str] | None]
 """Returns the configured names of a session by its scope and id. None if it is not awake."""
 
 MAX_SESSIONS: Final = 50_000

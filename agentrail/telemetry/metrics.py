@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias
 
 import trio
 from prometheus_client import CollectorRegistry, core, generate_latest, openmetrics
-from prometheus_client.utils import floatToGoString
 
 from agentrail import outside
 from agentrail.telemetry.metric_totals import (
@@ -107,9 +106,7 @@ class Metrics:
 
 
 def _buckets_of(bounds: Sequence[float], total: Total) -> Iterator[tuple[str, float, core.Exemplar | None]]:
-    for place, (bound, count) in enumerate(
-        zip((*bounds, float("inf")), accumulate(total.counts), strict=True)
-    ):
+    for place, (bound, count) in enumerate(zip((*bounds, "+Inf"), accumulate(total.counts), strict=True)):
         example = total.examples.get(place)
         shown = None if example is None else core.Exemplar({"trace_id": example[1]()}, example[0])
-        yield floatToGoString(bound), count, shown
+        yield f"{bound}", count, shown
