@@ -275,7 +275,9 @@ def _lines_of(row: Row) -> Iterator[str]:
     for call in row.get("calls", ()):
         yield f"  record {call['record']}: {call['tool']} ({call['call_id']}) is {call['change']}, {call['by']}"
     for turn in row.get("turns", ()):
-        calls = "the same calls" if turn["same_calls"] else f"other calls: {', '.join(turn['calls']) or 'none'}"
+        calls = (
+            "the same calls" if turn["same_calls"] else f"other calls: {', '.join(turn['calls']) or 'none'}"
+        )
         yield f"  record {turn['record']}: {turn['likeness']:.0%} of the text, {calls}"
     if row.get("unasked"):
         yield f"  the rest was not asked: {row['unasked']}"

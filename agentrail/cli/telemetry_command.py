@@ -51,18 +51,10 @@ def export_stored_spans(
     chosen: ChosenSessions = EVERY_SESSION,
     to: Annotated[
         str | None,
-        Parameter(
-            help="A full OTLP address, such as http://localhost:4318/v1/traces, or a new file for lines of OTLP as JSON, which gets every trace.",
-            show_default=False,
-        ),
+        Parameter(help="A full OTLP address, or a new file for every trace as JSON.", show_default=False),
     ] = None,
     content: Annotated[
-        bool,
-        Parameter(
-            help="Include messages, arguments and results, without known secrets.",
-            negative="",
-            show_default=False,
-        ),
+        bool, Parameter(help="Include messages, without known secrets.", negative="", show_default=False)
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
