@@ -140,14 +140,18 @@ class AuditTail:
     hash: str = "0" * 64
     last: dict[tuple[str, str], AuditLine] = field(factory=dict)
 
-    def has(self, scope: str, session: str, event: int) -> bool:
-        return (last := self.last.get((scope, session))) is not None and last.event >= event
+    def has(self, scope: str, session: str, event: int, at_ms: int) -> bool:
+        """Whether a decision has a line. A later event with a lower number is of a new session with an old id."""
+        last = self.last.get((scope, session))
+        return last is not None and event <= last.event and at_ms <= last.at_ms
 
     def hash_of(self, text: bytes) -> str:
         return hashlib.sha256(self.hash.encode() + text).hexdigest()
 
     def move(self, line: AuditLine, hashed: str) -> None:
-        self.n, self.hash, self.last[line.scope, line.session] = line.n, hashed, line
+        self.n, self.hash, before = line.n, hashed, self.last.get((line.scope, line.session), line)
+        at_ms = max(before.at_ms, line.at_ms)  # the clock may have gone back
+        self.last[line.scope, line.session] = msgspec.structs.replace(line, at_ms=at_ms)
 
     def seal(self, line: AuditLine) -> bytes:
         """Return a line with the next number and its hash."""
@@ -182,7 +186,7 @@ def faults_of_log(log: Iterable[bytes], tail: AuditTail, expect: tuple[int, str]
             yield f"line {line.n} is in the place of line {n}"
         elif stated != tail.hash_of(text):
             yield f"line {n} does not match its hash: it was changed, or the line before it was"
-        if tail.has(line.scope, line.session, line.event):
+        if tail.has(*line.key, line.at_ms):
             yield f"line {line.n} repeats an earlier decision"
         if expect is not None and expect[0] == line.n and expect[1] != stated:
             yield f"line {line.n} has the hash {stated}, expected {expect[1]}"
@@ -228,11 +232,13 @@ class AuditLog:
         lines: list[bytes] = []
         for origin, event in taken:
             meta, place = event.meta, (origin.scope, origin.session_id)
-            if meta is None or not is_decision(event) or tail.has(*place, meta.seq):
+            if meta is None or not is_decision(event) or tail.has(*place, meta.seq, meta.at_ms):
                 continue
-            if place not in self._nodes or isinstance(event, events.SessionRecovered):  # another one, perhaps
+            last = tail.last.get(place)
+            is_new = place not in self._nodes or last is None or meta.seq <= last.event
+            if is_new or isinstance(event, events.SessionRecovered):  # by another node, perhaps
                 self._nodes[place] = self._look(origin.scope, SessionId(origin.session_id))
-            lines.append(tail.seal(line_of(origin, event, self._nodes[place], tail.last.get(place))))
+            lines.append(tail.seal(line_of(origin, event, self._nodes[place], last)))
         if lines:
             self._append(b"".join(lines))
         self._tail = tail

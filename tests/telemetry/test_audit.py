@@ -228,6 +228,22 @@ async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_an_id_that_is_used_again_has_new_decisions_and_a_clock_that_went_back_makes_none(tmp_path):
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file.read, file.append, lambda *_: ())
+    await log.take([timed(1, 5_000), timed(2, 4_000)])
+    await log.take([timed(1, 5_000), timed(2, 4_000)])  # they come again
+    await log.take([timed(1, 9_000)])  # the session was deleted, and another one has its id
+    assert names_in(file.path) == [1, 2, 1]
+    assert faults(file.path.read_bytes().splitlines(keepends=True)) == []
+    file.close()
+
+
+def timed(seq, at_ms):
+    origin, event = at(seq, events.AgentStart(ref="p"))
+    return origin, msgspec.structs.replace(event, meta=Envelope("s", seq, at_ms, ("s",)))
+
+
 async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
