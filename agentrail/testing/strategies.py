@@ -87,6 +87,7 @@ FORM: Final[JsonObject] = {
         "age": {"type": "integer", "minimum": 0},
         "side": {"enum": ["left", "right"], "default": "left"},
         "sure": {"type": "boolean"},
+        "both": {"type": "array", "items": {"enum": ["left", "right"]}, "maxItems": 1},
     },
     "required": ["name"],
 }
@@ -95,6 +96,7 @@ FORM: Final[JsonObject] = {
 FILLED: Final[tuple[JsonObject, ...]] = (
     {"name": "Ada", "age": 36.0, "sure": True},
     {"age": -1, "side": "up"},
+    {"name": "Ada", "both": ["right"]},
     {"street": "x"},
     {},
 )

@@ -132,9 +132,10 @@ def test_each_fault_of_an_answer_has_its_sentence():
 
 @given(
     given=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("left"),
         lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(("name", "age", "side", "sure", "x")), inner)
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(("name", "age", "side", "sure", "both", "x")), inner)
         ),
     )
 )
