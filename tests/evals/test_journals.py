@@ -8,6 +8,7 @@ from agentrail import plugins as p
 from agentrail.core.journal.fold import Sources
 from agentrail.core.journal.record import Draft, RewoundBody, encode_body
 from agentrail.core.protocol import signals as s
+from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.machine import new_session
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo, OptionError
@@ -106,17 +107,27 @@ def test_what_a_guard_blocked_or_asked_about_may_be_let_through():
         assert found.needs == "the outcome of RunTool"
 
 
-def test_an_approval_finds_its_call_although_the_ids_are_others():
-    """A plugin that says something in between mints no id; one that asks for more does, and the session goes on."""
+def test_an_outcome_finds_its_effect_although_the_ids_are_others():
+    """An approval without a deadline has no timer, so all later ids are lower: of the tool, and of the next approval."""
     session = told(puppet(read_rule("BeforeTool.deploy", "approve:sure?"), name="old"))
-    session.prompt("Deploy.")
-    session.complete("I do.", call("deploy", "c1", path="b"))
-    session.approve("once")
-    session.finish_tools()
-    session.complete("Done.")
-    found = compared(session.life, adding("AfterResponse", "emit:seen"))
-    assert (found.plugin, found.open_from, found.at) == ("guard", None, len(session.life.records))
-    assert not found.calls
+    for number in (1, 2):
+        session.prompt("Deploy.")
+        session.complete("I do.", call("deploy", f"c{number}", path="b"))
+        session.approve("once")
+        session.finish_tools()
+        session.complete("Done.")
+    found = StackComparison(
+        session.life.records, session.life.sources(), OtherStack(config={"approval_timeout_ms": None})
+    )
+    pairs = list(found.steps())
+    assert (found.first, found.open_from, found.needs) == (4, None, "")
+    assert (found.at, found.calls) == (len(session.life.records), [])
+    last, mine = pairs[-1]
+    assert mine.after.data.history == last.after.data.history
+    ids = [
+        [one.effect_id for one in side.effects if isinstance(one, RunTool)] for pair in pairs for side in pair
+    ]
+    assert [one for one in ids if one] == [["t4"], ["t3"], ["t9"], ["t7"]]
 
 
 @pytest.mark.parametrize(
@@ -249,3 +260,25 @@ def test_a_long_session_is_compared_by_what_was_added_to_it():
     found = compared(session.life, OtherStack(plugins=[hides_the_last]))
     finished = [one.seq for one in session.life.records if one.kind == "tool_finished"]
     assert found.first == finished[-1]
+
+
+def test_a_call_that_still_waits_where_the_journal_goes_on_is_open_there():
+    """The recorded approval ran out. Without a deadline it waits, and the journal has no word of how it would end."""
+    session = told(puppet(read_rule("BeforeTool.deploy", "approve:sure?"), name="old"))
+    session.prompt("Deploy.")
+    session.complete("I do.", call("deploy", "c1", path="b"))
+    (timer,) = [one for one in session.life.state.data.open if one.startswith("w")]
+    session.say(s.TimerFired, wait_ms=120_000, effect_id=timer)
+    found = compared(session.life, OtherStack(config={"approval_timeout_ms": None}))
+    assert (found.open_from, found.needs) == (found.at, "the end of work that the journal does not have")
+
+
+def test_a_plugin_that_is_kept_keeps_the_state_that_it_was_recorded_with():
+    """A fork begins with the states of its session. Made anew, this plugin would intervene once more."""
+    stack, _ = load_stack([puppet(read_rule("BeforeFinish", "intervene:more"), name="old")])
+    session = Told(new_session(config(), TOOLS, stack, {"old": 1}))
+    session.prompt("Hello")
+    session.complete("Hi.")
+    assert compared(session.life, OtherStack(plugins=lambda recorded: recorded)).first is None
+    again = OtherStack(plugins=[puppet(read_rule("BeforeFinish", "intervene:more"), name="old")])
+    assert compared(session.life, again).plugin == "old"
