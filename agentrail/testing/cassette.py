@@ -79,8 +79,8 @@ class CassetteModel:
         if self._recorded is None and not self._path.exists():
             fault = f"there is no cassette {str(path)!r}: pass record=provider once, with a key, to record it"
             raise OptionError([fault])
-        lines = [] if self._recorded is not None else self._path.read_text().splitlines()
-        self._tape = [_read(line) for line in lines]
+        lines = [] if self._recorded is not None else self._path.read_text().split("\n")
+        self._tape = [_read(line) for line in lines if line]
         self._next = 0
         self.requests: list[ModelRequest] = []
 

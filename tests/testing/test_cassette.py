@@ -18,7 +18,7 @@ from tests.testing.test_check_provider import open_local
 KEY = "sk-live-0123456789abcdefghij"
 WEATHER = [
     Turn(thinking="hm", text=("I ", "look."), calls=calls(("record", {"city": "Oslo"})).calls),
-    says("Rain."),
+    says("Rain.\u2028Snow.\u0085"),  # letters that end a line for Python, and not in JSON
 ]
 
 
@@ -36,7 +36,7 @@ async def test_what_was_recorded_is_played(tmp_path):
     first = await hold(CassetteModel(path, record=ScriptedModel(WEATHER)), "Weather?")
     nobody = ScriptedModel([])
     played = CassetteModel(path, record=nobody)
-    assert await hold(played, "Weather?") == first == ["Rain."]
+    assert await hold(played, "Weather?") == first == ["Rain.\u2028Snow.\u0085"]
     assert (len(played.requests), nobody.requests) == (2, [])
     scripted = ScriptedModel([]).capabilities("object")
     assert played.capabilities(played.requests[0].model_name) == scripted
