@@ -1,12 +1,14 @@
 """`agentrail evals from-sessions`: make cases of stored sessions."""
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
+from agentrail.abc.store import StoredSession
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
 from agentrail.cli.stdio import write_error
@@ -23,6 +25,7 @@ from agentrail.cli.store_access import (
 )
 from agentrail.core.journal.replay import steps
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.evals.dataset import MAX_CASE_ID
 from agentrail.evals.from_journals import case_of_journal
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.testing.cassette import without_keys
@@ -41,21 +44,29 @@ def from_sessions(
         for stored in chosen.found_in(opened):
             if stored.parent or len(cases) >= limit:
                 continue
-            name = f"cassettes/{stored.session}.jsonl"
+            name = _name_of(stored)
+            cassette = f"cassettes/{name}.jsonl"
             try:
                 walked = steps(records_of(opened, stored), sources_of(stored.session, opened.blob))
-                case, lines = case_of_journal(stored.session, walked, cassette=name)
+                case, lines = case_of_journal(name, walked, cassette=cassette)
             except AgentrailError as error:
                 write_error(f"{shown_id(stored)} is left out: {error}")
                 continue
             (directory / "cassettes").mkdir(parents=True, exist_ok=True)
-            write_new_file(directory / name, _without_secrets(lines))
+            write_new_file(directory / cassette, _without_secrets(lines))
             cases.append(msgspec.json.encode(case))
     if not cases:
         raise OptionError(["no case was made: --where and --since choose no session that can be replayed"])
     write_new_file(directory / "cases.jsonl", _without_secrets([one.decode() for one in cases]))
     say(f"{directory / 'cases.jsonl'}: {len(cases)} cases")
     return Exit.DONE
+
+
+def _name_of(stored: StoredSession) -> str:
+    """Return the id of a session, with a hash if it is too long for a case, or unique only in its scope."""
+    if not stored.scope and len(stored.session) <= MAX_CASE_ID:
+        return stored.session
+    return f"{stored.session[:47]}-{blake2b(shown_id(stored).encode(), digest_size=8).hexdigest()}"
 
 
 def _without_secrets(lines: Iterable[str]) -> bytes:

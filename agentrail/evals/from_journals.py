@@ -16,7 +16,7 @@ from agentrail.evals.dataset import Case
 from agentrail.evals.trace import trace_of
 from agentrail.events import Event
 from agentrail.frozen import thawed
-from agentrail.messages import PromptRef, SessionId, Text, UserBlock
+from agentrail.messages import PromptRef, Text, UserBlock
 from agentrail.structs import picked_fields
 from agentrail.testing.cassette import encode_exchange
 
@@ -24,10 +24,8 @@ _MODEL: Final = "cassette:object"
 """The model string of a session whose provider is a `CassetteModel`."""
 
 
-def case_of_journal(
-    session: SessionId, steps: Iterable[ReplayStep], *, cassette: str
-) -> tuple[Case, list[str]]:
-    """Return a session as a case, and the lines of its cassette, which still contain its secrets.
+def case_of_journal(name: str, steps: Iterable[ReplayStep], *, cassette: str) -> tuple[Case, list[str]]:
+    """Return a session as a case with this name, and the lines of its cassette, which still contain its secrets.
 
     Raises:
         OptionError: Your move: its model's answers alone do not repeat it. The message has the reason.
@@ -81,7 +79,7 @@ def case_of_journal(
         }),
         "outcome": trace.outcome,
     }  # fmt: skip
-    return Case(prompts, trace.text if trace.outcome == "done" else None, metadata, id=session[:64]), lines
+    return Case(prompts, trace.text if trace.outcome == "done" else None, metadata, id=name), lines
 
 
 def _prompts_of(heard: Iterable[Event]) -> Iterable[str]:
