@@ -47,7 +47,7 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.structs import Value, converter_of, picked_fields
-from agentrail.testing.cassette import CassetteModel
+from agentrail.testing.cassette import CassetteModel, without_keys
 
 evals: Final = App(name="evals", result_action="return_value")
 evals.command(
@@ -100,7 +100,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     text = _read(file).decode(errors="replace")
     try:
         given: EvalFile = _TO_EVAL(tomllib.loads(text))
-    except ValueError as error:  # of TOML, or of msgspec
+    except (ValueError, RecursionError) as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
     place = file.parent / given.dataset if given.dataset else file
     cases = read_cases(_read(place).decode(errors="replace"), str(place))
@@ -174,20 +174,42 @@ def run_eval(  # noqa: PLR0913 - an option each
     junit: Annotated[Path | None, Parameter(help="Write JUnit XML.")] = None,
     place: EvalPlace = _USUAL_PLACE,
 ) -> Exit:
+    faults = [*_faults_of_options(fail_below, report, junit)]
+    if faults:
+        raise OptionError(faults)
     given, dataset, task, scorers = read_eval(file, model)
     before = None if baseline is None else decode_report(_read(baseline), str(baseline))
     found = _run(given, dataset, task, scorers, place)
     if not found.runs:
+        say("interrupted: no run is done")
         return Exit.INTERRUPTED
-    for line in report_lines(found, before, place.usual):
-        say(line)
     for path, data in ((report, encode_report(found)), (junit, encode_junit(found))):
         if path is not None:
-            path.write_text(without_known(data.decode()), encoding="utf-8")
+            _write(path, without_keys(without_known(data.decode())))
+    for line in report_lines(found, before, place.usual):
+        say(line)
     if len(found.runs) < len(dataset.cases) * given.repeats:
         say("interrupted: the same command runs the rest")
         return Exit.INTERRUPTED
     return Exit.FAILED if fail_below is not None and found.mean < fail_below else Exit.DONE
+
+
+def _faults_of_options(fail_below: float | None, *files: Path | None) -> Iterator[str]:
+    """Yield what would otherwise be noticed when everything has run and is paid."""
+    if fail_below is not None and not 0 <= fail_below <= 1:
+        yield f"--fail-below is {fail_below}: expected a score from 0 to 1"
+    for file in files:
+        if file is not None and (
+            file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)
+        ):
+            yield f"{file} cannot be written: name a file in a directory that you can write"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
 
 
 @evals.command(

@@ -75,7 +75,7 @@ def read_cases(text: str, place: str) -> tuple[Case, ...]:
     for where, value in _entries(text, place):
         try:
             found.append((where, _TO_CASE(json.loads(value) if isinstance(value, str) else value)))
-        except ValueError as error:  # msgspec's errors and those of JSON are ValueErrors
+        except (ValueError, RecursionError) as error:  # msgspec's errors and those of JSON are ValueErrors
             faults.append(f"{where}: {error}")
     cases = tuple(case for _, case in found)
     faults += [f"{found[position][0]}: {fault}" for position, fault in _faults_of(cases)]
@@ -87,11 +87,11 @@ def read_cases(text: str, place: str) -> tuple[Case, ...]:
 def _entries(text: str, place: str) -> list[tuple[str, Any]]:
     if not place.endswith(".toml"):
         return [
-            (f"{place}:{number}", line) for number, line in enumerate(text.splitlines(), 1) if line.strip()
+            (f"{place}:{number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()
         ]
     try:
         cases = tomllib.loads(text).get("cases")
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise OptionError([f"{place}: {error}"]) from error
     if not isinstance(cases, list):
         raise OptionError([f"{place}: cases is {cases!r:.80}: expected [[cases]]"])

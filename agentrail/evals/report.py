@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 from xml.etree import ElementTree as Xml
 
 import msgspec
@@ -33,7 +33,7 @@ class CaseRun(Value, frozen=True, kw_only=True):
     is_reused: bool = False
     outcome: str
     error: str = ""
-    scores: dict[str, Score]
+    scores: Annotated[dict[str, Score], msgspec.Meta(min_length=1)]
     turns: int = 0
     tokens: int = 0
     cost_usd: float | None = None
@@ -158,7 +158,7 @@ def decode_report(text: bytes, place: str) -> EvalReport:
     """
     try:
         report = _REPORTS.decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError([f"{place} is not a report of agentrail eval: {error}"]) from error
     return report
 

@@ -16,10 +16,11 @@ from junitparser import Failure, JUnitXml
 import agentrail
 from agentrail.cli.eval_command import report_lines
 from agentrail.errors import Overloaded
+from agentrail.evals.dataset import read_cases
 from agentrail.evals.report import CaseRun, EvalReport, decode_report
 from agentrail.evals.scorers import Score
 from agentrail.evals.statistics import RESAMPLES
-from agentrail.testing.models import ScriptedModel, calls, fails
+from agentrail.testing.models import ScriptedModel, calls, fails, says
 from tests.cli.rig import command, run_agentrail
 from tests.pages import fences_of
 
@@ -156,6 +157,40 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("--report .", ". cannot be written"),
+        (
+            "--junit none/evals.xml",
+            "none/evals.xml cannot be written: name a file in a directory that you can",
+        ),
+        ("--fail-below nan", "--fail-below is nan: expected a score from 0 to 1"),
+        ("--fail-below 90", "--fail-below is 90.0"),
+    ],
+)
+async def test_options_that_cannot_be_kept_are_refused_before_anything_runs(desk, options, fault):
+    """A bar that is no number would let everything pass, and a report that cannot be written is lost when all is paid."""
+    ran = await run(desk, f"eval eval.toml {options}")
+    assert (ran.code, ran.out, fault in ran.err) == (2, "", True), ran.err
+
+
+async def test_a_disk_that_is_full_and_a_reader_that_left_are_no_bugs(desk):
+    """The report is written first, so that it is there when the output is cut off."""
+    ran = await run(desk, "eval eval.toml --report /dev/full")
+    assert (ran.code, ran.err.splitlines()[-1]) == (
+        2, "agentrail: /dev/full cannot be written: No space left on device.",
+    )  # fmt: skip
+    script = f"{shlex.join(command('eval', 'eval.toml', '--report', 'report.json'))} | true"
+    await trio.run_process(
+        ["sh", "-c", script],
+        cwd=desk,
+        env={**os.environ, "AGENTRAIL_DATA_DIR": str(desk / "data")},
+        capture_stderr=True,
+    )
+    assert len(decode_report((desk / "report.json").read_bytes(), "report.json").runs) == 4
+
+
 @pytest.mark.parametrize(("file", "old", "new", "fault"), REFUSED)
 async def test_a_faulty_file_is_refused_before_anything_runs(desk, file, old, new, fault):
     """With the place and the reason (13.7)."""
@@ -186,12 +221,13 @@ async def test_a_case_with_a_cassette_needs_no_model_and_a_named_model_replaces_
 
 async def test_no_secret_of_the_environment_is_in_what_an_eval_writes(desk):
     """A model that gives one away fails the case, and the reason shows a mark in its place."""
-    change(desk / "desk.py", '"closed"}', '"closing-time-7"}')
+    change(desk / "desk.py", '"closed"}', f'"closing-time-7 {SECRET}"}}')
     line = "eval eval.toml --report report.json --junit evals.xml"
     ran = await run(desk, line, DESK_API_KEY="closing-time-7")
     assert (ran.code, "sunday[1] 0.67 contains" in ran.out) == (0, True)
     files = (desk / "report.json").read_text() + (desk / "evals.xml").read_text()
     assert "On that day: " in files
+    assert SECRET not in files  # it looks like a key, and reports are committed
     assert "closing-time-7" not in f"{files}{ran.out}{ran.err}"
 
 
@@ -332,3 +368,16 @@ async def test_only_the_chosen_sessions_become_cases_and_no_file_is_replaced(des
     assert (ran.code, "no case was made" in ran.err, (desk / "none").exists()) == (2, True, False)
     ran = await run(desk, "evals from-sessions few --store sqlite:made.db --limit 1")
     assert ran.out == "few/cases.jsonl: 1 cases\n"
+
+
+async def test_sessions_of_two_tenants_with_one_id_and_with_long_ids_are_cases_of_their_own(desk):
+    """The ids of cases are unique and short, or nothing could read them."""
+    async with agentrail.open_supervisor(store=f"sqlite:{desk / 'made.db'}") as supervisor:
+        for scope, session_id in (("a", "s"), ("b", "s"), ("", "l" * 127 + "1"), ("", "l" * 127 + "2")):
+            options = {"model": ScriptedModel([says("Hi.")]), "session_id": session_id, "scope": scope}
+            session = await supervisor.start_session(**options)
+            await session.run("Hi")
+    ran = await run(desk, "evals from-sessions cases --store sqlite:made.db")
+    assert (ran.code, ran.out) == (0, "cases/cases.jsonl: 4 cases\n"), ran.err
+    cases = read_cases((desk / "cases" / "cases.jsonl").read_text(), "cases.jsonl")
+    assert {(desk / "cases" / one.metadata["cassette"]).is_file() for one in cases} == {True}

@@ -66,6 +66,8 @@ def test_cases_are_read_from_lines_and_from_toml():
     )
     one, two = read_cases(lines, "cases.jsonl")
     assert (one.expected, one.metadata, one.id, two.prompts) == ({"a": 1}, {"x": 2}, "one", ("A", "B"))
+    for letter in "\u2028\u0085":  # ends a line for Python, and not in JSON
+        assert read_cases(f'{{"input": "a{letter}b"}}', "cases.jsonl")[0].input == f"a{letter}b"
     toml = '[[cases]]\ninput = "Hi."\nexpected = {a = 1}\nmetadata = {x = 2}\nid = "one"\n[[cases]]\ninput = ["A", "B"]\n'
     assert read_cases(toml, "eval.toml") == (one, two)
 
@@ -78,6 +80,8 @@ BROKEN = [
     ('{"input": []}', "c.jsonl", "c.jsonl:1: input is empty: give a prompt"),
     ('{"input": "a"}\n\n{"input": "a"}', "c.jsonl", f"c.jsonl:3: the id '{Case('a').id}' is used twice"),
     (json.dumps({"input": "a", "id": "x" * 65}), "c.jsonl", f"expected at most {MAX_CASE_ID} characters"),
+    ('{"input": ' + "[" * 10**5, "c.jsonl", "c.jsonl:1: maximum recursion depth exceeded"),
+    ("x = " + "[" * 10**5, "c.toml", "c.toml: "),
     ("[[cases]]\ninput = 3", "c.toml", "c.toml: case 1: Expected `str | array`"),
     ("x = ", "c.toml", "c.toml: Invalid value (at end of document)"),
     ("x = 3", "c.toml", "c.toml: cases is None: expected [[cases]]"),
@@ -397,6 +401,9 @@ def test_a_report_is_read_as_it_was_written():
     assert decode_report(encode_report(found), "base.json") == found
     with pytest.raises(OptionError, match=r"base.json is not a report of agentrail eval: Object missing"):
         decode_report(b"{}", "base.json")
+    for spoiled in (encode_report(report(run("a"))), b"[" * 10**5):
+        with pytest.raises(OptionError, match=r"base.json is not a report of agentrail eval"):
+            decode_report(spoiled, "base.json")
 
 
 def test_a_junit_reader_finds_failures_and_errors():
