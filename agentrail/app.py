@@ -51,7 +51,7 @@ from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_loader import read_after
-from agentrail.runtime.session_sandbox import OwnSandbox
+from agentrail.runtime.session_sandbox import MakeSandbox, OwnSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_gauges import measured
@@ -200,34 +200,45 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
     need_trio()
-    environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
-    known = MappingProxyType(dict(scripts or {}))
+    environment = os.environ if environ is None else environ
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
-    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry)
+    named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
+    make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
+    opened = _opened(make, environment, scripts or {}, deps_for, store, data_dir, options, named)
+    async with opened as supervisor:
+        yield supervisor
+
+
+@asynccontextmanager
+async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
+    make: MakeSandbox,
+    environment: Environment,
+    scripts: Mapping[str, Provider],
+    deps_for: DepsFor | None,
+    store: str | Store | None,
+    data_dir: str | os.PathLike[str] | None,
+    options: StoreOptions,
+    named: "SharedNames",
+) -> AsyncIterator[SessionSupervisor]:
+    known = MappingProxyType(dict(scripts))
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
     async with (
         HttpClients() as http,
         stores as shared,
         opened_store(store, data_dir, environment) as kept,
-        _opened_audit(audit, kept) as audited,
+        _opened_audit(named.audit, kept) as audit,
     ):
         resolve, profiles = _find_models(http, environment, known)
+        reader = _reader_of(named.telemetry, named.metrics, audit)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
-            make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
             held = open_sessions(
-                resolve,
-                make,
-                deps_for=deps_for,
-                shared=shared,
-                store=kept,
-                options=options,
-                reader=_reader_of(telemetry, metrics, audited),
+                resolve, make, deps_for=deps_for, shared=shared, store=kept, options=options, reader=reader
             )
             async with held as supervisor:
                 supervisor.providers = profiles
-                with nullcontext() if metrics is None else measured(supervisor, metrics):
+                with nullcontext() if named.metrics is None else measured(supervisor, named.metrics):
                     yield supervisor
 
 
@@ -268,6 +279,8 @@ class SharedNames:
     embedder: Embedder | None
     mcp: tuple[ToolServer, ...] = ()
     telemetry: OpenTelemetry | None = None
+    metrics: "Metrics | None" = None
+    audit: str | None = None
 
     def faults(self) -> Iterator[str]:
         yield from faults_of_memories(self.memories)

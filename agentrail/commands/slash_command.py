@@ -65,7 +65,15 @@ class CommandSession(Protocol):
         ...
 
     async def rules(self) -> Sequence[Any]:
-        """Return the rules for calls that are always allowed."""
+        """Return the rules for calls that are always allowed, and the breakpoints."""
+        ...
+
+    async def break_on(self, tool: str = "*") -> None:
+        """Stop calls of a tool for an approval."""
+        ...
+
+    async def unbreak(self, tool: str = "*") -> None:
+        """End a breakpoint."""
         ...
 
 

@@ -77,23 +77,15 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
 
     Cancellation: Running sessions end. Finished ones stay in the store.
     """
-    names = [scorer_name(one) for one in scorers]
-    are_positive = all(one > 0 for one in (repeats, max_concurrency, timeout_seconds))
-    if not (names and len({*names}) == len(names) and are_positive):
-        given = f"scorers {names}, repeats {repeats}, max_concurrency {max_concurrency}, timeout {timeout_seconds}"
-        raise errors.OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
-    shared = task.options() if isinstance(task, Blueprint) else {}
-    jobs = [
-        (case, repeat, shared if isinstance(task, Blueprint) else task(case).options())
-        for case in dataset.cases
-        for repeat in range(1, repeats + 1)
-    ]
+    _check(scorers, repeats=repeats, max_concurrency=max_concurrency, timeout_seconds=timeout_seconds)
+    jobs = _jobs_of(dataset, task, repeats)
     found: dict[int, CaseRun] = {}
     faults: list[errors.AgentrailError] = []
     left = iter(enumerate(jobs))
     async with AsyncExitStack() as stack:
-        opened = supervisor or await stack.enter_async_context(open_supervisor(store=store))
-        runner = _Runner(opened, dataset.name, scorers, budget, max_concurrency, timeout_seconds, fresh)
+        if supervisor is None:
+            supervisor = await stack.enter_async_context(open_supervisor(store=store))
+        runner = _Runner(supervisor, dataset.name, scorers, budget, max_concurrency, timeout_seconds, fresh)
         nursery = await stack.enter_async_context(trio.open_nursery())
 
         async def work() -> None:
@@ -111,6 +103,22 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
     if faults:
         raise faults[0]
     return EvalReport(name=dataset.name, runs=tuple(found[place] for place in range(len(jobs))))
+
+
+def _check(scorers: Sequence[Scorer | Judge], **numbers: float) -> None:
+    names = [scorer_name(one) for one in scorers]
+    if not names or len({*names}) < len(names) or min(numbers.values()) <= 0:
+        given = ", ".join(f"{name} {one}" for name, one in {"scorers": names, **numbers}.items())
+        raise errors.OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
+
+
+def _jobs_of(dataset: Dataset, task: EvalTask, repeats: int) -> list[tuple[Case, int, Mapping[str, Any]]]:
+    shared = task.options() if isinstance(task, Blueprint) else {}
+    return [
+        (case, repeat, shared if isinstance(task, Blueprint) else task(case).options())
+        for case in dataset.cases
+        for repeat in range(1, repeats + 1)
+    ]
 
 
 def session_id_of(*parts: object) -> str:

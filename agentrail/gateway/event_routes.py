@@ -1,7 +1,7 @@
 """Read-only routes: events of a session, a description of the server, and its health."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from agentrail.core.session.request_preview import ContextReply
 from agentrail.gateway import calls
@@ -75,7 +75,7 @@ def _format_of(call: RouteCall) -> str:
 
 async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
     query = call.query
-    numbers = {
+    numbers: Any = {
         name: whole_number(name, query[name], 0, most=MAX_CURSOR)
         for name in ("before", "after")
         if name in query

@@ -382,15 +382,17 @@ class Intake:
         on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
         run = RequestRun(self._parts, incoming, on_decided)
         self._runs[run] = None
-        end_cycle = self._parts.budgets.count_cycle(incoming.owner)
+        budgets = self._parts.budgets
+        end_cycle = budgets.count_cycle(incoming.owner) if budgets.has_budgets else None
         self._nursery.start_soon(self._carry, run, end_cycle, name=f"request {incoming.request_id}")
         return run
 
-    async def _carry(self, run: RequestRun, end_cycle: Callable[[], None]) -> None:
+    async def _carry(self, run: RequestRun, end_cycle: Callable[[], None] | None) -> None:
         try:
             await run.run()
         finally:
-            end_cycle()
+            if end_cycle is not None:
+                end_cycle()
             del self._runs[run]
             ended, self._run_ended = self._run_ended, trio.Event()
             ended.set()

@@ -14,7 +14,6 @@ from attrs import evolve, frozen
 
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
 from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
-from agentrail.core.policy.prompt_settings import PromptSettings, with_cost_limit
 from agentrail.errors import DayBudgetSpent, QuotaReached
 from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
@@ -378,7 +377,8 @@ class DayBudgets:
     def __init__(self, supervisor: SessionSupervisor, limits: Limits) -> None:
         self._supervisor = supervisor
         self._limits = limits
-        self._has_budgets = limits.has_day_budgets
+        self.cost_per_cycle_usd: float | None = limits.cost_per_cycle_usd
+        self.has_budgets: bool = limits.has_day_budgets
         self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # oldest reading first
         self._reading = trio.Lock()
         self._deleted: dict[SessionOwner, SessionSpending] = {}
@@ -391,17 +391,12 @@ class DayBudgets:
 
     def count_cycle(self, owner: SessionOwner) -> Callable[[], None]:
         """Count the cycle of a message, and return the function to call at its end. The next reading has its cost."""
-        if not self._has_budgets:
-            return lambda: None
         self._cycles.setdefault(owner.tenant_id, Counter())[owner.user_id] += 1
         return partial(self._ended.setdefault(owner.tenant_id, []).append, owner.user_id)
 
-    def with_cost_limit(self, settings: PromptSettings | None) -> PromptSettings | None:
-        return with_cost_limit(settings, self._limits.cost_per_cycle_usd)
-
     async def spending_of(self, owner: SessionOwner, session_id: str) -> tuple[SessionSpending, ...]:
         """Return today's spending of a session and its children, which its deletion would hide."""
-        if not self._has_budgets:
+        if not self.has_budgets:
             return ()
         told = await self._supervisor.spendings(scope=owner.tenant_id, since_ms=_today_ms())
         return tuple([one for one in told if one.root_id == session_id])
@@ -416,7 +411,7 @@ class DayBudgets:
 
     async def check(self, owner: SessionOwner) -> None:
         """Raise if a budget of the caller is exhausted."""
-        if not self._has_budgets:
+        if not self.has_budgets:
             return
         use = await self._use_of(owner.tenant_id)
         spent = decide_spent(self._limits, use, owner.user_id)
@@ -425,7 +420,7 @@ class DayBudgets:
 
     async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
         """Return the tenant's budgets, those of today's spenders nearest to their limit first."""
-        if not self._has_budgets:
+        if not self.has_budgets:
             await trio.lowlevel.checkpoint()
             return ()
         use = await self._use_of(tenant_id)

@@ -9,7 +9,7 @@ import trio
 from attrs import define, frozen
 
 from agentrail.actors.deferred_error import Kept
-from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.policy.prompt_settings import PromptSettings, with_cost_limit
 from agentrail.errors import (
     AgentrailError,
     HostDraining,
@@ -263,7 +263,9 @@ class RequestRun:
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
         incoming = self.incoming
-        settings = self._parts.budgets.with_cost_limit(incoming.sending.settings)
+        settings, most_usd = incoming.sending.settings, self._parts.budgets.cost_per_cycle_usd
+        if most_usd is not None:
+            settings = with_cost_limit(settings, most_usd)
         is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
         if is_steer:
             steered = await session.steer(

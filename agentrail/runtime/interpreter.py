@@ -301,7 +301,8 @@ class Interpreter:
                 began = BegunCall(effect=effect, known=state.data, scope=opened.scope)
                 self._task_group.start_soon(self._run_tool, began, opened, scope=opened.scope, name=name)
             case StartStream():
-                self._start_stream(effect, self._ports.traces.of_requests(state.data))
+                traces = self._ports.traces
+                self._start_stream(effect, traces.of_requests(state.data) if traces.tells_providers else "")
             case Refuse(to, error):
                 self._pending_calls.refuse(to, error)
             case CancelStream(effect_id=effect_id):

@@ -299,7 +299,9 @@ class Writer:
         appends = [job.append() for job in batch]
         pause = FIRST_PAUSE_SECONDS
         self._begin()
-        began = perf_counter()  # not the stopwatch of a simulation, whose run must be the same without metrics
+        began = (
+            perf_counter()
+        )  # not the stopwatch of a simulation, whose run must be the same without metrics
         while not self.report(batch, await self._offload(partial(self.commit, appends))):
             await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -31,10 +31,8 @@ class TraceReader:
         return "" if known.cycle is None else self._of_span(known, known.cycle, "call", f"\0{call_id}")
 
     def of_requests(self, known: SessionData) -> str:
-        """Return the cycle's span as `traceparent`, or nothing if requests to models must not carry it."""
-        if known.cycle is None or not self.tells_providers:
-            return ""
-        return self._of_span(known, known.cycle, "cycle")
+        """Return the cycle's span as `traceparent`, or nothing outside a cycle."""
+        return "" if known.cycle is None else self._of_span(known, known.cycle, "cycle")
 
     def _of_span(self, known: SessionData, cycle: Cycle, kind: str, own: str = "") -> str:
         trace_id, decided = _trace_id(known), traces.decision_of(cycle.trace)

@@ -152,8 +152,6 @@ def test_the_limit_of_the_operator_counts_where_it_is_smaller():
     """Without one the settings are as they are."""
     one = settings_of({"max_cost_usd": 1, "temperature": 1})
     assert faults_of_settings(one) == []
-    assert with_cost_limit(one, None) is one
-    assert with_cost_limit(None, None) is None
     assert with_cost_limit(one, 2) == one
     assert with_cost_limit(one, 0.5) == PromptSettings(max_cost_usd=0.5, temperature=1.0)
     assert with_cost_limit(None, 3) == PromptSettings(max_cost_usd=3.0)

@@ -44,7 +44,7 @@ from agentrail.events import (
     SessionParked,
     ToolExecutionMetrics,
 )
-from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolCall
+from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, ToolCall
 
 CASE = Case("What is 2 + 3?", "5")
 
@@ -123,13 +123,13 @@ def answer(text, **usage):
 
 ENDS = [
     ((), ("open", "")),
-    ((AgentStart(ref="p"),), ("open", "")),
+    ((AgentStart(ref=PromptRef("p")),), ("open", "")),
     ((AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end"), SessionEnd(reason="x")), ("done", "")),
     ((AgentAbort(reason="too slow"),), ("aborted", "too slow")),
     ((AgentAbort(reason=None),), ("aborted", "")),
     ((AgentError(error=ErrorInfo(code="budget", message="spent")),), ("failed", "budget: spent")),
-    ((AgentStart(ref="p"), SessionParked(reason="it crashed")), ("crashed", "it crashed")),
-    ((AgentAbort(reason="x"), AgentStart(ref="p")), ("open", "")),
+    ((AgentStart(ref=PromptRef("p")), SessionParked(reason="it crashed")), ("crashed", "it crashed")),
+    ((AgentAbort(reason="x"), AgentStart(ref=PromptRef("p"))), ("open", "")),
 ]
 
 
@@ -144,7 +144,7 @@ def test_a_trace_adds_up_its_cycles():
     """A cycle that ended counts with what it and its agents used, one that failed with its responses."""
     end = AgentEnd(messages=(), usage=TokenUsage(input=10, output=5), stop_reason="end")
     events = [
-        said(1, AgentStart(ref="p"), 1_000),
+        said(1, AgentStart(ref=PromptRef("p")), 1_000),
         said(2, answer("One.", input=3), 1_100),
         said(3, end, 1_500),
         said(4, AgentStart(ref="q"), 2_000),
@@ -184,7 +184,7 @@ def ran(*calls, **given):
         )
         for one in calls
     ]
-    return trace("", *calls, events=(AgentStart(ref="p"), *measured), **given)
+    return trace("", *calls, events=(AgentStart(ref=PromptRef("p")), *measured), **given)
 
 
 LOOK, BUY = call("look", {"q": "tea", "n": 3}), call("buy", {"item": "tea"})

@@ -13,7 +13,7 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import AgentProfile
 from agentrail.host.quotas import Limits
-from agentrail.messages import Image
+from agentrail.messages import Image, JsonObject
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import RecordingTool
@@ -39,7 +39,7 @@ CHOICES = {
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": OPTIONS}},
     "titledMulti": {"type": "array", "items": {"anyOf": NAMED}},
 }
-ADDRESS_BOOK = {
+ADDRESS_BOOK: JsonObject = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {
@@ -62,7 +62,7 @@ ADDRESS_BOOK = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-HEADED = {
+HEADED: JsonObject = {
     "type": "object",
     "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
     "required": ["region"],
@@ -96,14 +96,14 @@ async def test_image_content() -> Ok:
 
 def resource(uri: str, media_type: str = "text/plain", **content: str) -> Ok:
     """Return a resource, as a tool of a user's may."""
-    held = {"uri": uri, "mimeType": media_type, **content}
+    held: JsonObject = {"uri": uri, "mimeType": media_type, **content}
     return Ok(text="A resource.", details={"mcp_content": [{"type": "resource", "resource": held}]})
 
 
 @tool
 async def test_audio_content() -> Ok:
     """Tests audio."""
-    sound = {"type": "audio", "data": WAVE, "mimeType": "audio/wav"}
+    sound: JsonObject = {"type": "audio", "data": WAVE, "mimeType": "audio/wav"}
     return Ok(text="A sound.", details={"mcp_content": [sound]})
 
 

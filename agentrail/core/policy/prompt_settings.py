@@ -99,10 +99,8 @@ def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
     return PromptSettings(**values)
 
 
-def with_cost_limit(settings: PromptSettings | None, most_usd: float | None) -> PromptSettings | None:
-    """Return settings whose cycle costs no more than an operator allows. None: no limit."""
-    if most_usd is None:
-        return settings
+def with_cost_limit(settings: PromptSettings | None, most_usd: float) -> PromptSettings:
+    """Return settings whose cycle costs no more than an operator allows."""
     settings = settings or PromptSettings()
     return replace(settings, max_cost_usd=min(settings.max_cost_usd or math.inf, float(most_usd)))
 

@@ -379,7 +379,8 @@ def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome:
 
 def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
     """Start the cycle of a prompt, unless a plugin refuses it or holds it with a request."""
-    lend_to_cycle(step, prompt.settings)
+    if prompt.settings is not None:
+        lend_to_cycle(step, prompt.settings)
     outcome = before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)
 
@@ -413,7 +414,8 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
 
 def start_without_words(step: StepContext, signal: GoOn) -> Next:
     """Start a cycle that answers the end of the conversation. Plugins judge its requests, as it has no prompt."""
-    lend_to_cycle(step, signal.settings)
+    if signal.settings is not None:
+        lend_to_cycle(step, signal.settings)
     step.data.cycle = Cycle(
         ref=signal.ref,
         first_message=len(step.data.history),

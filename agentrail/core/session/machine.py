@@ -393,7 +393,8 @@ def _why_not_on(data: Known, phase: Phase) -> str | None:
 
 def _start_cycle(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
     """Start a prompt, unless it answers a pending interaction of the suspended cycle. Otherwise it ends that cycle."""
-    lend_to_cycle(step, prompt.settings)
+    if prompt.settings is not None:
+        lend_to_cycle(step, prompt.settings)
     waiting = step.data.interventions
     outcome = cycle.before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     if step.data.held is not None:

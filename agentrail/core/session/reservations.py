@@ -63,9 +63,9 @@ def reserve_request(
     return None
 
 
-def lend_to_cycle(step: StepContext, settings: PromptSettings | None) -> None:
+def lend_to_cycle(step: StepContext, settings: PromptSettings) -> None:
     """Limit the cost of a cycle before it starts, if its settings do. Otherwise it shares the limit of the last one."""
-    if settings is None or settings.max_cost_usd is None:
+    if settings.max_cost_usd is None:
         return
     data, ledger = step.data, step.data.ledger
     if ledger is None:  # children that began without a budget reserve nothing, and are booked when they end

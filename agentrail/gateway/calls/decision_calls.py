@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 from msgspec import UNSET
 
 from agentrail.abc import Error, Ok
+from agentrail.core.policy.prompt_settings import with_cost_limit
 from agentrail.errors import StopNotWritten, ToolContractError
 from agentrail.frozen import thawed
 from agentrail.gateway.calls.call_result import CallAnswer, answer_handled, answer_with
@@ -61,7 +62,10 @@ async def call_session(  # noqa: PLR0913 - the caller, the call and its argument
         session = await host.session(session_id, principal, only_root=asks == "root")
     if operation is GO_ON:  # a cycle like that of a message, which `host.submit` would limit
         await host.budgets.check(SessionOwner.of(principal))
-        given = {**given, "settings": host.budgets.with_cost_limit(decide_settings(given["settings"]))}
+        settings, most_usd = decide_settings(given["settings"]), host.budgets.cost_per_cycle_usd
+        if most_usd is not None:
+            settings = with_cost_limit(settings, most_usd)
+        given = {**given, "settings": settings}
     known = {"user": principal.user_id, "via": via}
     local = {name: known[name] for name in operation.local if name in known}
     return cast("R", await getattr(session, operation.name)(**given, **local))
