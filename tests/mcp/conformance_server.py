@@ -13,7 +13,7 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import AgentProfile
 from agentrail.host.quotas import Limits
-from agentrail.messages import Image, JsonObject
+from agentrail.messages import Image, JsonObject, JsonValue
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import RecordingTool
@@ -96,14 +96,14 @@ async def test_image_content() -> Ok:
 
 def resource(uri: str, media_type: str = "text/plain", **content: str) -> Ok:
     """Return a resource, as a tool of a user's may."""
-    held: JsonObject = {"uri": uri, "mimeType": media_type, **content}
+    held: JsonValue = {"uri": uri, "mimeType": media_type, **content}
     return Ok(text="A resource.", details={"mcp_content": [{"type": "resource", "resource": held}]})
 
 
 @tool
 async def test_audio_content() -> Ok:
     """Tests audio."""
-    sound: JsonObject = {"type": "audio", "data": WAVE, "mimeType": "audio/wav"}
+    sound: JsonValue = {"type": "audio", "data": WAVE, "mimeType": "audio/wav"}
     return Ok(text="A sound.", details={"mcp_content": [sound]})
 
 
