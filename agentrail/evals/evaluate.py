@@ -107,7 +107,7 @@ async def evaluate(  # noqa: PLR0913 - the settings of an eval
 
 def _check(scorers: Sequence[Scorer | Judge], **numbers: float) -> None:
     names = [scorer_name(one) for one in scorers]
-    if not names or len({*names}) < len(names) or min(numbers.values()) <= 0:
+    if not names or len({*names}) < len(names) or not all(one > 0 for one in numbers.values()):
         given = ", ".join(f"{name} {one}" for name, one in {"scorers": names, **numbers}.items())
         raise errors.OptionError([f"{given}: expected scorers with different names, and numbers above 0"])
 

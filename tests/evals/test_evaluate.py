@@ -270,8 +270,8 @@ REFUSED = [
     ({"scorers": [contains, contains]}, "expected scorers with different names"),
     ({"repeats": 0}, "repeats 0"),
     ({"max_concurrency": 0}, "max_concurrency 0"),
-    ({"timeout_seconds": 0}, "timeout 0"),
-    ({"timeout_seconds": float("nan")}, "timeout nan"),
+    ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ({"timeout_seconds": float("nan")}, "timeout_seconds nan"),
     ({"task": agentrail.Blueprint(model="nowhere:x")}, "there is no provider 'nowhere'"),
 ]
 

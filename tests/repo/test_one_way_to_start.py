@@ -20,6 +20,8 @@ FOLDS = {
     "runtime/event_history.py",  # the same, in pages, of sessions that sleep too
     "runtime/spending_book.py",  # what it has used: lost usage stands in no signal
     "testing/folded.py",  # compares a fold with a session of a test
+    "evals/journals.py",  # compares a fold with what another stack would have decided
+    "cli/journals_command.py",  # prints what it finds
 }
 BRINGS_BACK = {
     "runtime/session_resume.py",  # the one way
