@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -341,7 +341,8 @@ def demo_directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def make_demo_application(directory: Path) -> "Starlette":
+def make_demo_application(directory: Path, **options: Any) -> "Starlette":
+    """Create the application of a demo, with other options of `create_app`."""
     from agentrail.gateway.app import ServedHost, create_app
 
     app = create_app(
@@ -352,6 +353,7 @@ def make_demo_application(directory: Path) -> "Starlette":
         idle_after=None,  # hibernation would lose the files in memory
         limits=Limits(tenant_cost_per_day_usd=DAY_BUDGET_USD),
         drain_timeout=1.0,  # a short drain, because no caller waits for the demo's reports
+        **options,
     )
     served: ServedHost = app.state.host
     served.gateway.is_demo = True

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
@@ -18,7 +18,13 @@ from agentrail.cli.app_loader import ApplicationFailed, find_application
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exit_codes import Exit, describe_error
-from agentrail.cli.host_config import default_profile, faults_of_host, make_profiles, options_of_host
+from agentrail.cli.host_config import (
+    default_profile,
+    faults_of_host,
+    make_profiles,
+    named_telemetry,
+    options_of_host,
+)
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.serve_options import (
     SERVE_VARIABLES,
@@ -138,9 +144,12 @@ def decide_all(
 
 
 def serve_demo(options: ServeOptions) -> None:
+    exported = named_telemetry(None, os.environ)
     with demo_directory() as directory:
         write_error(DEMO_WORDS)
-        trio.run(run_server, make_demo_application(directory), options)
+        if exported:
+            write_error("its spans are exported, because variables OTEL_EXPORTER_OTLP_* name a collector.")
+        trio.run(run_server, make_demo_application(directory, metrics=find_metrics(), **exported), options)
 
 
 def run_application(name: str, run: Callable[[], object]) -> None:
@@ -267,6 +276,17 @@ def forgets_webhooks(app: "AsgiApp") -> bool:
     return options.supervisor is None and options.store in (None, "memory:")
 
 
+def exports_nothing(app: "AsgiApp", environ: Mapping[str, str]) -> bool:
+    """Return whether variables name a collector that an application made by `create_app` does not use."""
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or served.options.supervisor is not None:
+        return False
+    is_named = any(environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))
+    return is_named and served.options.telemetry is None
+
+
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
     is_asked = tokens is not None or options.allowed_host or options.allowed_origin
     if callers is None and is_asked:
@@ -310,6 +330,10 @@ async def serve_until_signal(
     admit_more(caller_check_of(served), options, tokens)
     if forgets_webhooks(served):
         write_error("pending webhooks end with this process: give create_app a store to keep them.")
+    if app is not None and exports_nothing(app, os.environ):
+        write_error(
+            "no spans are exported, though OTEL_EXPORTER_OTLP_* is set: use create_app(telemetry=OpenTelemetry())."
+        )
     await run_server(served, options)
 
 

@@ -8,10 +8,15 @@ import httpx
 import pytest
 import trio
 
+from agentrail.cli import serve_command
 from agentrail.cli.demo_server import SCRIPT
 from agentrail.cli.serve_command import DEMO_WORDS, check_options
 from agentrail.cli.serve_options import ServeOptions
 from agentrail.errors import OptionError
+from agentrail.gateway.app import create_app
+from agentrail.host import AgentProfile
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.telemetry import OpenTelemetry
 from tests.cli.rig import open_process
 
 
@@ -28,6 +33,44 @@ def test_it_serves_itself_and_this_machine_alone():
     ]
     with pytest.raises(OptionError, match="this machine alone"):
         check_options(ServeOptions(demo=True, host="0.0.0.0", token_file=Path("t")), None)  # noqa: S104 - nothing is bound
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_its_spans_are_exported_where_variables_name_a_collector(monkeypatch, capfd, is_named):
+    """It says so, because it sends nothing else anywhere. Its metrics are served too."""
+    served = []
+
+    async def run_server(app, _options):
+        await trio.lowlevel.checkpoint()
+        served.append(app.state.host.options)
+
+    monkeypatch.setattr(serve_command, "run_server", run_server)
+    if is_named:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    serve_command.serve_demo(ServeOptions(demo=True))
+    (options,) = served
+    assert (options.telemetry is not None) is is_named
+    assert ("its spans are exported" in capfd.readouterr().err) is is_named
+    assert options.metrics is not None
+
+
+def test_a_collector_that_cannot_be_used_is_refused(monkeypatch):
+    """Before a directory is made."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nonsense")
+    with pytest.raises(OptionError, match="OTEL_EXPORTER_OTLP_ENDPOINT is 'nonsense'"):
+        serve_command.serve_demo(ServeOptions(demo=True))
+
+
+def test_an_application_that_ignores_the_collector_of_the_variables_is_told():
+    """Unless it exports by itself, or is none of ours."""
+    named = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces"}
+    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    bare, traced = create_app(profiles=[desk]), create_app(profiles=[desk], telemetry=OpenTelemetry())
+    found = [
+        serve_command.exports_nothing(app, environ)
+        for app in (bare, traced, object()) for environ in (named, {})
+    ]  # fmt: skip
+    assert found == [True, False, False, False, False, False]
 
 
 async def shown(client, fits):
