@@ -70,6 +70,7 @@ async def audit(folder, *words):
 def test_the_log_of_a_day_with_two_restarts_and_a_takeover_is_whole_and_the_journals_give_it_again(
     tmp_path,
 ):
+    """Three processes: the second is killed before its cursors reach the store. A changed line is named, and a missing last line is found with a noted hash."""
     for options in ({}, {"again": True, "is_killed": True}, {"again": True}):
         on_virtual_time(partial(live, tmp_path, **options))
     trio.run(check_day, tmp_path)
@@ -122,6 +123,7 @@ async def branch(folder):
 
 
 def test_sub_agents_rewinds_and_forks_are_in_the_log_and_made_again(tmp_path):
+    """Undone and queued prompts and an abort too: the lines rebuilt from the journals are the same, byte for byte."""
     on_virtual_time(partial(branch, tmp_path))
     log = tmp_path / "audit.jsonl"
     lines = [json.loads(line) for line in log.read_bytes().splitlines()]
@@ -131,6 +133,7 @@ def test_sub_agents_rewinds_and_forks_are_in_the_log_and_made_again(tmp_path):
 
 
 async def test_what_cannot_be_checked_is_said(tmp_path):
+    """A missing log, an unknown form and an incomplete `--expect` exit with 2. Without a name, the log next to the store is checked."""
     async with agentrail.open_supervisor(store=f"sqlite:{tmp_path / 's.db'}", audit="store") as supervisor:
         session = await supervisor.start_session(model=ScriptedModel([says("a")]), sandbox="memory")
         await session.ask("Hi")
@@ -148,6 +151,7 @@ async def test_what_cannot_be_checked_is_said(tmp_path):
 
 
 async def test_a_session_that_cannot_be_rebuilt_is_named_and_left_out(tmp_path):
+    """An erased session goes to stderr. The lines of the others are printed, and the exit code is 0."""
     async with agentrail.open_supervisor(store=f"sqlite:{tmp_path / 's.db'}") as supervisor:
         for session_id in ("gone", "here"):
             session = await supervisor.start_session(
@@ -163,6 +167,7 @@ async def test_a_session_that_cannot_be_rebuilt_is_named_and_left_out(tmp_path):
 
 
 async def test_a_server_writes_who_asked_over_which_interface(tmp_path):
+    """A message over HTTP has the user of its session, and `http` as its interface."""
     log = tmp_path / "audit.jsonl"
     desk = profile(ScriptedModel([says("Hello.")]))
     async with serving(profiles=[desk], store=f"sqlite:{tmp_path}/s.db", audit=f"file:{log}") as web:

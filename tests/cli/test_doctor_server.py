@@ -46,6 +46,7 @@ def shown(findings):
 
 
 async def test_the_report_is_one_document_with_stable_keys(tmp_path):
+    """Scripts read one line of JSON. `healthy` follows the exit code, and the checks keep their order."""
     ran = await run_line(f"doctor --json --data-dir {tmp_path}")
     document = json.loads(ran.out)
     assert (ran.code, ran.out.count("\n")) == (0, 1)
@@ -74,6 +75,7 @@ async def test_the_report_is_one_document_with_stable_keys(tmp_path):
 
 
 async def test_a_server_s_files_are_checked_as_a_whole(tmp_path):
+    """MCP servers and limits come from the trusted project file. Each fault is optional, so the exit code stays 0."""
     (tmp_path / "agentrail.toml").write_text(
         'version = 1\n[host]\nprotocols = ["mcp"]\nlimits = { max_streams = 100000000 }\n'
         '[mcp.gone]\ncommand = ["no-such-program"]\n[mcp.far]\nurl = "http://127.0.0.1:9/mcp"\n'
@@ -91,6 +93,7 @@ async def test_a_server_s_files_are_checked_as_a_whole(tmp_path):
 
 @on_virtual_time
 async def test_a_check_that_hangs_is_ended_and_said():
+    """The other checks still run: a hanging one is a fault after 10 seconds."""
     found = await within_limit("store", trio.sleep_forever)
     assert shown(found) == [("store", "bad")]
     assert found[0].text == "no result within 10 s"
@@ -102,6 +105,7 @@ async def test_a_check_that_hangs_is_ended_and_said():
 
 
 def test_an_extra_that_a_feature_needs_is_named_with_what_would_fail():
+    """A missing extra is optional where only the server needs it, and a fault where a run would fail."""
     missing = {"mcp": ["mcp"], "gateway": [], "a2a": ["a2a-sdk"], "otel": ["opentelemetry-sdk"], "embeddings": ["numpy"]}  # fmt: skip
 
     def look(**tables):
@@ -122,6 +126,8 @@ def test_an_extra_that_a_feature_needs_is_named_with_what_would_fail():
 
 
 def test_the_limit_of_open_files_is_held_against_the_sessions_of_a_server():
+    """Without `[host]` there is no finding. Configured limits lower the need, and -1 means unlimited."""
+
     def look(settings, soft=None):
         return list(look_at_open_files(settings, soft))
 
@@ -136,6 +142,7 @@ def test_the_limit_of_open_files_is_held_against_the_sessions_of_a_server():
 
 
 async def test_mcp_servers_are_looked_at_without_a_message(monkeypatch):
+    """A connection is enough, and a program that is found. A path is not checked, as it depends on the directory of its file."""
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, trio.aclose_forcefully, 0, host="127.0.0.1"))
         port = listeners[0].socket.getsockname()[1]
@@ -158,6 +165,8 @@ async def test_mcp_servers_are_looked_at_without_a_message(monkeypatch):
 
 @on_virtual_time
 async def test_an_mcp_server_that_never_accepts_is_given_three_seconds(monkeypatch):
+    """It is not a fault: a proxy may reach the server."""
+
     async def hang(*_given):
         await trio.sleep_forever()
 
@@ -168,6 +177,7 @@ async def test_an_mcp_server_that_never_accepts_is_given_three_seconds(monkeypat
 
 
 async def test_nodes_clock_and_readers_of_a_store(tmp_path):
+    """A store that another process uses is read without its lease. A lag of 20,000 events and a record from the future are reported."""
     path = tmp_path / "s.db"
     async with agentrail.open_supervisor(store=f"sqlite:{path}", audit="store") as supervisor:
         session = await supervisor.start_session(model=ScriptedModel([says("a")]), sandbox="memory")
@@ -194,6 +204,7 @@ async def test_nodes_clock_and_readers_of_a_store(tmp_path):
 
 
 def test_a_reader_that_began_later_is_not_behind_older_sessions():
+    """Only sessions opened since its first start count."""
     store = MemoryStore()
     store.change_owed([OwedRow(kind="telemetry_since", id="spans", body=b"500")])
     old = SimpleNamespace(scope="", session="a", opened_at_ms=100, events=7, written_at_ms=0)

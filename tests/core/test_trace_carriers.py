@@ -115,6 +115,7 @@ def test_what_was_read_is_read_as_the_same(parent: str, state: str):
 
 
 def test_ids_follow_from_names_and_a_callers_trace_is_continued():
+    """Every node derives the same ids, so an export can be repeated. The carrier made from them is one that we accept."""
     names = ("tenant", "s-1", "cycle", "p1")
     assert trace_id_of(None, *names) == trace_id_of(None, *names) != trace_id_of(None, *names[:-1], "p2")
     assert trace_id_of(TraceContext(traceparent=PARENT), *names) == PARENT[3:35]
@@ -125,6 +126,7 @@ def test_ids_follow_from_names_and_a_callers_trace_is_continued():
 
 
 def test_a_background_agent_has_a_trace_and_a_child_of_a_call_has_none():
+    """A call's child belongs to the trace of its parent."""
     assert len(trace_of_background("", "s", "s:scout")) == 32
     assert trace_of_background("", "s", "s.c1") == ""
 

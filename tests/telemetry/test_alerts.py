@@ -75,12 +75,14 @@ def known_names():
 @pytest.mark.operation(16)
 @pytest.mark.parametrize("expression", [*[rule["expr"] for rule in RULES], *QUERIES])
 def test_an_expression_names_only_what_there_is(expression):
+    """A renamed metric or label would make an alert silent, and Prometheus would not complain."""
     assert names_in(expression)
     assert names_in(expression) <= known_names()
 
 
 @pytest.mark.operation(16)
 def test_the_dashboard_shows_every_metric_and_its_panels_do_not_overlap():
+    """Its only variable is the data source, so it can be imported anywhere."""
     shown = set().union(*map(names_in, QUERIES))
     assert [name for name in METRICS if not {name, f"{name}_bucket"} & shown] == []
     places = [tuple(panel["gridPos"].values()) for panel in BOARD["panels"]]
@@ -91,6 +93,7 @@ def test_the_dashboard_shows_every_metric_and_its_panels_do_not_overlap():
 @pytest.mark.operation(16)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_names_the_section_that_says_what_to_do(rule):
+    """The link ends in the heading with its name, and the severity is `page` or `ticket`."""
     page, _, anchor = rule["annotations"]["page"].partition("#")
     headings = re.findall(r"^### (\w+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert rule["alert"] in headings
@@ -100,6 +103,7 @@ def test_an_alert_names_the_section_that_says_what_to_do(rule):
 
 @pytest.mark.services("prometheus")
 def test_promtool_accepts_the_alerts():
+    """Syntax and templates, as checked by Prometheus itself."""
     done = subprocess.run([promtool(), "check", "rules", ALERTS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{len(RULES)} rules found" in done.stdout
@@ -253,6 +257,7 @@ def series_of(scrapes):
 @pytest.mark.services("prometheus")
 @pytest.mark.parametrize("name", FAULTS)
 async def test_each_alert_fires_under_its_fault_alone(name, monkeypatch, tmp_path):
+    """Prometheus evaluates the rules on scrapes of a faulty supervisor. Without a fault, none fires."""
     fault, expected = FAULTS[name]
     if name == "telemetry":
         monkeypatch.setattr(reader_module, "QUEUE_EVENTS", 5)

@@ -93,6 +93,7 @@ def faults(log, expect=None):
 
 @pytest.mark.operation("O-004")
 def test_no_line_has_a_prompt_an_argument_a_result_or_a_reason():
+    """A tool name that the model invented may be text as well, so it is `_OTHER`."""
     for raw in whole():
         assert b"canary" not in raw, raw
     unknown = line_of(*at(1, events.ToolExecutionStart(name=CANARY, call_id="c", arguments={})), (), None)
@@ -100,6 +101,7 @@ def test_no_line_has_a_prompt_an_argument_a_result_or_a_reason():
 
 
 def test_a_line_says_who_decided_what_when_about_which_call_and_where():
+    """A refused call has the hash of its requested arguments, and a call allowed by a rule has the id of that rule."""
     lines = [json.loads(raw) for raw in whole()]
     assert lines[0] | {"hash": ""} == {
         "n": 1, "at_ms": 1_001, "scope": "acme", "session": "s", "event": 1, "what": "prompt", "verdict": "accepted",
@@ -119,11 +121,13 @@ def test_a_line_says_who_decided_what_when_about_which_call_and_where():
 
 
 def test_a_text_that_is_no_unicode_stops_no_line():
+    """A lone surrogate cannot be encoded as UTF-8. It is written as a question mark."""
     _, event = at(1, events.PromptTaken(ref="p\ud800", approval_id="a", by="b"))
     assert line_of(at(1, event)[0], event, (), None).id == "p?"
 
 
 def test_the_node_of_an_event_is_the_one_that_published_it():
+    """Event 5 is the last of the first node: a takeover counts from the next one."""
     opened = encode_body(OpenedBody(state=msgspec.Raw(b"{}"), engine="1", node="n-1"))
     drafts = [
         Draft(at_ms=1, kind="opened", body=opened),
@@ -167,6 +171,7 @@ def resealed(lines):
     ids=["changed", "rewritten", "removed", "moved", "first removed", "copied", "cut off", "replaced", "garbage", "said again"],
 )  # fmt: skip
 def test_a_tampered_line_is_named(attack, told):
+    """A forger who also recomputes the hash of the changed line is found at the next one."""
     found = faults(attack(whole()))
     assert [fault.startswith(start) for fault, start in zip(found, told, strict=True)] == [True] * len(told)
 
@@ -218,6 +223,7 @@ def heard(*numbers):
 
 
 async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_path):
+    """A new process reads in the log itself what was written. The file is readable by its owner alone."""
     path = tmp_path / "audit.jsonl"
     for numbers in ((1, 2), (2, 3), (3,)):  # each is a process, and the reader's cursor is older than the log
         file = AuditFile(path)
@@ -229,6 +235,7 @@ async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_
 
 
 async def test_an_id_that_is_used_again_has_new_decisions_and_a_clock_that_went_back_makes_none(tmp_path):
+    """A lower number belongs to a new session only if its time is later than all before."""
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take([timed(1, 5_000), timed(2, 4_000)])
@@ -245,6 +252,7 @@ def timed(seq, at_ms):
 
 
 async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
+    """The reader delivers its event again, because the cursor moves only after a whole write."""
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1, 2))
@@ -257,6 +265,7 @@ async def test_a_line_that_was_cut_off_is_removed_and_comes_again(tmp_path):
 
 
 async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
+    """A failed write is undone before it is tried again, so the chain stays whole."""
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1))
@@ -276,6 +285,7 @@ async def test_a_full_disk_leaves_no_part_of_a_line(tmp_path, monkeypatch):
 
 
 async def test_a_file_that_was_moved_away_is_followed_by_a_new_one(tmp_path):
+    """As after logrotate: the first write fails and is repeated, and nothing goes to the old file."""
     file = AuditFile(tmp_path / "audit.jsonl")
     log = AuditLog(file.read, file.append, lambda *_: ())
     await log.take(heard(1))
@@ -317,6 +327,7 @@ def spoil_with_writer(path):
     ],
 )
 async def test_a_file_that_is_not_only_ours_is_refused_before_the_first_session(tmp_path, spoil, told):
+    """A link, a file that others can write, a second writer, a directory, a pipe, a missing directory."""
     path = tmp_path / "below" / "audit.jsonl"
     path.parent.mkdir()
     holder = spoil(path)
@@ -328,6 +339,7 @@ async def test_a_file_that_is_not_only_ours_is_refused_before_the_first_session(
 
 
 async def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
+    """Its owner could change lines and their hashes."""
     monkeypatch.setattr(os, "geteuid", lambda: 12_345)
     with pytest.raises(OptionError, match="only its owner"):
         async with agentrail.open_supervisor(audit=f"file:{tmp_path / 'a'}"):
@@ -336,12 +348,15 @@ async def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "file:", "/var/log/a", 7, "store"])
 async def test_a_name_that_is_none_is_refused(name):
+    """`store` is refused too where the store is in memory: it has no file to be next to."""
     with pytest.raises(OptionError, match="expected 'file:PATH', or 'store' for a store in a file"):
         async with agentrail.open_supervisor(audit=name, store="memory:"):
             raise AssertionError
 
 
 def test_the_log_of_a_store_is_next_to_it(tmp_path):
+    """Its name is that of the store and `.audit.jsonl`."""
+
     class Kept:
         path = tmp_path / "sessions.db"
 
@@ -349,6 +364,7 @@ def test_the_log_of_a_store_is_next_to_it(tmp_path):
 
 
 def test_every_decision_of_a_call_is_told_and_progress_is_not():
+    """Progress decides nothing, and would fill the log."""
     assert all(is_decision(event) for event in lives())
     assert not is_decision(events.ToolProgress(name="a", call_id="c", text="t"))
 

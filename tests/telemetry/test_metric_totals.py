@@ -207,6 +207,7 @@ def added(*expected):
     ],
 )
 def test_an_event_adds_what_it_says_and_read_again_it_adds_nothing(events, expected):
+    """A reader delivers some events twice after a crash. The fold knows them by their number."""
     story = Story()
     story.say(START, e.AgentAbort(reason=None, ref=REF))  # so that the names are known
     assert story.say(*events) == added(*expected)
@@ -215,6 +216,7 @@ def test_an_event_adds_what_it_says_and_read_again_it_adds_nothing(events, expec
 
 
 def test_a_session_that_is_not_awake_any_more_keeps_its_names():
+    """Those that it had when it was last awake. A session that never was has none, and its tools are `other`."""
     there = [NAMES]
     story = Story(MetricFold(lambda _scope, _session: there[0]))
     story.say(START, result())
@@ -249,6 +251,7 @@ def test_durations_carry_the_trace_of_their_cycle(trace, queued):
     ],
 )
 def test_a_prompt_that_starts_no_cycle_leaves_nothing_behind(end):
+    """Otherwise the trace of a dropped prompt would be the exemplar of the next cycle."""
     trace = m.TraceContext(traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
     story = Story()
     story.say(e.PromptQueued(ref=REF, content=(), trace=trace, position=0), end, START, END)
@@ -256,12 +259,14 @@ def test_a_prompt_that_starts_no_cycle_leaves_nothing_behind(end):
 
 
 def test_a_session_that_takes_the_id_of_an_ended_one_is_counted():
+    """Its numbers begin again at 1, at a later time than the last event."""
     story = Story()
     story.say(START, END, e.SessionEnd(reason="stopped"))
     assert len(Story(story.fold, at_ms=story.at_ms).say(START, END)) == 2
 
 
 def test_ephemeral_events_and_those_of_a_child_wrapped_by_its_parent_add_nothing():
+    """The reader also gets a child's event from the child. Events without an envelope add nothing either."""
     story = Story()
     assert story.say(END, ephemeral=True) == {}
     assert story.again([END]) == {}
@@ -269,6 +274,7 @@ def test_ephemeral_events_and_those_of_a_child_wrapped_by_its_parent_add_nothing
 
 
 def test_a_clock_that_goes_back_makes_no_negative_duration_and_counts_once():
+    """A negative value would make a histogram's sum fall, which Prometheus reads as a restart."""
     story = Story(at_ms=60_000)
     story.say(START)
     story.at_ms = 0
@@ -277,6 +283,7 @@ def test_a_clock_that_goes_back_makes_no_negative_duration_and_counts_once():
 
 
 def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch):
+    """Its cycle is still counted, without a duration: memory is bounded, and totals are not lost."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     first = Story()
     first.say(START)
@@ -290,6 +297,7 @@ def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch):
 
 @pytest.mark.parametrize("label", ["session", "user", "call_id", "text"])
 def test_a_metric_with_an_unbounded_label_is_refused(label):
+    """This is refused where the metric is defined, not at the first value."""
     with pytest.raises(OptionError, match=f"label '{label}' is not bounded: use one of LABELS"):
         Metric("counter", "A metric.", ("profile", label))
 
@@ -304,11 +312,13 @@ def admitted(totals, name, *values):
 
 @pytest.mark.parametrize("text", ["", "two words", "a\nb", 'a"b', "é", "x" * 10_000])
 def test_free_text_is_other(text):
+    """An unknown outcome counts as failed."""
     assert admitted(MetricTotals(), "agentrail_tool_calls_total", text, text) == (OTHER, "failed")
 
 
 @pytest.mark.parametrize(("name", "label", "most"), [("model", 1, 100), ("tool", 0, 300)])
 def test_the_names_beyond_their_number_are_other(name, label, most):
+    """Names that were admitted before keep their own series."""
     metric = {"model": "agentrail_model_requests_total", "tool": "agentrail_tool_calls_total"}[name]
     totals = MetricTotals()
     values = [["p", f"n{number}", "ok"][1 - label :] for number in range(most + 2)]
@@ -344,6 +354,7 @@ names = st.sampled_from(["a", "b", OTHER, "", "two words"]) | st.text() | st.int
     st.integers(0, 400),
 )
 def test_the_series_are_bounded_whatever_the_values_are(drawn, more):
+    """Below 2,000 series with arbitrary labels, each of which is a known value, a plain name or `other`."""
     totals = MetricTotals()
     for name, *values in drawn:
         totals.add((name, *values[: len(METRICS[name].labels)]))

@@ -129,6 +129,7 @@ def told_by_metrics(text):
 @on_virtual_time
 @pytest.mark.operation(7)
 async def test_counters_equal_the_journals_after_a_thousand_cycles():
+    """Both are counted separately: by the metrics while sessions run, and from the stored events afterwards."""
     metrics, draw = Metrics(), Random(7)  # noqa: S311 - a test
     async with open_nameless(
         lambda _name, _root: NoSandbox(), store=MemoryStore(lease_ms=0), reader=TelemetryReader([metrics])

@@ -62,6 +62,7 @@ class Clumsy(HostPlugin):
 
 @pytest.mark.operation(7)
 async def test_both_formats_say_what_sessions_hooks_and_the_store_did(tmp_path):
+    """Official parsers of Prometheus and OpenMetrics read the same values. Only OpenMetrics has exemplars, and no text of a hook's error is shown."""
     model = ScriptedModel([calls(("book", {})), says("Done."), says("Again.")])
     options = {
         "session_tools": [RecordingTool(name="book")],
@@ -112,6 +113,7 @@ async def test_both_formats_say_what_sessions_hooks_and_the_store_did(tmp_path):
 
 
 async def test_a_phase_that_no_session_is_in_any_more_is_not_reported():
+    """Otherwise the gauge would show the stopped session indefinitely."""
     async with serving(ScriptedModel([says("Hi.")]), metrics=Metrics()) as web:
         await web.chat(session_id="main")
         await until(web, lambda found: found.get(("agentrail_sessions", ("phase", "idle"))) == 1)
@@ -120,6 +122,7 @@ async def test_a_phase_that_no_session_is_in_any_more_is_not_reported():
 
 
 async def test_open_streams_are_subscribers():
+    """They count by transport: a stream over HTTP is `sse`."""
     async with serving(ScriptedModel([says("Hi.")]), metrics=Metrics()) as web:
         await web.chat(session_id="main")
         async with web.client.stream("GET", "/sessions/main/events"):
@@ -136,6 +139,7 @@ async def test_open_streams_are_subscribers():
     ],
 )
 async def test_only_a_token_for_metrics_may_read_them(name, status, code):
+    """Metrics cover all tenants, so the scopes of an operator of one tenant are not enough."""
     async with serving(ScriptedModel([]), metrics=Metrics(), auth=auth) as web:
         answer = await web.client.get("/metrics", headers={} if name is None else by(name))
         assert answer.status_code == status
@@ -143,6 +147,7 @@ async def test_only_a_token_for_metrics_may_read_them(name, status, code):
 
 
 async def test_a_caller_that_asks_again_and_again_is_refused():
+    """Scrapes count as calls of the principal, with the same limit and `Retry-After`."""
     limits = Limits(calls_per_minute=1, calls_burst=5)
     async with serving(
         ScriptedModel([]), metrics=Metrics(), auth=auth, headers=by("scraper"), limits=limits
@@ -154,11 +159,13 @@ async def test_a_caller_that_asks_again_and_again_is_refused():
 
 
 async def test_without_metrics_there_is_nothing_at_this_path():
+    """The answer is 404, not 403."""
     async with serving(ScriptedModel([])) as web:
         assert (await web.client.get("/metrics")).status_code == 404
 
 
 async def test_an_address_of_its_own_serves_metrics_alone_and_needs_no_token():
+    """A foreign `Host` is refused there too, and other routes do not exist."""
     async with serving(ScriptedModel([]), metrics=Metrics(), auth=auth) as web:
         listeners = await open_listeners("127.0.0.1", 0)
         base = f"http://127.0.0.1:{addresses_of(listeners)[0][1]}"

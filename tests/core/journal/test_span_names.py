@@ -21,6 +21,7 @@ USED = {
 
 
 def test_each_name_is_of_the_release():
+    """`genai_names.txt` is a copy of the registry of that release."""
     assert USED
     assert USED - set(REGISTRY) == set()
     assert "v0.1.0" in span_names.CONVENTIONS

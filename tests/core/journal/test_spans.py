@@ -381,6 +381,7 @@ def test_a_recovered_cycle_goes_on_in_a_new_span():
 
 
 def test_compactions_are_spans_and_plugins_are_moments():
+    """Outside a cycle too. A skipped or interrupted compaction is marked incomplete."""
     end = e.CompactEnd(removed=4, tokens_before=9, tokens_after=3, saved_to=None)
     story = Story(content=False).say(START, e.CompactStart(reason=CANARY)).say(end).say(end)
     story.say(e.CompactStart(reason="threshold"), e.CompactStart(reason="threshold"))
@@ -429,6 +430,7 @@ def test_events_that_were_fed_before_close_nothing():
 
 
 def test_links_and_child_traces_are_written_as_otlp():
+    """The root of a background agent links to the call that started it, by trace and span id."""
     spans = (
         Story()
         .say(START, CALLED)

@@ -36,6 +36,7 @@ def as_values(spans):
 
 @pytest.mark.parametrize("seed", lives(40))
 def test_each_span_ends_once_within_its_trace(seed):
+    """Closing the fold ends every span that a generated life left open. Only a cycle may have a parent elsewhere, the caller's."""
     events = events_of(seed)
     fold = fold_of(events[0], content=bool(seed % 2))
     spans = [span for event in events for span in fold.feed(event)]
