@@ -62,7 +62,8 @@ def verify(
     for fault in faults_of_log(_read(log, place), tail, known):
         is_whole = False
         write_error(fault)
-    say(f"{tail.n} lines. To notice later if the end is missing, note --expect {tail.n}:{tail.hash}")
+    noted_next = f" To notice later if the end is missing, note --expect {tail.n}:{tail.hash}"
+    say(f"{tail.n} lines.{noted_next if is_whole and tail.n else ''}")
     return Exit.DONE if is_whole else Exit.FAILED
 
 

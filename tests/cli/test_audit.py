@@ -98,6 +98,12 @@ async def check_day(tmp_path):
     place = next(line["n"] for line in lines if line.get("user") == "bob")
     ran = await audit(tmp_path, "verify", f"file:{log}")
     assert (ran.code, f"line {place} does not match its hash" in ran.err) == (1, True)
+    assert (
+        ran.out == f"{len(lines)} lines.\n"
+    )  # nothing to note of a log that is not whole, nor of an empty one
+    log.write_text("")
+    ran = await audit(tmp_path, "verify", f"file:{log}")
+    assert (ran.code, ran.out) == (0, "0 lines.\n")
     log.write_text("".join(text.splitlines(keepends=True)[:-1]))
     assert (await audit(tmp_path, "verify", f"file:{log}")).code == 0
     ran = await audit(tmp_path, "verify", f"file:{log}", *noted.split())
