@@ -58,6 +58,8 @@ def export_stored_spans(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
+    if to is not None and "://" in to and not is_address(to):
+        raise OptionError([f"--to is {to!r:.200}: expected http://HOST:PORT/v1/traces, or a new file"])
     unread: list[str] = []
     with reading(place) as opened:
         if to is None or is_address(to):
@@ -74,7 +76,11 @@ def export_stored_spans(
 def _telemetry(to: str | None, *, content: bool) -> OpenTelemetry:
     settings = read_configuration(os.environ).check().settings
     table = {name: said.plain for name, said in settings.telemetry.items()}
-    options = options_of(os.environ, table | ({} if to is None else {"endpoint": to}))
+    environ = {**os.environ}
+    if to is not None:  # it is named here and now
+        table["endpoint"] = to
+        environ.pop("OTEL_SDK_DISABLED", None)
+    options = options_of(environ, table)
     if options is None:
         fault = "no backend is named: use --to, OTEL_EXPORTER_OTLP_ENDPOINT, or endpoint in [telemetry]"
         raise OptionError([fault])
@@ -105,14 +111,20 @@ async def _send(consumer: SpanConsumer, spans: Iterator[list[JournalSpan]]) -> t
 
 
 def _write(file: Path, spans: Iterator[list[JournalSpan]]) -> int:
-    count = 0
+    """Write spans to a new file. A part of them would look like all, so it is removed."""
+    count, is_own = 0, False
     try:
         with file.open("xb") as opened:
+            is_own = True
             for some in spans:
                 opened.write(encode_otlp(some))
                 count += len(some)
+        is_own = False
     except FileExistsError:
         raise OptionError([f"{file} already exists: name a new file"]) from None
     except OSError as error:
         raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
+    finally:
+        if is_own:
+            file.unlink(missing_ok=True)
     return count

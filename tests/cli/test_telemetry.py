@@ -1,5 +1,6 @@
 """`agentrail telemetry export`: the spans of stored sessions, the same as while they ran (docs: see what your agents do)."""
 
+import errno
 import json
 import os
 import signal
@@ -10,7 +11,8 @@ import trio
 
 import agentrail
 from agentrail import tool
-from agentrail.errors import Overloaded
+from agentrail.cli import telemetry_command
+from agentrail.errors import OptionError, Overloaded
 from agentrail.telemetry import OpenTelemetry
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools.task import TaskTool
@@ -119,6 +121,8 @@ async def test_what_cannot_be_exported_is_said(exported, tmp_path):
         ("", 2, "no backend is named: use --to, OTEL_EXPORTER_OTLP_ENDPOINT, or endpoint in [telemetry]"),
         (f"--to {tmp_path}/there", 2, "there already exists: name a new file"),
         (f"--to {tmp_path}/no/where", 2, "where cannot be written"),
+        ("--to http://", 2, "--to is 'http://': expected http://HOST:PORT/v1/traces, or a new file"),
+        ("--to grpc://localhost:4317", 2, "--to is 'grpc://localhost:4317'"),
         (f"--to {tmp_path}/x --where shape=round", 2, "--where is 'shape=round'"),
     ):
         ran = await run_line(f"telemetry export {more} {option}")
@@ -129,3 +133,32 @@ async def test_what_cannot_be_exported_is_said(exported, tmp_path):
     ran = await run_line(f"telemetry export --to {tmp_path}/rest.jsonl {option}")
     assert (ran.code, ran.out) == (1, f"{len(live) - 6} spans\n")
     assert "session plain is left out: " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError(errno.ENOSPC, "No space left"), OptionError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_part_of_the_spans_is_no_file(tmp_path, error, raised):
+    """It would look like all of them, and stand in the way of another attempt."""
+    file = tmp_path / "new.jsonl"
+
+    def spans():
+        assert file.exists()
+        yield []
+        raise error
+
+    with pytest.raises(raised):
+        telemetry_command._write(file, spans())  # noqa: SLF001 - a disk that is full, from within
+    assert not file.exists()
+
+
+async def test_a_named_backend_gets_spans_where_those_of_running_sessions_are_switched_off(
+    exported, monkeypatch
+):
+    """OTEL_SDK_DISABLED is for those: otherwise the command would say that no backend is named."""
+    _store, option, live = exported
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with collecting() as later:
+        ran = await run_line(f"telemetry export --to {later.url} {option}")
+        assert (ran.code, ran.out) == (0, f"{len(live)} spans\n"), ran.err
