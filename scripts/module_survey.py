@@ -27,13 +27,14 @@ REASONS: Final[Mapping[str, str]] = {
     "derived: refused methods of two built-in types, listed for each": "FrozenDict/FrozenList",
     "wire: JSON of the value, whose optional fields, nulls, names or order differ": """
         TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails
-        Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts""",
+        Snapshot/SnapshotForm Approval/ShownApproval SessionItem/SessionRow RequestReply/RequestFacts
+        CostDayBudget/DayBudget""",
     "stored: a line of an exported journal, and what a reader sees of a record": "_Line/JournalEntry",
     "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
         Prompt/GoOn Prompt/QueuedPrompt AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
     "layers: the core keeps data, the shell live objects, and a port knows neither": """
         ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
-        AgentState/BackgroundAgent SessionConfig/SessionOptions""",
+        AgentState/BackgroundAgent SessionConfig/SessionOptions SharedNames/HostOptions""",
     "optional: an agent leaves open what a session decides": "Agent/SessionOptions",
     "typing: keywords of `start_session`, which a test holds to `SessionOptions`": """
         OwnKeywords/SessionOptions SessionConfig/OwnKeywords DefaultsForm/OwnKeywords""",

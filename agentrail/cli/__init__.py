@@ -8,7 +8,6 @@
 Decisions that a session can make are not made here. A program that embeds agentrail needs nothing from this package.
 """
 
-import gc
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -31,10 +30,11 @@ def main() -> None:
         code = run_command_line(sys.argv[1:])
     except* KeyboardInterrupt:
         code = 130
-    # The interpreter scans all objects once more as it shuts down: 0.3 s with the libraries of MCP, and seconds under load.
-    gc.freeze()
     # The work is done: Ctrl-C while the interpreter shuts down could only print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from agentrail.gc_settings import no_last_look
+
+    no_last_look()
     sys.exit(code)
 
 

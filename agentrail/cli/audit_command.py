@@ -32,11 +32,11 @@ from agentrail.telemetry.audit import (
     is_decision,
     line_of,
     nodes_in,
-    read_line,
+    read_audit_line,
 )
 
 app: Final = App(name="audit", help="Check an audit log, and make it again from the journals.")
-Log = Annotated[str, Parameter(help="The log: file:PATH, or store for the file next to the store.")]
+AuditLogName = Annotated[str, Parameter(help="The log: file:PATH, or store for the file next to the store.")]
 _EXPECTED: Final = re.compile(r"([1-9]\d{0,14}):([0-9a-f]{64})")
 
 
@@ -47,7 +47,7 @@ _EXPECTED: Final = re.compile(r"([1-9]\d{0,14}):([0-9a-f]{64})")
 )
 @store_command
 def verify(
-    log: Log = "store",
+    log: AuditLogName = "store",
     *,
     expect: Annotated[
         str | None, Parameter(help="A line noted earlier, as N:HASH.", show_default=False)
@@ -73,8 +73,8 @@ def verify(
     The order is that of LOG, and of time for lines that it does not have."""
 )
 @store_command
-def rebuild(log: Log | None = None, *, place: StorePlace = USUAL_PLACE) -> Exit:
-    known = map(read_line, [] if log is None else _read(log, place))
+def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE) -> Exit:
+    known = map(read_audit_line, [] if log is None else _read(log, place))
     order = {one[0].key: one[0].n for one in known if one is not None}
     lines: list[AuditLine] = []
     with reading(place) as opened:

@@ -21,7 +21,7 @@ from agentrail.telemetry.reader import events_behind
 
 CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
 
-CHECK_SECONDS: Final = 10.0
+ONE_CHECK_SECONDS: Final = 10.0
 """Time limit of each check."""
 _CONNECT_SECONDS: Final = 3.0
 _EXTRA: Final = re.compile(r"([\w.-]+).*; extra == ['\"]([\w-]+)['\"]")
@@ -46,9 +46,9 @@ class Finding:
 
 
 async def within_limit(name: str, check: Callable[[], Awaitable[Sequence[Finding]]]) -> Sequence[Finding]:
-    with trio.move_on_after(CHECK_SECONDS):
+    with trio.move_on_after(ONE_CHECK_SECONDS):
         return await check()
-    text = f"no result within {CHECK_SECONDS:g} s"
+    text = f"no result within {ONE_CHECK_SECONDS:g} s"
     return (Finding(name=name, verdict="bad", text=text, remedy="look at its disk or network"),)
 
 

@@ -47,8 +47,8 @@ from agentrail.runtime.session_options import is_blueprint, make_options
 from agentrail.structs import picked_fields
 from agentrail.testing.promises import Seen
 
-Row: TypeAlias = dict[str, Any]
-Judge: TypeAlias = Callable[[Sequence[Record], Sources], Row]
+JournalRow: TypeAlias = dict[str, Any]
+JudgeJournal: TypeAlias = Callable[[Sequence[Record], Sources], JournalRow]
 
 _STEP_SECONDS: Final = 1.0
 _IDENTITY: Final = frozenset({"group_id", "scope"})
@@ -94,7 +94,7 @@ def journals(  # noqa: PLR0913 - an option each
     if holds is not None and (against or model):
         raise OptionError(["--holds checks sessions as they were recorded: leave out --against and --model"])
     other = OtherStack() if against is None else other_stack(_named(against))
-    judge: Judge = partial(_compared, other=other)
+    judge: JudgeJournal = partial(_compared, other=other)
     if holds is not None:
         judge = partial(_held, name=holds, rule=_guarded("--holds", _named(holds)))
     elif model is not None:
@@ -156,7 +156,7 @@ def _guarded(option: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return partial(call_guarded, refuse, function)
 
 
-def _judged(store: Store, stored: StoredSession, judge: Judge) -> Row:
+def _judged(store: Store, stored: StoredSession, judge: JudgeJournal) -> JournalRow:
     sources = sources_of(stored.session, store.blob)
     try:
         if stored.first_seq > 1:
@@ -187,7 +187,7 @@ def _step_limit(at: Callable[[], int]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack) -> Row:
+def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack) -> JournalRow:
     found = StackComparison(records, sources, other)
     try:
         with _step_limit(lambda: found.at):
@@ -212,7 +212,7 @@ class _Asked:
     model: str
     ledger: Ledger
 
-    def __call__(self, records: Sequence[Record], sources: Sources) -> Row:
+    def __call__(self, records: Sequence[Record], sources: Sources) -> JournalRow:
         before = self.ledger.spent_nano_usd
         asked, why = trio.run(self._ask, recorded_turns(StackComparison(records, sources, self.other)))
         if why and not asked:
@@ -235,7 +235,7 @@ class _Asked:
         return asked, why
 
 
-def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) -> Row:
+def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) -> JournalRow:
     walked = list(walk(first_state(records, sources), records, sources=sources))
     for one in walked:
         if (drift := drift_of(one)) is not None:
@@ -261,7 +261,7 @@ def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) 
     }
 
 
-def _lines_of(row: Row) -> Iterator[str]:
+def _lines_of(row: JournalRow) -> Iterator[str]:
     by = f", {row['plugin']}" if row.get("plugin") else ""
     match row["result"]:
         case "same":

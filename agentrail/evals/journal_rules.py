@@ -17,7 +17,7 @@ from agentrail.testing.promises import PROMISES, Seen
 from agentrail.testing.scenario import read_scenario
 from agentrail.testing.scenario_export import scenario_of_journal
 
-Rule: TypeAlias = Callable[[Trace], object]
+TraceRule: TypeAlias = Callable[[Trace], object]
 """Raises `AssertionError` or returns False for a trace that breaks it."""
 
 _HOLDS: Final = "# holds "
@@ -32,7 +32,7 @@ class BrokenRule:
     steps: int
 
 
-def broken_rule(steps: Sequence[Seen], holds: Rule | None = None) -> BrokenRule | None:
+def broken_rule(steps: Sequence[Seen], holds: TraceRule | None = None) -> BrokenRule | None:
     """Check every step against the promises of the core, and the whole trace against a rule."""
     for number, seen in enumerate(steps, 1):
         for promise in PROMISES:

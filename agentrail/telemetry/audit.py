@@ -164,7 +164,7 @@ class AuditTail:
 _LINES: Final = decoder_of(AuditLine)
 
 
-def read_line(raw: bytes) -> tuple[AuditLine, str, bytes] | None:
+def read_audit_line(raw: bytes) -> tuple[AuditLine, str, bytes] | None:
     """Return a line, its hash and the bytes that this covers. None if it is not a line of an audit log."""
     found = _ENDING.fullmatch(raw)
     try:
@@ -176,7 +176,7 @@ def read_line(raw: bytes) -> tuple[AuditLine, str, bytes] | None:
 def faults_of_log(log: Iterable[bytes], tail: AuditTail, expect: tuple[int, str] | None) -> Iterator[str]:
     """Yield the faults of a log, each with the number of a line. Afterwards `tail` is its end."""
     for raw in log:
-        n, known = tail.n + 1, read_line(raw)
+        n, known = tail.n + 1, read_audit_line(raw)
         if known is None:
             tail.n = n
             yield f"line {n} is not a line of an audit log" if raw.endswith(b"\n") else f"line {n} is cut off"
@@ -215,7 +215,7 @@ class AuditLog:
 
     def open(self) -> AuditTail:
         tail = AuditTail()
-        for known in map(read_line, self._read()):
+        for known in map(read_audit_line, self._read()):
             if known is not None:  # otherwise `audit verify` reports it
                 tail.move(*known[:2])
         self._tail = tail

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from agentrail import events
 from agentrail.abc.event_reader import SessionOrigin
-from agentrail.core.journal.span_names import PROVIDERS
+from agentrail.core.journal.span_names import PROVIDER_NAMES
 from agentrail.core.session.state import Phase
 from agentrail.core.values.trace_carriers import trace_id_of
 from agentrail.errors import OptionError
@@ -293,14 +293,14 @@ class MetricFold:
     def _time_request(self, one: _Session, name: str, at_ms: int, *more: str) -> None:
         if one.request is not None:  # otherwise it began before these metrics
             provider, model, asked_at_ms = one.request
-            series = (name, "chat", PROVIDERS.get(provider, provider), model, *more)
+            series = (name, "chat", PROVIDER_NAMES.get(provider, provider), model, *more)
             self.totals.observe(series, _seconds(asked_at_ms, at_ms), one.trace)
 
     def _count_usage(self, one: _Session, usage: TokenUsage) -> None:
         if one.request is None:
             return
         (provider, model, _), totals = one.request, self.totals
-        labels = (TOKENS, "chat", PROVIDERS.get(provider, provider), model)
+        labels = (TOKENS, "chat", PROVIDER_NAMES.get(provider, provider), model)
         totals.observe((*labels, "input"), usage.input, one.trace)
         totals.observe((*labels, "output"), usage.output, one.trace)
         for direction in DIRECTIONS:

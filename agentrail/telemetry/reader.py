@@ -287,10 +287,10 @@ class _Line:
             if travels(error):
                 raise
             self._complain("cursors are not stored", error)
-            return
-        for key, place in moved.items():
-            if place.has_ended and self._places.get(key) is place:
-                del self._places[key]
+        else:
+            for key, place in moved.items():
+                if place.has_ended and self._places.get(key) is place:
+                    del self._places[key]
 
     def _row_of(self, key: _Key, place: _Place) -> OwedRow:
         needed = self._consumer.first_needed(*key)

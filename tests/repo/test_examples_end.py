@@ -21,7 +21,7 @@ import trio
 import trio.testing
 
 import agentrail
-from agentrail import blocking
+from agentrail import app, blocking
 from agentrail.core.protocol.request import TextDelta
 from agentrail.errors import AgentrailError, Authentication, SessionDown
 from agentrail.runtime import assembly, model_lookup
@@ -126,6 +126,12 @@ class World:
             )
             return run(self._bounded, main, given, **{"clock": clock, **options})
 
+        def open_in_memory(store: Any, *given: Any) -> Any:
+            # A disk answers in real time, of which hours pass here in a moment.
+            return open_store("memory:" if isinstance(store, str) else store, *given)
+
+        open_store = app.opened_store  # type: ignore[attr-defined]  # all supervisors open theirs by this name
+        monkeypatch.setattr(app, "opened_store", open_in_memory)
         monkeypatch.setattr(assembly, "find_provider", find_other)
         monkeypatch.setattr(model_lookup, "find_provider", find_other)
         monkeypatch.setattr(SessionSupervisor, "_start", start_noted)

@@ -82,7 +82,7 @@ def test_nothing_else_makes_a_live_session_of_a_journal():
 
 @pytest.mark.at(90)
 def test_nothing_but_its_actor_writes_a_session():
-    """One file of the shell steps a session and keeps what comes out; another one looks ahead, and throws it away.
+    """One file of the shell steps a session and keeps what comes out; another looks ahead, and evals compare: both throw it away.
 
     `actors` knows no session: what it steps are supervisors.
     """
@@ -93,4 +93,8 @@ def test_nothing_but_its_actor_writes_a_session():
     found = [
         {one for one in names if not re.match("core/|testing/|actors/", one)} for names in (stepping, writers)
     ]
-    assert found == [{"runtime/session_actor.py", "runtime/assembly.py"}, {"runtime/session_actor.py"}]
+    compares = {"evals/journals.py", "evals/journal_rules.py"}
+    assert found == [
+        {"runtime/session_actor.py", "runtime/assembly.py", *compares},
+        {"runtime/session_actor.py"},
+    ]

@@ -23,7 +23,7 @@ from agentrail.telemetry.audit import (
     is_decision,
     line_of,
     nodes_in,
-    read_line,
+    read_audit_line,
 )
 from agentrail.testing.models import ScriptedModel, says
 
@@ -145,7 +145,7 @@ def test_the_node_of_an_event_is_the_one_that_published_it():
 
 def edited(raw, **changes):
     """A line with other contents and a hash that matches it, after the one before it."""
-    return msgspec.structs.replace(read_line(raw)[0], **changes)
+    return msgspec.structs.replace(read_audit_line(raw)[0], **changes)
 
 
 def resealed(lines):
@@ -187,7 +187,7 @@ def log_line_again(log):
     """Line 21, correctly chained, about a decision that line 20 has."""
     tail = AuditTail()
     assert not list(faults_of_log(log, tail, None))
-    return tail.seal(read_line(log[-1])[0])
+    return tail.seal(read_audit_line(log[-1])[0])
 
 
 def test_what_only_a_noted_line_can_show():

@@ -8,14 +8,14 @@ from typing import Final
 CONVENTIONS: Final = "semantic-conventions-genai v0.1.0, read on 2026-11-25"
 """The release that the names are from."""
 
-AGENT: Final = "gen_ai.agent.name"
+GEN_AI_AGENT: Final = "gen_ai.agent.name"
 AGENT_DESCRIPTION: Final = "gen_ai.agent.description"
 CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
-CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 CALL_RESULT: Final = "gen_ai.tool.call.result"
 CONVERSATION: Final = "gen_ai.conversation.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
-FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 MCP_METHOD: Final = "mcp.method.name"
 OPERATION: Final = "gen_ai.operation.name"
@@ -34,10 +34,10 @@ USAGE_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"
 ERROR_TYPE: Final = "error.type"
 """Of the general conventions, stable there."""
 
-OTHER: Final = "_OTHER"
+OTHER_ERROR: Final = "_OTHER"
 """The conventions' value for an unknown error or name."""
 
-PROVIDERS: Final = {"google": "gcp.gemini", "openai-chat": "openai"}
+PROVIDER_NAMES: Final = {"google": "gcp.gemini", "openai-chat": "openai"}
 """Values of `gen_ai.provider.name` for providers that have another name here."""
 
 DATASTORES: Final = frozenset({"kb_list", "kb_read", "kb_search", "recall"})

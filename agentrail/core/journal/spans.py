@@ -28,7 +28,7 @@ _MAX_NAME_CHARACTERS: Final = 256
 _MAX_MOMENTS: Final = 128
 """The limit of OpenTelemetry's SDK for one span. A cycle may wait for days."""
 
-_UNKNOWN_ERROR: Final = errors.ErrorInfo(code=names.OTHER, message="")
+_UNKNOWN_ERROR: Final = errors.ErrorInfo(code=names.OTHER_ERROR, message="")
 _CODES: Final = frozenset(
     one.code
     for one in vars(errors).values()
@@ -185,7 +185,7 @@ class SessionSpans:
         if caller is not None:
             span.trace_id, span.parent_id = caller.traceparent[3:35], caller.traceparent[36:52]
         known = (
-            (names.AGENT, agent),
+            (names.GEN_AI_AGENT, agent),
             ("agentrail.tenant", self._word("tenant_id") if self.tenant else ""),
             ("agentrail.request_id", event.request_id),
             ("agentrail.via", event.via if prompt is None else prompt.via),
@@ -259,7 +259,7 @@ class SessionSpans:
                 self._begin_request(event, at_ms)
             case events.MessageStart():
                 if span is not None:
-                    span.attributes[names.FIRST_CHUNK] = max(at_ms - span.began_at_ms, 0) / 1000
+                    span.attributes[names.TIME_TO_FIRST_CHUNK] = max(at_ms - span.began_at_ms, 0) / 1000
             case events.ResponseComplete():
                 if span is not None:
                     self._end_request(span, event, at_ms)
@@ -281,7 +281,7 @@ class SessionSpans:
         span.kind = "client"
         span.attributes |= {
             names.OPERATION: "chat",
-            names.PROVIDER: names.PROVIDERS.get(provider, provider),
+            names.PROVIDER: names.PROVIDER_NAMES.get(provider, provider),
             names.REQUEST_MODEL: model or provider,
             "agentrail.attempt": event.attempt,
             "agentrail.messages": event.messages,
@@ -326,7 +326,10 @@ class SessionSpans:
                 _add_moment(span, "agentrail.plugin", at_ms, _acted(by, "before_tool", "blocked"))
             case events.ToolCallUnknown(call_id=call_id) if call_id in self._calls and not self.content:
                 span = self._calls[call_id]
-                span.name, span.attributes[names.TOOL] = f"execute_tool {names.OTHER}", names.OTHER
+                span.name, span.attributes[names.TOOL] = (
+                    f"execute_tool {names.OTHER_ERROR}",
+                    names.OTHER_ERROR,
+                )
                 span.attributes.pop("agentrail.mcp.server", None)
             case events.ToolKilled(call_id=call_id) if call_id in self._calls:
                 self._calls[call_id].attributes["agentrail.killed"] = True
@@ -354,7 +357,7 @@ class SessionSpans:
             span.attributes["agentrail.effect_class"] = event.effect_class
         if event.call_id in self._approvals:
             span.attributes["agentrail.approval"] = self._approvals.pop(event.call_id)
-        self._show(span, names.CALL_ID, lambda: event.call_id)
+        self._show(span, names.TOOL_CALL_ID, lambda: event.call_id)
         self._show(span, names.CALL_ARGUMENTS, lambda: _json(event.arguments))
 
     def _hear_of_child(self, event: events.Event, at_ms: int) -> None:
@@ -474,7 +477,7 @@ class SessionSpans:
         return self.scrub(text).encode(errors="replace")[:MAX_ATTRIBUTE_BYTES].decode(errors="ignore")
 
     def _code_of(self, code: str) -> str:
-        return code if self.content or code in _CODES or code == "tool_error" else names.OTHER
+        return code if self.content or code in _CODES or code == "tool_error" else names.OTHER_ERROR
 
 
 # The kinds of every cycle, without the patterns before theirs: a quarter of what its spans cost. None: no span hears of it.

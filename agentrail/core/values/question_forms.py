@@ -135,7 +135,7 @@ def _fault_of_choices(field: FormField) -> str | None:
             or items.get("type", "string") != "string"
         ):
             return "has items that are no choice: expected {'type': 'string', 'enum': […]}, or {'anyOf': […]}"
-        return _fault_of_choices({"enum": items["enum"]} if "enum" in items else {"oneOf": items["anyOf"]})
+        field = {"enum": items["enum"]} if "enum" in items else {"oneOf": items["anyOf"]}
     if "enum" not in field and "oneOf" not in field:
         return "has enumNames but no enum" if "enumNames" in field else None
     if "enum" in field and "oneOf" in field:
