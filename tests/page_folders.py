@@ -65,10 +65,26 @@ async def _live(work: Path, live: Path, kept: Path) -> None:
         await cut_off.abort("copied")
 
 
+def audited_sessions(folder: Path) -> None:
+    """The log of six cycles, next to their store."""
+    trio.run(_live_audited, folder)
+
+
+async def _live_audited(folder: Path) -> None:
+    store, log = f"sqlite:{folder / 'sessions.db'}", f"file:{folder / 'audit.jsonl'}"
+    async with agentrail.open_supervisor(store=store, audit=log) as supervisor:
+        session = await supervisor.start_session(
+            model="demo:fast", tools=builtin("list_dir"), working_dir=folder
+        )
+        for _ in range(6):
+            await session.ask('list_dir "."')
+
+
 def files_of_the_command(folder: Path) -> None:
     """All that the commands of the reference look at: those above, and files that the page itself shows."""
     documents(folder)
     kept_sessions(folder)
+    audited_sessions(folder)
     shown = {one.body.split()[0]: one.body for one in fences_of("docs/reference/cli.md")}
     (folder / "permissions.toml").write_text(shown["mode"])
     (folder / "event.json").write_text(shown['{"hook":'])
@@ -90,6 +106,7 @@ PREPARED: Final[Mapping[str, Callable[[Path], None]]] = {
     "docs/how-to/look-things-up.md": documents_and_an_agent,
     "docs/how-to/keep-and-resume-sessions.md": kept_sessions,
     "docs/how-to/fork-and-rewind.md": kept_sessions,
+    "docs/how-to/keep-an-audit-log.md": audited_sessions,
     "docs/reference/cli.md": files_of_the_command,
 }
 """By page: what is put into the empty directory in which its commands are played."""

@@ -63,6 +63,12 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/before-you-change-a-prompt.md": {
         "console": "tests/evals/test_journals_command.py::test_the_commands_of_the_page_say_what_it_shows"
     },
+    "docs/how-to/keep-an-audit-log.md": {
+        "json": "tests/telemetry/test_audit.py::test_the_page_explains_each_field_of_a_line"
+    },
+    "docs/how-to/metrics-and-alerts.md": {
+        "yaml": "tests/telemetry/test_alerts.py::test_promtool_accepts_the_configuration_of_the_page"
+    },
     "docs/how-to/use-it-from-copilotkit.md": {
         "ts": "tests/gateway/protocols/test_ag_ui_client.py::test_the_page_of_the_how_to_works",
     },

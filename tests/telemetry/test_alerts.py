@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.mcp.server_options import McpServer
 from tests.conftest import SERVICES
+from tests.pages import fences_of
 from tests.runtime.rig import NoSandbox, on_bounded_time, on_virtual_time
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +110,19 @@ def test_promtool_accepts_the_alerts():
     assert done.returncode == 0, done.stderr
     assert f"{len(RULES)} rules found" in done.stdout
     assert len(RULES) == 10
+
+
+@pytest.mark.services("prometheus")
+def test_promtool_accepts_the_configuration_of_the_page(tmp_path):
+    """With the file of rules and the file of the token that it names."""
+    (shown,) = [one.body for one in fences_of("docs/how-to/metrics-and-alerts.md") if one.kind == "yaml"]
+    (tmp_path / "prometheus.yml").write_text(shown)
+    (tmp_path / "prometheus.token").write_text("a token")
+    shutil.copy(ALERTS, tmp_path)
+    command = [promtool(), "check", "config", tmp_path / "prometheus.yml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
 
 
 # --- faults

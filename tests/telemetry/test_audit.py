@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from agentrail.events import Approval, Envelope
 from agentrail.messages import Text, ToolResult
 from agentrail.stores.audit_file import AuditFile, path_of_audit
 from agentrail.telemetry.audit import (
+    AuditLine,
     AuditLog,
     AuditTail,
     faults_of_log,
@@ -26,6 +28,7 @@ from agentrail.telemetry.audit import (
     read_audit_line,
 )
 from agentrail.testing.models import ScriptedModel, says
+from tests.pages import ROOT, fences_of
 
 CANARY = "canary, which nobody may read here"
 ASKED = {
@@ -118,6 +121,16 @@ def test_a_line_says_who_decided_what_when_about_which_call_and_where():
     by_rule, created = lines[16:18]
     assert by_rule["rule"].startswith("rule_")
     assert created["rule"] == by_rule["rule"]
+
+
+def test_the_page_explains_each_field_of_a_line():
+    """Its example has the order of a written line."""
+    page = "docs/how-to/keep-an-audit-log.md"
+    (shown,) = [json.loads(one.body) for one in fences_of(page) if one.kind == "json"]
+    fields = [*AuditLine.__struct_fields__, "hash"]
+    assert list(shown) == [name for name in fields if name in shown]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(fields)
 
 
 def test_a_text_that_is_no_unicode_stops_no_line():
