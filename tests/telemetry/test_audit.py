@@ -247,6 +247,18 @@ async def test_events_that_come_again_get_no_second_line_even_after_a_crash(tmp_
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_session_that_has_ended_takes_no_memory_and_gets_no_second_line(tmp_path):
+    """A server has more sessions every day. What comes again after a crash is found in the file."""
+    file = AuditFile(tmp_path / "audit.jsonl")
+    log = AuditLog(file.read, file.append, lambda *_: ())
+    ended = [*heard(1, 2), at(3, events.SessionEnd(reason="stopped"))]
+    await log.take(ended)
+    assert (log._nodes, log._tail.last) == ({}, {})  # noqa: SLF001 - what it holds
+    await AuditLog(file.read, file.append, lambda *_: ()).take(ended)
+    assert names_in(file.path) == [1, 2]
+    file.close()
+
+
 async def test_an_id_that_is_used_again_has_new_decisions_and_a_clock_that_went_back_makes_none(tmp_path):
     """A lower number belongs to a new session only if its time is later than all before."""
     file = AuditFile(tmp_path / "audit.jsonl")
