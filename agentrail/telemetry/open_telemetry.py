@@ -20,7 +20,7 @@ from agentrail.telemetry.reader import HeardEvent
 SPANS_AT_ONCE: Final = 512
 """Maximum spans of one call of an exporter."""
 
-_EVENTS_A_TURN: Final = 64
+_EVENTS_A_TURN: Final = 256
 
 
 @frozen(kw_only=True)
@@ -114,20 +114,26 @@ class SpanConsumer:
 
     async def take(self, events: Sequence[HeardEvent]) -> None:
         # Spans that could not be exported stay: the events of another attempt make none.
+        last, fold = None, None
         for number, (origin, event) in enumerate(events, 1):
-            key = (origin.scope, origin.session_id)
-            fold = self._folds.get(key)
-            if fold is None:
-                fold = self._folds[key] = self._options.fold(origin, self._scrub)
+            if fold is None or origin is not last:
+                last, fold = origin, self._fold_of(origin)
             closed = fold.feed(event)
             if closed:
                 self.add(closed)
             if number % _EVENTS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
         await self.export()
-        for key in {(origin.scope, origin.session_id) for origin, _ in events}:
+        for key in {(origin.scope, origin.session_id) for origin in dict(events)}:
             if self._folds[key].first_needed is None:
                 del self._folds[key]  # nothing is open, so the next events begin a fold of their own
+
+    def _fold_of(self, origin: SessionOrigin) -> SessionSpans:
+        key = (origin.scope, origin.session_id)
+        fold = self._folds.get(key)
+        if fold is None:
+            fold = self._folds[key] = self._options.fold(origin, self._scrub)
+        return fold
 
     def add(self, spans: Iterable[JournalSpan]) -> int:
         """Keep the sampled spans for the next export, and return their number."""

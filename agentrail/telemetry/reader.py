@@ -1,6 +1,6 @@
 """Passes the committed events of all sessions to consumers, each with its own queue, retries and cursors."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -104,7 +104,8 @@ class TelemetryReader:
     ) -> None:
         self.sample: float = sample
         self.tells_providers: bool = tells_providers
-        self._lines = tuple(map(_Line, consumers))
+        self._lines = tuple([_Line(consumer, self._share) for consumer in consumers])
+        self._heard: list[HeardEvent] = []
         self._ended = trio.Event()
         self._scope = trio.CancelScope()
 
@@ -113,10 +114,28 @@ class TelemetryReader:
             line.open(source)
 
     def hear(self, origin: SessionOrigin, event: Event) -> None:
+        # Sessions pay for this with each event. All else is done later, for many events together.
+        heard = self._heard
+        heard.append((origin, event))
+        size = len(heard)
+        if size == 1:
+            for line in self._lines:
+                line.wake()
+        elif size == BATCH_EVENTS:
+            self._share()
+
+    def _share(self) -> None:
+        """Hand what was heard to all consumers, each session's events together."""
+        sessions = defaultdict[SessionOrigin, list[HeardEvent]](list)
+        for heard in self._heard:
+            sessions[heard[0]].append(heard)
+        self._heard.clear()
         for line in self._lines:
-            line.hear(origin, event)
+            for origin, events in sessions.items():
+                line.hear(origin, events)
 
     def statistics(self) -> tuple[ConsumerStatistics, ...]:
+        self._share()
         return tuple(line.statistics() for line in self._lines)
 
     async def run(self) -> None:
@@ -141,8 +160,8 @@ class TelemetryReader:
 class _Line:
     """The queue of one consumer, and its place in each session."""
 
-    def __init__(self, consumer: EventConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: EventConsumer, share: Callable[[], None]) -> None:
+        self._consumer, self._share = consumer, share
         self._kind = f"telemetry_{consumer.name}"
         self._queue: deque[HeardEvent] = deque()
         self._places: dict[_Key, _Place] = {}
@@ -161,25 +180,26 @@ class _Line:
         self._closing.set()
         self._work.set()
 
-    def hear(self, origin: SessionOrigin, event: Event) -> None:
-        meta = event.meta
-        assert meta is not None  # noqa: S101 - it was published
-        key = (origin.scope, origin.session_id)
+    def wake(self) -> None:
+        self._work.set()
+
+    def hear(self, origin: SessionOrigin, events: Sequence[HeardEvent]) -> None:
+        """Queue the next events of a session."""
+        key, first = (origin.scope, origin.session_id), _number_of(events[0])
         place = self._places.get(key)
-        if place is None or meta.seq == 1:  # the id of an ended session may be used again
-            is_known = meta.seq == 1 or not self._has_cursors
-            place = self._places[key] = _Place(origin, meta.seq - 1, 0, is_known)
+        if place is None or first == 1:  # the id of an ended session may be used again
+            is_known = first == 1 or not self._has_cursors
+            place = self._places[key] = _Place(origin, first - 1, 0, is_known)
             if not is_known:
                 self._behind[key] = None
-        place.seen = meta.seq
+        place.seen = _number_of(events[-1])
         if key not in self._behind:
-            if len(self._queue) < QUEUE_EVENTS:
-                self._queue.append((origin, event))
-            elif self._has_journal:
+            room = QUEUE_EVENTS - len(self._queue)
+            self._queue += events[:room]
+            if len(events) > room and self._has_journal:
                 self._behind[key] = None
             else:
-                self._dropped += 1
-        self._work.set()
+                self._dropped += max(len(events) - room, 0)
 
     def statistics(self) -> ConsumerStatistics:
         unread = sum(self._places[key].seen - self._places[key].taken for key in self._behind)
@@ -208,11 +228,14 @@ class _Line:
             await self.save()
 
     async def _follow(self) -> None:
-        while not self._closing.is_set():
+        is_open = True
+        while is_open:
             await self._work.wait()
             with trio.move_on_after(GATHER_SECONDS):
                 await self._closing.wait()
+            is_open = not self._closing.is_set()
             self._work = trio.Event()
+            self._share()
             while self._queue or self._behind:
                 if self._queue:
                     size = min(len(self._queue), BATCH_EVENTS)
@@ -224,12 +247,11 @@ class _Line:
         self._taking = len(events)
         await until_done(lambda: self._consumer.take(events), self._note)
         self._taking = 0
-        for origin, event in events:
-            assert event.meta is not None  # noqa: S101 - it was published
+        for origin, last in dict(events).items():
             key = (origin.scope, origin.session_id)
             place = self._moved[key] = self._places[key]
-            place.taken = event.meta.seq
-            place.has_ended = isinstance(event, SessionEnd)
+            place.taken = _number_of((origin, last))
+            place.has_ended = isinstance(last, SessionEnd)
 
     async def _catch_up(self, key: _Key) -> None:
         """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
@@ -247,6 +269,7 @@ class _Line:
             if page.events:
                 await self._give([(origin, event) for event in page.events])
             place.taken = max(page.last, place.taken)
+        self._share()  # the page may have these events too
         if place.taken >= place.seen:
             del self._behind[key]
 
@@ -316,6 +339,7 @@ class _Line:
         rows = await self._rows(self._kind)
         after: _Key | None = None
         while found := await self._source.find(Filters(), after=after, limit=BATCH_EVENTS):
+            self._share()  # of sessions that live here, all is known
             for one in found:
                 key = after = (one.scope, one.session)
                 cursor = rows.pop(_row_id(key), 0 if one.opened_at_ms >= self._since_ms else one.events)
@@ -331,6 +355,11 @@ class _Line:
             rows |= {row.id: int(row.body) for row in found}
             after = found[-1].id
         return rows
+
+
+def _number_of(heard: HeardEvent) -> int:
+    assert heard[1].meta is not None  # noqa: S101 - it was published
+    return heard[1].meta.seq
 
 
 def _row_id(key: _Key) -> str:

@@ -1,6 +1,7 @@
 """Journal spans as spans of the official SDK, and its exporter for OTLP. Imported by name when telemetry is opened: the library is an extra."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import requests
@@ -16,7 +17,20 @@ from agentrail.core.journal.spans import JournalSpan
 from agentrail.otp.guarded_calls import call_guarded
 
 _SCOPE = InstrumentationScope("agentrail")
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_UNSET = Status()
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+
+class _Resource(Resource):
+    """A resource that computes its hash once. The official encoder asks for it with each span, and it is that of a JSON text."""
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__(attributes)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class NotExported(Exception):
@@ -30,7 +44,7 @@ def send_spans(exporter: Any, resource: Mapping[str, Any], spans: Sequence[Journ
         NotExported: The exporter did not report success.
         Exception: Raised by the exporter.
     """
-    common = Resource(resource)
+    common = _Resource(resource)
     result = exporter.export([_readable(span, common) for span in spans])
     if result is not SpanExportResult.SUCCESS:
         message = f"{type(exporter).__name__} returned {result!r:.80}"
@@ -47,16 +61,16 @@ def _readable(span: JournalSpan, resource: Resource) -> ReadableSpan:
         events=[Event(name, said, _nano(at_ms)) for name, at_ms, said in span.moments],
         links=[Link(_context(trace, one), said) for trace, one, said in span.links],
         kind=_KINDS[span.kind],
-        status=Status() if span.error is None else Status(StatusCode.ERROR, span.message or None),
+        status=_UNSET if span.error is None else Status(StatusCode.ERROR, span.message or None),
         start_time=_nano(span.began_at_ms),
         end_time=_nano(span.ended_at_ms),
         instrumentation_scope=_SCOPE,
     )
 
 
+@lru_cache(1_024)  # parents share theirs
 def _context(trace_id: str, span_id: str) -> SpanContext:
-    flags = TraceFlags(TraceFlags.SAMPLED)
-    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=flags)
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=_SAMPLED)
 
 
 def _nano(at_ms: int) -> int:

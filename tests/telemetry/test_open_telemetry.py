@@ -234,13 +234,13 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
     cycles = 200
     with installed(Hanging()):
         store = MemoryStore(lease_ms=0) if has_store else None
-        async with open_nameless(
-            lambda _name, _root: NoSandbox(), store=store, reader=TelemetryReader([consumer])
-        ) as supervisor:
+        heard = TelemetryReader([consumer])
+        async with open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=heard) as supervisor:
             session = await supervisor.start_session(model=FunctionModel(lambda _request: says("done")))
             for number in range(cycles):
                 await session.ask(f"{number}")
                 await trio.sleep(0.1)
+            assert len(heard._heard) < reader.BATCH_EVENTS  # noqa: SLF001 - what it holds
             counts = supervisor.statistics().consumers[0]
             assert counts.behind + counts.dropped > cycles * 3
             assert len(consumer._made) < 1_000  # noqa: SLF001 - what it holds

@@ -294,11 +294,6 @@ class SessionSpans:
         self._request = None
         usage = event.usage
         span.attributes |= {names.FINISH_REASONS: (event.stop_reason,), **_usage(usage)}
-        span.attributes |= {
-            names.USAGE_CACHE_READ: usage.cache_read,
-            names.USAGE_CACHE_WRITE: usage.cache_write,
-        }
-        span.attributes[names.USAGE_REASONING] = usage.reasoning
         model, requested = event.message.model, span.attributes[names.REQUEST_MODEL]
         if requested in {model, model.partition(":")[2]}:
             span.attributes[names.RESPONSE_MODEL] = requested
@@ -505,8 +500,16 @@ def _acted(plugin: str, hook: str, action: str) -> Attributes:
 
 
 def _usage(usage: TokenUsage) -> Attributes:
-    said: Attributes = {names.USAGE_INPUT: usage.input, names.USAGE_OUTPUT: usage.output}
-    if usage.cost_usd is not None:
+    """Return its counts but zeros: each attribute costs as much again as the rest of the fold."""
+    counts = (
+        (names.USAGE_INPUT, usage.input),
+        (names.USAGE_OUTPUT, usage.output),
+        (names.USAGE_CACHE_READ, usage.cache_read),
+        (names.USAGE_CACHE_WRITE, usage.cache_write),
+        (names.USAGE_REASONING, usage.reasoning),
+    )
+    said: Attributes = {name: count for name, count in counts if count}
+    if usage.cost_usd is not None:  # 0 if it cost nothing
         said["agentrail.cost_usd"] = float(usage.cost_usd)
     return said
 

@@ -312,7 +312,7 @@ def test_each_attempt_is_a_span_with_its_reason():
     ]
     assert requests[0].attributes["gen_ai.response.time_to_first_chunk"] == 1.0
     assert requests[3].attributes["gen_ai.response.model"] == "demo"
-    assert requests[3].attributes["gen_ai.usage.reasoning.output_tokens"] == 0
+    assert "gen_ai.usage.reasoning.output_tokens" not in requests[3].attributes  # it is 0
     assert len(requests[4].name) < 300
     assert cycle.error == "rate_limited"
     assert [name for name, _, _ in cycle.moments] == ["agentrail.retry"]
