@@ -45,6 +45,7 @@ from agentrail.cli.doctor_server import (
     look_at_extras,
     look_at_mcp_servers,
     look_at_open_files,
+    look_at_telemetry,
     within_limit,
 )
 from agentrail.cli.exit_codes import Exit, describe_error
@@ -227,6 +228,7 @@ async def _look_at_all(
         *await within_limit("MCP servers", partial(look_at_mcp_servers, settings)),
         *look_at_serving(setup, os.environ),
         *look_at_open_files(settings),
+        *look_at_telemetry(settings, os.environ),
         *look_at_variables(os.environ),
         *await within_limit("bubblewrap", confinement),
         *await in_thread("store", partial(look_at_store, os.environ, data_dir)),

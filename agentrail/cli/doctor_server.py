@@ -12,10 +12,12 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.abc.store import OwedStore, Store, StoredSession
+from agentrail.cli.host_config import named_telemetry
 from agentrail.cli.store_access import Owners
 from agentrail.config.host_limits import Limits
 from agentrail.config.settings import LIMITS_PREFIX, Settings
 from agentrail.distribution import NAME, install_command
+from agentrail.errors import OptionError
 from agentrail.sandboxes.programs import find_program
 from agentrail.telemetry.reader import events_behind
 
@@ -92,6 +94,16 @@ def _needed_extras(settings: Settings) -> list[tuple[str, str]]:
         ("otel", "[telemetry]", settings.telemetry),
     )
     return [(name, feature) for name, feature, is_wanted in wanted if is_wanted]
+
+
+def look_at_telemetry(settings: Settings | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the variables and the table that name a collector. Commands that run sessions refuse faulty ones."""
+    try:
+        if named_telemetry(settings, environ):
+            yield Finding(name="telemetry", verdict="good", text="spans of sessions are exported")
+    except OptionError as error:
+        remedy = "correct it, or unset it to export nothing"
+        yield Finding(name="telemetry", verdict="bad", text=str(error), remedy=remedy)
 
 
 def look_at_open_files(settings: Settings | None, soft: int | None = None) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from agentrail.cli.doctor_server import (
     look_at_extras,
     look_at_mcp_servers,
     look_at_open_files,
+    look_at_telemetry,
     within_limit,
 )
 from agentrail.cli.store_access import all_sessions
@@ -139,6 +140,25 @@ def test_the_limit_of_open_files_is_held_against_the_sessions_of_a_server():
     small = said(host={"limits.max_streams": 10, "limits.max_sessions_per_principal": 10})
     assert shown(look(small, 1_024)) == [("open files", "good")]
     assert look(host)[0].name == "open files"
+
+
+async def test_a_collector_that_sessions_would_refuse_is_a_fault(tmp_path):
+    """Healthy means that a run would work. No header and no address is shown: they may hold keys."""
+    named = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_HEADERS": "key=canary"}
+    (found,) = look_at_telemetry(None, named)
+    assert (found.verdict, found.text) == ("good", "spans of sessions are exported")
+    assert list(look_at_telemetry(said(), {})) == []
+    assert shown(look_at_telemetry(said(telemetry={"endpoint": "http://x", "sample": 2}), {})) == [
+        ("telemetry", "bad")
+    ]
+    variables = {"OTEL_TRACES_SAMPLER": "x", **named}
+    ran = await run_line(f"doctor --json --data-dir {tmp_path}", variables=variables)
+    (fault,) = [one for one in json.loads(ran.out)["checks"] if one["verdict"] == "bad"]
+    assert (ran.code, fault["text"].startswith("OTEL_TRACES_SAMPLER is 'x'"), "canary" in ran.out) == (
+        1,
+        True,
+        False,
+    )
 
 
 async def test_mcp_servers_are_looked_at_without_a_message(monkeypatch):
