@@ -165,6 +165,8 @@ def _judged(store: Store, stored: StoredSession, judge: JudgeJournal) -> Journal
     except AgentrailError as error:
         missing = ", ".join(getattr(sources.resolve, "missing", ()))
         return {"result": "left out", "why": f"{missing} cannot be imported" if missing else str(error)}
+    except SystemExit as error:  # of a stack, a plugin or a rule; sys.exit(0) would look like no difference
+        return {"result": "left out", "why": f"its code ends the process: SystemExit: {error}"}
 
 
 @contextmanager

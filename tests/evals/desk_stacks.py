@@ -1,5 +1,6 @@
 """Stacks and rules of a desk, as an application would name them: `tests.evals.desk_stacks:GUARDED`."""
 
+import sys
 import time
 from typing import Any
 
@@ -59,6 +60,10 @@ def slow(recorded: list[Any]) -> list[Any]:
 
 def raises(recorded: list[Any]) -> list[Any]:
     raise RuntimeError(str(len(recorded)))
+
+
+def ends_the_process(_given: object) -> None:
+    sys.exit(0)
 
 
 SHORTER = {"system_prompt": "Be brief.", "replace_sections": {"mode": ""}, "max_turns": 50}

@@ -218,6 +218,17 @@ def test_a_function_that_raises_leaves_its_sessions_out(file, judge):
         assert f"s-1: left out: the function of {option} raised " in said
 
 
+@pytest.mark.parametrize("option", ["--against", "--holds"])
+def test_code_that_ends_the_process_is_no_sameness(file, judge, option):
+    """Its exit code 0 would pass in CI."""
+    keep(file, ("s-1", [["look"]]))
+    code, said = judge(option, f"{DESK}:ends_the_process")
+    assert (code, "s-1: left out: its code ends the process: SystemExit: 0" in said) == (
+        Exit.NOTHING_LEFT,
+        True,
+    )
+
+
 def test_a_step_that_does_not_end_ends_its_session_with_the_traceback(file, judge, monkeypatch):
     """Others go on."""
     monkeypatch.setattr(journals_command, "_STEP_SECONDS", 0.1)
