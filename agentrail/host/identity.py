@@ -55,10 +55,7 @@ def faults_of_principal(principal: object) -> list[str]:
     faults = [
         fault_of_name("tenant_id", given.tenant_id),
         fault_of_name("user_id", given.user_id),
-        *(
-            None if isinstance(one, str) else "scopes contains a value that is not text"
-            for one in given.scopes
-        ),
+        *["scopes contains a value that is not text" for one in given.scopes if not isinstance(one, str)],
     ]
     return [fault for fault in faults if fault is not None]
 
