@@ -1,4 +1,4 @@
-"""What readers of committed events know of a session, and their progress: telemetry, metrics, the audit log."""
+"""Session facts for readers of committed events, and their progress: telemetry, metrics, the audit log."""
 
 from attrs import field, frozen
 
@@ -29,7 +29,7 @@ class ConsumerStatistics:
         behind: Committed events that it has not taken yet.
         dropped: Events that it will never get: without a store, or lost in an unreadable journal.
         failures: Attempts that raised, each retried with the same events.
-        rejected: What it made of events, and was refused for good, such as spans by their backend.
+        rejected: Items made of events and refused for good, such as spans by their backend.
     """
 
     name: str

@@ -195,7 +195,7 @@ def run_eval(  # noqa: PLR0913 - an option each
 
 
 def _faults_of_options(fail_below: float | None, *files: Path | None) -> Iterator[str]:
-    """Yield what would otherwise be noticed when everything has run and is paid."""
+    """Yield faults that would otherwise be noticed after every run is paid for."""
     if fail_below is not None and not 0 <= fail_below <= 1:
         yield f"--fail-below is {fail_below}: expected a score from 0 to 1"
     for file in files:

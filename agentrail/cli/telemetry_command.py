@@ -1,4 +1,4 @@
-"""`agentrail telemetry`: the spans of stored sessions again, for a backend that lost them, or is tried."""
+"""`agentrail telemetry`: the spans of stored sessions again, for a backend that lost them, or a new one."""
 
 import os
 from collections.abc import Iterator

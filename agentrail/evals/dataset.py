@@ -22,8 +22,8 @@ class Case(Value, frozen=True):
     Attributes:
         input: The prompt, or several that are given one after the other.
         expected: What scorers compare with.
-        metadata: Data for tasks and scorers. `calls`: expected calls; `cassette`: file with the model's answers; `approve`: patterns
-            of tools whose calls are approved; `answer` and `label`: a text and a person's score of it, for `evals calibrate`.
+        metadata: Data for tasks and scorers. `calls` are expected calls, `cassette` is a file with the model's answers, `approve` has patterns
+            of tools whose calls are approved, `answer` and `label` are a text and a person's score of it, for `evals calibrate`.
         id: Unique in its dataset. Empty: derived from the input.
     """
 

@@ -289,7 +289,7 @@ class StackComparison:
         after, is_asked = mine.after.data, False
         known = {_key(one) for one in (*walked.after.data.interactions, *mine.before.data.interactions)}
         if any(_key(one) not in known for one in after.interactions):
-            self._open("an answer of a person")
+            self._open("a user's answer")
             return
         owed = {None, *map(_owed, walked.effects)}
         recorded = next((one.request for one in walked.effects if isinstance(one, StartStream)), None)

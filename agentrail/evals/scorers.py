@@ -179,7 +179,7 @@ class Judge:
     """A model that scores an answer by a rubric.
 
     Attributes:
-        rubric: What earns 1 and what earns 0.
+        rubric: The criteria for 1 and for 0.
         model: A model string, or a provider.
     """
 

@@ -43,7 +43,7 @@ def pass_all(k: int, runs: int, passed: int) -> float:
 
 
 def kappa_of(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Return Cohen's kappa: the agreement of two raters beyond chance. None if both always say the same."""
+    """Return Cohen's kappa: the agreement of two raters beyond chance. None if both always agree on one label."""
     count = len(pairs)
     agreed = sum(one == other for one, other in pairs) / count
     first, second = (sum(pair[which] for pair in pairs) / count for which in (0, 1))

@@ -242,7 +242,7 @@ class DayBudgetWarning(_Payload):
     """A daily budget of which 80 % are spent.
 
     Attributes:
-        of: Whose budget it is: that of a user, or that of the whole tenant.
+        of: Kind of the budget's owner: a user, or the whole tenant.
         tenant_id: Id of the tenant.
         user_id: Id of the user. None for the budget of the tenant.
         used_usd: Cost since the last UTC midnight, in dollars.

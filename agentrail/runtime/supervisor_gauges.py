@@ -1,4 +1,4 @@
-"""What metrics read of a supervisor: its load at each scrape, names of its sessions, and the duration of its writes."""
+"""Gauges of a supervisor: its load at each scrape, names of its sessions, and the duration of its writes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping

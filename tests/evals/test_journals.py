@@ -67,7 +67,7 @@ def test_the_recorded_stack_and_one_that_says_nothing_are_the_same():
     ("rule", "action", "change", "needs"),
     [
         ("BeforeTool.read", "block:no", "blocked", "the answer of the model to another conversation"),
-        ("BeforeTool.read", "approve:sure?", "asked about", "an answer of a person"),
+        ("BeforeTool.read", "approve:sure?", "asked about", "a user's answer"),
         ("BeforeTool.read", 'args:{"path":"z"}', "rewritten", "the outcome of RunTool"),
     ],
 )
