@@ -218,9 +218,12 @@ async def test_without_content_no_word_of_a_conversation_leaves():
 @on_virtual_time
 @pytest.mark.operation(6)
 @pytest.mark.parametrize("has_store", [True, False])
-async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, has_store):
+@pytest.mark.parametrize(
+    ("cycles", "queue"), [(200, 100), pytest.param(10_000, reader.QUEUE_EVENTS, marks=pytest.mark.check)]
+)
+async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, has_store, cycles, queue):
     """With a store no span is missing when it is back, without one the counter says how many events were dropped."""
-    monkeypatch.setattr(reader, "QUEUE_EVENTS", 100)
+    monkeypatch.setattr(reader, "QUEUE_EVENTS", queue)
     exporter = InMemorySpanExporter()
     consumer = OpenTelemetry(exporter=exporter).consumer()
     gate = trio.Event()
@@ -231,19 +234,19 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
                 await gate.wait()
             return await super().offload(function, *args, **options)
 
-    cycles = 200
     with installed(Hanging()):
         store = MemoryStore(lease_ms=0) if has_store else None
-        heard = TelemetryReader([consumer])
-        async with open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=heard) as supervisor:
-            session = await supervisor.start_session(model=FunctionModel(lambda _request: says("done")))
-            for number in range(cycles):
-                await session.ask(f"{number}")
-                await trio.sleep(0.1)
-            assert len(heard._heard) < reader.BATCH_EVENTS  # noqa: SLF001 - what it holds
+        lines = TelemetryReader([consumer])
+        async with open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=lines) as supervisor:
+            for _session in range(cycles // 100):  # a long one would be compacted
+                session = await supervisor.start_session(model=FunctionModel(lambda _request: says("done")))
+                for number in range(100):
+                    await session.ask(f"{number}")
+                    await trio.sleep(0.1)
             counts = supervisor.statistics().consumers[0]
             assert counts.behind + counts.dropped > cycles * 3
             assert len(consumer._made) < 1_000  # noqa: SLF001 - what it holds
+            assert len(lines._lines[0]._queue) == queue  # noqa: SLF001 - what waits for it
             gate.set()
             await trio.sleep(60)
             counts = supervisor.statistics().consumers[0]
