@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -119,9 +119,17 @@ Series: TypeAlias = tuple[str, ...]
 class Total:
     """The state of one series: its sum, and for a histogram its counts and a recent example per bucket."""
 
+    buckets: tuple[float, ...]
+    counts: list[int]
     value: float = 0.0
-    counts: list[int] = field(factory=list)
     examples: dict[int, tuple[float, Callable[[], str]]] = field(factory=dict)
+
+    def observe(self, value: float, trace: Callable[[], str] | None = None) -> None:
+        self.value += value
+        place = bisect_left(self.buckets, value)
+        self.counts[place] += 1
+        if trace is not None:
+            self.examples[place] = (value, trace)
 
 
 class MetricTotals:
@@ -135,16 +143,14 @@ class MetricTotals:
             if not one.labels and one.kind != "gauge":
                 self._admit((name,))
 
+    def of(self, series: Series) -> Total:
+        return self.by_series.get(series) or self._admit(series)
+
     def add(self, series: Series, value: float = 1.0) -> None:
-        (self.by_series.get(series) or self._admit(series)).value += value
+        self.of(series).value += value
 
     def observe(self, series: Series, value: float, trace: Callable[[], str] | None = None) -> None:
-        total = self.by_series.get(series) or self._admit(series)
-        total.value += value
-        place = bisect_left(METRICS[series[0]].buckets, value)
-        total.counts[place] += 1
-        if trace is not None:
-            total.examples[place] = (value, trace)
+        self.of(series).observe(value, trace)
 
     def _admit(self, series: Series) -> Total:
         """Return the total of a series: its own, or that of `other` in the place of unknown and further names."""
@@ -159,7 +165,7 @@ class MetricTotals:
             if self._places[name] >= metric.room:
                 return self._admit(reserved)
             self._places[name] += 1
-        total = self.by_series[shown] = Total(counts=[0] * (len(metric.buckets) + 1))
+        total = self.by_series[shown] = Total(metric.buckets, [0] * (len(metric.buckets) + 1))
         return total
 
     def _value(self, label: str, value: str) -> str:
@@ -178,6 +184,13 @@ NamesOf: TypeAlias = Callable[[str, str], Container[str] | None]
 
 MAX_SESSIONS: Final = 50_000
 """Number of sessions whose last event is remembered. The oldest is forgotten first."""
+
+
+_KEPT_MODELS: Final = 200
+_UNCOUNTED: Final = frozenset(
+    {events.SessionStart, events.ToolCalls, events.ToolExecutionStart, events.SessionEnd}
+)
+"""Frequent kinds that no metric counts, without the patterns of all others."""
 
 
 @define(eq=False)
@@ -201,24 +214,33 @@ class MetricFold:
         self.names_of = names_of
         self.totals: MetricTotals = MetricTotals()
         self._sessions: dict[tuple[str, SessionId], _Session] = {}
+        self._last: _Session | None = None
+        self._totals_of_usage = lru_cache(_KEPT_MODELS)(partial(_totals_of_usage, self.totals))
 
     def feed(self, origin: SessionOrigin, event: events.Event) -> None:
         """Add an event. Those of one session must come in order."""
         meta = event.meta
         if meta is None or meta.ephemeral:
             return
-        key = (origin.scope, meta.session_id)
-        one = self._sessions.get(key)
+        one, seq, at_ms = self._last, meta.seq, meta.at_ms
+        if one is None or one.origin is not origin:  # events of a session come together
+            one = self._sessions.get((origin.scope, meta.session_id))
         # Another session may have taken the id, and its numbers begin again.
-        if one is None or (meta.seq <= one.seq and meta.at_ms > one.at_ms):
-            self._sessions.pop(key, None)
-            profile = origin.user_data.get("agent_id", OTHER)
-            one = self._sessions[key] = _Session(origin, profile if isinstance(profile, str) else OTHER)
-            if len(self._sessions) > MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-        if meta.seq > one.seq:
-            one.seq, one.at_ms = meta.seq, max(meta.at_ms, one.at_ms)
-            self._count(one, event, meta.at_ms)
+        if one is None or (seq <= one.seq and at_ms > one.at_ms):
+            one = self._begin(origin, (origin.scope, meta.session_id))
+        self._last, one.origin = one, origin
+        if seq > one.seq:
+            one.seq, one.at_ms = seq, max(at_ms, one.at_ms)
+            if type(event) not in _UNCOUNTED:
+                self._count(one, event, at_ms)
+
+    def _begin(self, origin: SessionOrigin, key: tuple[str, SessionId]) -> _Session:
+        self._sessions.pop(key, None)
+        profile = origin.user_data.get("agent_id", OTHER)
+        one = self._sessions[key] = _Session(origin, profile if isinstance(profile, str) else OTHER)
+        if len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return one
 
     def _count(self, one: _Session, event: events.Event, at_ms: int) -> None:
         match event:
@@ -243,6 +265,9 @@ class MetricFold:
                 one.blocked.clear()
             case events.AgentEnd():
                 self._end_cycle(one, "ok", at_ms)
+            case events.PromptReceived(ref=ref, trace=caller) | events.PromptQueued(ref=ref, trace=caller):
+                if caller is not None:
+                    one.callers[ref] = caller
             case events.AgentError(error=error):
                 self._end_request(one, "failed", at_ms, error.code)
                 self._end_cycle(one, "failed", at_ms)
@@ -256,9 +281,6 @@ class MetricFold:
                 self._end_request(one, "failed", at_ms, error.code)
             case events.ModelSwitched(by="fallback"):
                 self._end_request(one, "failed", at_ms, OTHER)
-            case events.PromptReceived(ref=ref, trace=caller) | events.PromptQueued(ref=ref, trace=caller):
-                if caller is not None:
-                    one.callers[ref] = caller
             case events.PromptDropped(ref=ref) | events.PromptRejected(ref=ref) | events.PromptTaken(ref=ref):
                 one.callers.pop(ref, None)
             case events.ToolBlocked(call_id=call_id):
@@ -299,13 +321,20 @@ class MetricFold:
     def _count_usage(self, one: _Session, usage: TokenUsage) -> None:
         if one.request is None:
             return
-        (provider, model, _), totals = one.request, self.totals
-        labels = (TOKENS, "chat", PROVIDER_NAMES.get(provider, provider), model)
-        totals.observe((*labels, "input"), usage.input, one.trace)
-        totals.observe((*labels, "output"), usage.output, one.trace)
-        for direction in DIRECTIONS:
-            totals.add(("agentrail_tokens_total", provider, model, direction), getattr(usage, direction))
-        totals.add(("agentrail_cost_dollars_total", one.profile, model), usage.cost_usd or 0.0)
+        sent, received, *counters = self._totals_of_usage(one.profile, *one.request[:2])
+        sent.observe(usage.input, one.trace)
+        received.observe(usage.output, one.trace)
+        counts = (usage.cost_usd or 0.0, usage.input, usage.output, usage.cache_read, usage.cache_write)
+        for total, count in zip(counters, counts, strict=True):
+            total.value += count
+
+
+def _totals_of_usage(totals: MetricTotals, profile: str, provider: str, model: str) -> tuple[Total, ...]:
+    """Return those of input and output, of the cost, and of the four directions."""
+    labels = (TOKENS, "chat", PROVIDER_NAMES.get(provider, provider), model)
+    cost = ("agentrail_cost_dollars_total", profile, model)
+    directions = [("agentrail_tokens_total", provider, model, direction) for direction in DIRECTIONS]
+    return tuple(map(totals.of, ((*labels, "input"), (*labels, "output"), cost, *directions)))
 
 
 def _seconds(from_ms: int, to_ms: int) -> float:
