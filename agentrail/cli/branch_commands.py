@@ -95,7 +95,7 @@ def fork(  # noqa: PLR0913 - the options of a command
     go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
     named = in_scope(found.scope, session_id)
     say(
-        f"{named}: a fork of {shown_id(found)} behind record {number}; "
+        f"{named}: a fork of {shown_id(found)} after record {number}; "
         f"{go_there}agentrail chat --resume {named} continues it"
     )
     return Exit.DONE

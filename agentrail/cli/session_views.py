@@ -197,7 +197,7 @@ def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
 def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) -> Iterator[str]:
     """Yield a session's state after a record: its phase, pending requests and conversation."""
     status = past.status
-    yield f"session   {shown_id(stored)}, behind record {past.number} of {stored.tail.seq}"
+    yield f"session   {shown_id(stored)}, after record {past.number} of {stored.tail.seq}"
     yield f"at        {moment(past.at_ms)}, event {past.snapshot.last_seq}"
     yield f"phase     {status.phase}"
     yield from show_waits(status, waiting)

@@ -296,7 +296,7 @@ async def test_a_fork_is_in_the_list_and_can_be_gone_on_with_a_copy_of_its_files
     before = (await ask("export", session)).out
     ran = await ask("fork", session, "--turn", "1", "--id", "s-branch")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith(f"s-branch: a fork of {session} behind record ")
+    assert ran.out.startswith(f"s-branch: a fork of {session} after record ")
     rows = [json.loads(line) for line in (await ask("list", "--json")).out.splitlines()]
     assert {row["session"] for row in rows} == {session, "s-branch"}
     text = (await ask("export", "s-branch", "--format", "markdown")).out

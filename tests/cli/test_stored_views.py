@@ -59,7 +59,7 @@ def test_a_session_is_shown_as_it_was_behind_a_record_and_traced_up_to_the_last(
     whole, _ = said()
     assert sessions_command.show_session("s-1", at=last, place=place) is Exit.DONE
     assert said()[0] == whole
-    assert f"behind record {last} of {last}" in whole
+    assert f"after record {last} of {last}" in whole
     assert "phase     idle" in whole
     assert "messages  6" in whole
     assert "  > How often, canary?" in whole
