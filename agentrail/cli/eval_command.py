@@ -22,6 +22,7 @@ from agentrail.blueprints import Blueprint
 from agentrail.cli.check_plugins_command import NotThere, load_named
 from agentrail.cli.config_setup import ConfigFiles, read_setup
 from agentrail.cli.ctrl_c import Interrupts
+from agentrail.cli.event_text import on_one_line, without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_all
@@ -187,7 +188,7 @@ def run_eval(  # noqa: PLR0913 - an option each
         if path is not None:
             _write(path, without_keys(without_known(data.decode())))
     for line in report_lines(found, before, place.usual):
-        say(line)
+        say(without_controls(line))
     if len(found.runs) < len(dataset.cases) * given.repeats:
         say("interrupted: the same command runs the rest")
         return Exit.INTERRUPTED
@@ -247,7 +248,9 @@ def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
         for one, mine, label in rows:
             if mine != label:
                 word = "passed" if label else "failed"
-                say(f"  {one.case}: {one.value:.2f}, people {word} it: {one.scores['judged'].reason}")
+                say(
+                    f"  {on_one_line(one.case)}: {one.value:.2f}, people {word} it: {on_one_line(one.scores['judged'].reason)}"
+                )
         if len(rows) < len(asked):
             say(f"  {len(asked) - len(rows)} answers got no verdict")
     return Exit.DONE
@@ -310,7 +313,8 @@ class _EvalView:
             return
         word = "pass" if run.passed else "FAIL"
         line = f"{len(self.runs)}/{self._total} {word} {run.case}[{run.repeat}] {run.value:.2f} {run.reasons}"
-        write_all(2, f"{without_known(line).rstrip()}\n".encode("utf-8", "replace"))
+        shown = on_one_line(without_known(line).rstrip())
+        write_all(2, f"{shown}\n".encode("utf-8", "replace"))
 
     def close(self) -> None:
         if self._live is not None:
@@ -327,7 +331,7 @@ def report_lines(report: EvalReport, before: EvalReport | None, store: str) -> I
     if worst:
         yield "worst runs:"
     for one in worst:
-        yield f"  {one.case}[{one.repeat}] {one.value:.2f} {one.reasons}"
+        yield f"  {one.case}[{one.repeat}] {one.value:.2f} {on_one_line(one.reasons)}"
         yield f"    agentrail sessions show {one.session} --store {store}"
     if before is not None:
         yield from _comparison_lines(compare_reports(report, before))

@@ -19,6 +19,7 @@ from cyclopts import Parameter
 from agentrail.abc.store import Store, StoredSession
 from agentrail.app import make_provider, provider_of
 from agentrail.cli.check_plugins_command import NotThere, load_named
+from agentrail.cli.event_text import without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
 from agentrail.cli.store_access import (
@@ -108,7 +109,9 @@ def journals(  # noqa: PLR0913 - an option each
         for stored in chosen.found_in(opened):
             row = {"session": shown_id(stored), **_judged(opened, stored, judge)}
             counts[row["result"]] += 1
-            for line in [msgspec.json.encode(row).decode()] if json else _lines_of(row):
+            for line in (
+                [msgspec.json.encode(row).decode()] if json else map(without_controls, _lines_of(row))
+            ):
                 say(line)
     if not json:
         say(", ".join(f"{count} {result}" for result, count in counts.items()) or "no session was chosen")

@@ -166,11 +166,11 @@ def decode_report(text: bytes, place: str) -> EvalReport:
 def encode_junit(report: EvalReport) -> bytes:
     """Encode a report as a JUnit test suite with a test case per run. A crash, or a scorer that failed, is an error."""
     kinds = [_junit_kind(one) for one in report.runs]
-    suite = Xml.Element("testsuite", name=report.name, tests=str(len(kinds)), skipped="0")
+    suite = Xml.Element("testsuite", name=_printable(report.name), tests=str(len(kinds)), skipped="0")
     suite.attrib |= {"failures": str(kinds.count("failure")), "errors": str(kinds.count("error"))}
     suite.attrib["time"] = f"{sum(one.milliseconds for one in report.runs) / 1000:.3f}"
     for one, kind in zip(report.runs, kinds, strict=True):
-        names = {"classname": report.name, "name": f"{one.case}[{one.repeat}]"}
+        names = {"classname": _printable(report.name), "name": _printable(f"{one.case}[{one.repeat}]")}
         place = Xml.SubElement(suite, "testcase", names, time=f"{one.milliseconds / 1000:.3f}")
         if kind is not None:
             Xml.SubElement(place, kind, message=_printable(one.reasons))

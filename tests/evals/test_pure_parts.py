@@ -357,7 +357,12 @@ def test_kappa_is_agreement_beyond_chance():
 def run(case, *values, repeat=1, outcome="done", is_error=False, **given):
     scores = {f"s{place}": Score(value, f"r{place}", is_error) for place, value in enumerate(values)}
     return CaseRun(
-        case=case, repeat=repeat, session=f"e-{case}-{repeat}", outcome=outcome, scores=scores, **given
+        case=case,
+        repeat=repeat,
+        session=f"e-{case}-{repeat}".replace("\x1b", "-"),
+        outcome=outcome,
+        scores=scores,
+        **given,
     )
 
 
@@ -412,7 +417,7 @@ def test_a_junit_reader_finds_failures_and_errors():
         run("good", 1, milliseconds=1_500),
         run("bad", 0, milliseconds=500),
         run("down", 0, outcome="crashed", error="\x1b[31mno\x00"),
-        run("broken scorer", 0, is_error=True),
+        run("broken\x1bscorer", 0, is_error=True),
     )
     suite = Xml.fromstring(encode_junit(found))  # noqa: S314 - our own
     assert suite.tag == "testsuite"
@@ -423,7 +428,7 @@ def test_a_junit_reader_finds_failures_and_errors():
         ("good[1]", ["system-out"]),
         ("bad[1]", ["failure", "system-out"]),
         ("down[1]", ["error", "system-out"]),
-        ("broken scorer[1]", ["error", "system-out"]),
+        ("broken\ufffdscorer[1]", ["error", "system-out"]),
     ]
     assert suite[2][0].attrib["message"] == "crashed: \ufffd[31mno\ufffd"
     assert suite[0][0].text == "session e-good-1"
