@@ -39,6 +39,8 @@ def from_sessions(
     limit: Annotated[int, Parameter(help="Maximum number of cases.")] = 100,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
+    if (directory / "cases.jsonl").exists():  # before a cassette is written
+        raise OptionError([f"{directory / 'cases.jsonl'} already exists: name a new directory"])
     cases: list[bytes] = []
     with reading(place) as opened:
         for stored in chosen.found_in(opened):
@@ -52,7 +54,7 @@ def from_sessions(
             except AgentrailError as error:
                 write_error(f"{shown_id(stored)} is left out: {error}")
                 continue
-            (directory / "cassettes").mkdir(parents=True, exist_ok=True)
+            _make_directory(directory / "cassettes")
             write_new_file(directory / cassette, _without_secrets(lines))
             cases.append(msgspec.json.encode(case))
     if not cases:
@@ -60,6 +62,13 @@ def from_sessions(
     write_new_file(directory / "cases.jsonl", _without_secrets([one.decode() for one in cases]))
     say(f"{directory / 'cases.jsonl'}: {len(cases)} cases")
     return Exit.DONE
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError([f"{path} cannot be made: {error.strerror}"]) from error
 
 
 def _name_of(stored: StoredSession) -> str:

@@ -376,6 +376,11 @@ async def test_only_the_chosen_sessions_become_cases_and_no_file_is_replaced(des
     assert (ran.code, ran.out) == (0, "cases/cases.jsonl: 1 cases\n"), ran.err
     ran = await run(desk, line)
     assert (ran.code, "already exists" in ran.err) == (2, True)
+    ran = await run(desk, "evals from-sessions cases --store sqlite:made.db --where outcome=done")
+    assert (ran.code, "cases.jsonl already exists" in ran.err) == (2, True)
+    assert [one.name for one in (desk / "cases" / "cassettes").iterdir()] == ["failed.jsonl"]
+    ran = await run(desk, "evals from-sessions desk.py --store sqlite:made.db")
+    assert (ran.code, "desk.py/cassettes cannot be made: Not a directory" in ran.err) == (2, True)
     ran = await run(desk, "evals from-sessions none --store sqlite:made.db --where user=eve")
     assert (ran.code, "no case was made" in ran.err, (desk / "none").exists()) == (2, True, False)
     ran = await run(desk, "evals from-sessions few --store sqlite:made.db --limit 1")
