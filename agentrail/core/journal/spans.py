@@ -36,8 +36,7 @@ _CODES: Final = frozenset(
 )
 
 
-@define(eq=False, kw_only=True)
-class JournalSpan:
+class JournalSpan(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """One span.
 
     Attributes:
@@ -61,9 +60,9 @@ class JournalSpan:
     since: int
     began_at_ms: int
     ended_at_ms: int = 0
-    attributes: Attributes = field(factory=dict)
-    moments: list[tuple[str, int, Attributes]] = field(factory=list)
-    links: list[tuple[str, str, Attributes]] = field(factory=list)
+    attributes: Attributes = {}
+    moments: tuple[tuple[str, int, Attributes], ...] = ()
+    links: tuple[tuple[str, str, Attributes], ...] = ()
     error: str | None = None
     message: str = ""
 
@@ -107,7 +106,7 @@ class SessionSpans:
     def first_needed(self) -> int | None:
         """Number of the first event that an open span is made from: a fold from there on makes the same spans. None without any."""
         needed = [one.since for one in self._open()]
-        return min([*needed, *(number for number, _ in self._prompts.values())], default=None)
+        return min(needed + [number for number, _ in self._prompts.values()], default=None)
 
     def feed(self, event: events.Event) -> tuple[JournalSpan, ...]:
         """Return the spans that an event closes. One that was fed before, or is ephemeral, closes none."""
@@ -128,7 +127,7 @@ class SessionSpans:
 
     def _cut_all(self) -> None:
         self._settle_abort()
-        for span in tuple(self._open()):
+        for span in self._open():
             self._cut(span, self._at_ms)
         self._cycle = self._request = self._compaction = None
         for kept in (self._calls, self._children, self._prompts):
@@ -138,9 +137,10 @@ class SessionSpans:
         closed, self._closed = self._closed, []
         return tuple(closed)
 
-    def _open(self) -> Iterator[JournalSpan]:
+    def _open(self) -> list[JournalSpan]:
         single = (self._request, self._compaction, self._aborted, self._cycle)
-        yield from (*self._calls.values(), *self._children.values(), *filter(None, single))
+        single_open = [one for one in single if one is not None]
+        return [*self._calls.values(), *self._children.values(), *single_open]
 
     # --- events: each method takes its kinds and passes on the others
 
@@ -235,7 +235,7 @@ class SessionSpans:
         span.trace_id, span.parent_id = before.trace_id, before.parent_id
         span.sampled, span.since = before.sampled, before.since
         span.attributes = {**before.attributes, **span.attributes, "agentrail.decisions": decisions}
-        span.links.append((before.trace_id, before.span_id, {"agentrail.cause": "recovered"}))
+        span.links += ((before.trace_id, before.span_id, {"agentrail.cause": "recovered"}),)
         self._cut(before, self._at_ms)
         self._cycle = span
 
@@ -388,7 +388,7 @@ class SessionSpans:
         if own_trace:
             if self._cycle is not None:
                 started_by = self._id_of("call", f"{self._ref}\0{event.call_id}")
-                span.links.append((self._cycle.trace_id, started_by, {}))
+                span.links += ((self._cycle.trace_id, started_by, {}),)
             span.trace_id, span.parent_id = own_trace, ""
         depth = 1 if event.meta is None else len(event.meta.path)
         span.attributes |= {names.OPERATION: "invoke_agent", "agentrail.child": event.child_id}
@@ -491,7 +491,7 @@ _SHORTCUTS: Final[Mapping[type, Callable[[SessionSpans, events.Event, int], None
 
 def _add_moment(span: JournalSpan | None, name: str, at_ms: int, attributes: Attributes) -> None:
     if span is not None and len(span.moments) < _MAX_MOMENTS:
-        span.moments.append((name, at_ms, attributes))
+        span.moments += ((name, at_ms, attributes),)
 
 
 def _acted(plugin: str, hook: str, action: str) -> Attributes:

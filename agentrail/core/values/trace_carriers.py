@@ -86,7 +86,7 @@ def decision_of(caller: TraceContext | None) -> bool | None:
 
 def is_drawn(trace_id: str, ratio: float) -> bool:
     """Return whether OpenTelemetry's ratio sampler draws a trace that no caller decided about."""
-    return int(trace_id[16:], 16) < round(ratio * (1 << 64))
+    return ratio >= 1 or int(trace_id[16:], 16) < round(ratio * (1 << 64))
 
 
 def traceparent_of(trace_id: str, span_id: str, *, sampled: bool) -> str:

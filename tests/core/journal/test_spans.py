@@ -145,11 +145,11 @@ def test_a_background_agent_has_a_trace_of_its_own_with_a_link():
     cycle, call, agent = story.say(ended).spans()
     assert agent.trace_id != cycle.trace_id
     assert agent.parent_id == ""
-    assert agent.links == [(cycle.trace_id, call.span_id, {})]
+    assert agent.links == ((cycle.trace_id, call.span_id, {}),)
     assert agent.error == "tool_error"
     assert agent.ended_at_ms > cycle.ended_at_ms
     (late,) = Story("s").say(begun).say(ended).spans()
-    assert (late.trace_id, late.links) == (agent.trace_id, [])
+    assert (late.trace_id, late.links) == (agent.trace_id, ())
 
 
 def test_what_happens_within_a_cycle_is_a_moment_of_it():
@@ -177,7 +177,7 @@ def test_what_happens_within_a_cycle_is_a_moment_of_it():
     assert call.attributes["agentrail.approval"] == "approved"
     assert call.attributes["agentrail.blocked_by"] == "guard"
     blocked = {"agentrail.plugin": "guard", "agentrail.hook": "before_tool", "agentrail.action": "blocked"}
-    assert call.moments == [("agentrail.plugin", 6_000, blocked)]
+    assert call.moments == (("agentrail.plugin", 6_000, blocked),)
     assert call.attributes["agentrail.killed"] is True
 
 
@@ -372,7 +372,7 @@ def test_a_recovered_cycle_goes_on_in_a_new_span():
     _, call, after, request = story.spans()
     assert (after.trace_id, after.parent_id, after.sampled) == ("a" * 32, "b" * 16, True)
     assert after.span_id != before.span_id
-    assert after.links == [(before.trace_id, before.span_id, {"agentrail.cause": "recovered"})]
+    assert after.links == ((before.trace_id, before.span_id, {"agentrail.cause": "recovered"}),)
     assert after.attributes["agentrail.decisions"] == 1
     assert after.attributes["agentrail.outcome"] == "done"
     assert "agentrail.incomplete" not in after.attributes

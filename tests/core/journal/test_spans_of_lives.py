@@ -3,7 +3,7 @@
 from functools import cache
 from random import Random
 
-import attrs
+import msgspec
 import pytest
 
 from agentrail.core.journal.spans import SessionSpans
@@ -31,7 +31,7 @@ def fold_of(event, **given):
 
 def as_values(spans):
     """Spans by id, each as its values: spans themselves equal nothing."""
-    return {one.span_id: attrs.asdict(one) for one in spans}
+    return {one.span_id: msgspec.structs.asdict(one) for one in spans}
 
 
 @pytest.mark.parametrize("seed", lives(40))
