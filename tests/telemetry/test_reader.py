@@ -84,6 +84,19 @@ async def test_events_come_in_order_and_the_end_of_the_session_too():
         assert len(numbers) > 5
 
 
+async def test_a_supervisor_that_closes_while_unfinished_sessions_are_looked_for_loses_nothing(monkeypatch):
+    """A command that runs one short session, over a store with many."""
+
+    async def find_for_long(_line):
+        await trio.sleep(1)
+
+    monkeypatch.setattr(module._Line, "_find_unfinished", find_for_long)  # noqa: SLF001 - a store with many sessions
+    notes = Noting()
+    async with open_read(notes, store=lasting()) as supervisor:
+        await ask(supervisor)
+    assert isinstance(notes.last(), AgentEnd)
+
+
 async def test_a_take_that_raises_is_tried_again_with_the_same_events_and_logged_once_a_minute(caplog):
     """Later and later, and no other consumer waits for it."""
     notes, other = Noting(fails=8), Noting("other")
