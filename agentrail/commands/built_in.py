@@ -167,9 +167,10 @@ async def _permissions(call: CommandCall) -> CommandAnswer:
 
 
 async def _break(call: CommandCall) -> CommandAnswer:
-    await call.session.break_on(call.text or "*")
+    tool = call.text or "*"
+    await call.session.break_on(tool)
     return CommandAnswer(
-        lines=(f"calls of {call.text or 'every tool'} wait for an approval; /unbreak ends it",)
+        lines=(f"calls of {'every tool' if tool == '*' else tool} wait for an approval; /unbreak ends it",)
     )
 
 
