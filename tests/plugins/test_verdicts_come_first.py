@@ -49,11 +49,12 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
         """A cycle begins in the step that brings the verdict, or the word that there is none; never in the one that asks for it."""
         step = session.run[-1]
         # A turn without new words has no prompt that could be refused.
-        if any(isinstance(event, AgentStart) and not event.goes_on for event in step.events):
-            was = step.before.data.held
-            assert was is not None
-            assert was.prompt is not None
-            assert was.prompt.ref == step.after.data.cycle.ref
+        for event in step.events:
+            if isinstance(event, AgentStart) and not event.goes_on:  # it may have failed in this very step
+                was = step.before.data.held
+                assert was is not None
+                assert was.prompt is not None
+                assert was.prompt.ref == event.ref
 
     @stacks.invariant
     def nothing_is_asked_of_the_world_for_a_prompt_that_is_judged(self, session):
