@@ -130,7 +130,7 @@ def _breakpoints_at(cell: SessionCell, tool: str) -> list[tuple[SessionCell, Rul
 
 def _check_tool(cell: SessionCell, tool: str) -> None:
     """Raise OptionError for a tool that no session of the tree has."""
-    names = ["*", *{name for one in cell.below() for name in _tools_of(one)}]
+    names = ["*", *dict.fromkeys(name for one in cell.below() for name in _tools_of(one))]
     if tool not in names:
         near = difflib.get_close_matches(tool[:_MAX_NAME_COMPARED], names, n=1)
         guess = f"did you mean {near[0]!r}" if near else "* is every tool"

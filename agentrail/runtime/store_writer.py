@@ -6,7 +6,6 @@ Only `commit` blocks. A failed batch is retried, which is safe: writing the same
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import trio
@@ -300,14 +299,14 @@ class Writer:
         pause = FIRST_PAUSE_SECONDS
         self._begin()
         began = (
-            perf_counter()
-        )  # not the stopwatch of a simulation, whose run must be the same without metrics
+            trio.current_time()
+        )  # not the stopwatch, which would draw: a run must be the same without metrics
         while not self.report(batch, await self._offload(partial(self.commit, appends))):
             await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         if self.on_written is not None:
             size = sum(len(record.body) for one in appends for record in one.records)
-            self.on_written(perf_counter() - began, size)
+            self.on_written(trio.current_time() - began, size)
 
     def _begin(self) -> None:
         if self._since is None:

@@ -124,7 +124,7 @@ class SpanConsumer:
             if number % _EVENTS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
         await self.export()
-        for key in {(origin.scope, origin.session_id) for origin in dict(events)}:
+        for key in dict.fromkeys((origin.scope, origin.session_id) for origin in dict(events)):
             if self._folds[key].first_needed is None:
                 del self._folds[key]  # nothing is open, so the next events begin a fold of their own
 

@@ -52,7 +52,10 @@ export function Rules({ session, api, stamp, called = (id) => id }) {
 
 /** @param {{ rule: Record<string, any>, session: string, called: (id: string) => string, onRevoke: (rule: Record<string, any>) => void }} props */
 function RuleRow({ rule, session, called, onRevoke }) {
-  const allows = rule["breaks"] === true ? words.breakpoint(rule["tool"] ?? "*") : ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
+  const allows =
+    rule["breaks"] === true
+      ? words.breakpoint(rule["tool"] ?? "*")
+      : ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
   const since = typeof rule["at_ms"] === "number" ? new Date(rule["at_ms"]) : null;
   return html`<li class="rule-row">
     <div class="rule-main"><span><${SafeText} text=${allows} strict /></span>

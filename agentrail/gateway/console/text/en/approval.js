@@ -200,7 +200,8 @@ export const rules = {
   revoked: "Revoked. The next matching call asks.",
   ended: "Breakpoint ended. Calls that it stopped still wait.",
   /** @param {string} tool */
-  breakpoint: (tool) => (tool === "*" ? "Breakpoint: every call needs an approval" : `Breakpoint: every call of ${tool} needs an approval`),
+  breakpoint: (tool) =>
+    tool === "*" ? "Breakpoint: every call needs an approval" : `Breakpoint: every call of ${tool} needs an approval`,
   gone: "This rule was revoked already.",
   rule: "Rule",
   where: "Where",
