@@ -24,7 +24,9 @@ SHOWN_AS: Final[Mapping[str, str]] = {
     "Containerfile": "docker",
     ".Containerfile": "docker",
     ".yaml": "yaml",
+    ".yml": "yaml",
     "Makefile": "make",
+    "grafana-dashboard.json": "json",
 }
 """Files that get a page of their own where a page links to them, by suffix or name, and the language that they are coloured as."""
 
@@ -73,7 +75,7 @@ def links_in(text: str) -> Iterator[str]:
 def language_of(file: str) -> str | None:
     """Say as what a file is coloured; None for one that gets no page."""
     path = PurePosixPath(file)
-    return SHOWN_AS.get(path.suffix or path.name)
+    return SHOWN_AS.get(path.name, SHOWN_AS.get(path.suffix))
 
 
 def place_on_site(file: str) -> str:
