@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, Final, Protocol, TypeAlias
 
 import trio
@@ -35,11 +36,11 @@ class LoopLag(trio.abc.Instrument):
         self._longest = 0.0
 
     def after_io_wait(self, timeout: float) -> None:
-        self._began = trio.current_time()
+        self._began = perf_counter()
 
     def before_io_wait(self, timeout: float) -> None:
         if self._began is not None:
-            self._longest = max(self._longest, trio.current_time() - self._began)
+            self._longest = max(self._longest, perf_counter() - self._began)
 
     def take(self) -> float:
         """Return the longest round since the last call."""
