@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.batch import NOT_IN_A_BRANCH
 from agentrail.core.session.fork import (
@@ -22,7 +23,7 @@ from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.test_agents import SAID, lives
-from tests.core.worlds import TOOLS, agents_session, new_session, prompt, small_world
+from tests.core.worlds import TOOLS, agents_session, new_session, prompt, run, small_world
 from tests.thinned import sample
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
@@ -114,3 +115,12 @@ def test_a_fork_begins_with_what_is_spent():
         wanted = msgspec.structs.replace(config_of_fork(data.config, SessionId("f")), budget=budget)
         ledger = forked_state(session.life.state, wanted, 20).data.ledger
         assert ledger == (budget and msgspec.structs.replace(data.ledger, budget=budget, open=()))
+
+
+def test_a_branch_does_not_share_the_limit_of_a_cycle():
+    """Otherwise a session without a budget would refuse requests without a known price in its forks for ever."""
+    limited = run([prompt(settings=PromptSettings(max_cost_usd=0.5))], new_session())
+    assert limited.data.ledger is not None
+    branch = without_what_was_open(limited, 8)
+    assert branch.data.ledger is None
+    holds(branch)

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agentrail import events as e
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, StartStream
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.values.toolbox import read_call
+from agentrail.errors import ErrorInfo
 from agentrail.messages import CallId, PromptRef, SteerRef, Text, UserMessage
 from agentrail.testing.checked_run import come_to_rest
 from agentrail.testing.promises.observed_step import Seen
@@ -116,3 +118,16 @@ def ids_in(event: e.Event) -> list[CallId]:
         return [call.call_id for call in event.message.calls]
     of: Any = event.approval if isinstance(event, e.ApprovalRequired) else event
     return [of.call_id] if hasattr(of, "call_id") else []
+
+
+@pytest.mark.parametrize(("semantics", "retries"), [(1, 0), (2, 1)])
+def test_a_request_that_another_model_takes_over_has_an_end(semantics, retries):
+    """`Retry`, also where it had no chunk yet. An older journal folds as it was lived."""
+    start = new_session()
+    start = replace(start, data=replace(start.data, semantics=semantics))
+    failed = s.StreamFailed(
+        at_ms=3, effect_id=EffectId("r1"), error=ErrorInfo(code="transport", message="it broke")
+    )
+    switched = s.ChangeModel(**BY, model=ModelFacts(model="scripted:other"))
+    *_, last = walk([prompt(), switched, failed], start)
+    assert [type(event) for event in last.events] == [e.Retry] * retries + [e.RequestStart]

@@ -44,8 +44,9 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     for interaction in data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     agent_pool.forget_all(step, REASON)
-    if data.ledger is not None:
-        data.ledger = msgspec.structs.replace(data.ledger, open=())
+    if data.ledger is not None:  # without a budget of the session, it has only the limit of the last cycle
+        has_budget = data.config.budget is not None
+        data.ledger = msgspec.structs.replace(data.ledger, open=()) if has_budget else None
     data.loans = data.wishes = ()
     if data.cycle is not None:
         _end_cycle(step)

@@ -166,6 +166,8 @@ def _try_again(
     ):  # another model was chosen meanwhile, and it has not failed yet
         number = cycle.attempts.number + 1
         step.data.cycle = msgspec.structs.replace(cycle, attempts=Attempts(number=number))
+        if step.data.semantics > 1:
+            step.publish(Retry(attempt=number, delay_ms=0, error=error))
         return send_request(step)
     names = tuple(facts.model for facts in models_of(step.data))
     facts = model_of(step.data)

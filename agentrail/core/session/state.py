@@ -444,7 +444,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-SEMANTICS: Final = 1
+SEMANTICS: Final = 2
 """Version of the decisions of a step. A journal of an older version replays with its own, up to the next `Recovered` signal.
 
 0: "always" meant a program. An approval was final. `Permissions` and `HumanApproval` had deadlines of their own. A
@@ -454,6 +454,9 @@ request that was cut off.
 1: "always" means the very words. Guards judge after an approval. The session's deadline is the only one. A due
 compaction starts only if it can shrink the conversation by a fifth. The budget counts the whole reservation of a
 request that was cut off.
+
+2: A request that failed after a user chose another model is followed by `Retry`. Before, no event ended it if it had no
+chunk yet.
 """
 
 
