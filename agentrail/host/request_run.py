@@ -26,7 +26,7 @@ from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
 from agentrail.host.hook_payloads import ChatRequest, MessageKind, RequestContext, RequestKind, RequestOutcome
-from agentrail.host.host_sessions import HostSessions, already_there
+from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle
 from agentrail.host.identity import SessionOwner
 from agentrail.host.plugin_chain import Attaching, Hearing, HookRunner, PluginOrder
 from agentrail.host.quotas import DayBudgets
@@ -267,6 +267,8 @@ class RequestRun:
         if most_usd is not None:
             settings = with_cost_limit(settings, most_usd)
         is_steer = "steer" in (incoming.sending.message_kind, incoming.sending.when_busy)
+        if is_steer and most_usd is not None:  # a steer that starts a cycle would bring it no limit
+            is_steer = not await has_no_cycle(session)
         if is_steer:
             steered = await session.steer(
                 text,

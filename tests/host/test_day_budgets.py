@@ -307,6 +307,15 @@ async def test_a_caller_may_lower_what_a_cycle_costs_and_not_raise_it(wanted, ou
 
 
 @on_virtual_time
+async def test_a_first_message_that_is_a_steer_is_limited_too():
+    """It starts a cycle, and a session that had none has no limit that it could share."""
+    async with metered([-1_000, -1_000, 1_000], limits=Limits(cost_per_cycle_usd=0.25)) as host:
+        request = await host.submit(say("Hi", ANN), ANN, when_busy="steer")
+        assert await request.outcome() == "failed"
+        assert await spent_by(host) == pytest.approx(0.2)
+
+
+@on_virtual_time
 async def test_a_day_can_pass_its_budget_by_the_cycles_under_way_and_the_operator_sees_by_how_much():
     """Counted until the cost of each is read; in all for the tenant, one by one for its users."""
     limits = Limits(cost_per_day_usd=1.0, tenant_cost_per_day_usd=9.0, cost_per_cycle_usd=0.5)
