@@ -208,7 +208,7 @@ app.command(
     name="audit",
     help="""Check an audit log, and make it again from the journals.
 
-    Exit codes: 0 done, 1 the log was changed, 2 wrong usage or there is no such log.""",
+    Exit codes: 0 done, 1 the log was changed, 2 wrong usage, or an unknown log.""",
 )
 app.command(
     "agentrail.cli.telemetry_command:app",

@@ -30,7 +30,7 @@ class ToolExecutionStart(EventBase, frozen=True, kw_only=True, omit_defaults=Tru
         name: Name of the tool.
         call_id: Id of the call.
         arguments: The final arguments, frozen, empty if not a JSON object.
-        effect_class: The tool's `effect_class`. None if there is no such tool.
+        effect_class: The tool's `effect_class`. None for an unknown tool.
     """
 
     name: str

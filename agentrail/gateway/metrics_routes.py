@@ -13,7 +13,7 @@ from agentrail.telemetry.metric_totals import OPEN_METRICS, PLAIN_TEXT
 
 async def _metrics(call: RouteCall) -> WholeAnswer:
     metrics = call.host.options.metrics
-    assert metrics is not None  # noqa: S101 - otherwise there is no such route
+    assert metrics is not None  # noqa: S101 - the route exists only with metrics
     content_type, text = await metrics.render(call.head.headers.get("accept", ""))
     return WholeAnswer(body=text, content_type=content_type)
 

@@ -130,7 +130,7 @@ class Health:
             ledger, budget = cell.state.data.ledger, cell.state.data.config.budget
             limit = (
                 None if budget is None else budget.max_cost_usd
-            )  # that of a cycle is no budget of its session
+            )  # the limit of a cycle is not a budget of its session
             if ledger is not None and limit is not None:
                 used = ledger.spent_nano_usd / _NANO
                 found.append(BudgetUse(session_id=cell.ports.session_id, used_usd=used, limit_usd=limit))
