@@ -585,6 +585,8 @@ def _inputs_of_sessions() -> Entries:
         "update_plugin_opts",
         "receipt_of",
         "revoke_rule",
+        "break_on",
+        "unbreak",
     )
     entries: Entries = {f"session.{name}": _texts(partial(_handle, name)) for name in (*texts, *names)}
     entries["session.stream"] = _texts(lambda text: lambda: _session(partial(_streamed, text)))
