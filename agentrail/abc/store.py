@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 import msgspec
 
 from agentrail.core.journal.record import Record, Tail
-from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
 from agentrail.messages import SessionId
 
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
@@ -26,7 +26,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         version: Version of agentrail.
         pid: Process id.
         boot: Boot id of the machine, within which the pid is meaningful.
+        load: Number of its sessions that are in memory.
+        codec: Highest codec of records that it can read.
+        digest: Fingerprint of its profiles: names, versions and schemas. Different ones in one cluster are reported.
         seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds, 0 before it is stored.
+        gone_at_ms: Time at which its process was reported to have ended, on that clock, or 0.
     """
 
     id: str
@@ -34,7 +38,39 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     version: str = ""
     pid: int = 0
     boot: str = ""
+    load: int = 0
+    codec: int = 0
+    digest: str = ""
     seen_at_ms: int = 0
+    gone_at_ms: int = 0
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The store's answer to a heartbeat.
+
+    Attributes:
+        at_ms: Time of this heartbeat, on the store's clock in milliseconds.
+        before_ms: Time of the one before, on that clock, or 0 for the first.
+        was_gone: Whether the node had been reported gone in between. This heartbeat ended that, but its sessions may have other owners.
+    """
+
+    at_ms: int
+    before_ms: int = 0
+    was_gone: bool = False
+
+
+class SharedDraw(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The store's answer to `take_allowance`.
+
+    Attributes:
+        is_allowed: Whether it was taken.
+        full_at_ms: Time at which everything is available again, on the store's clock in milliseconds.
+        now_ms: Time of the answer, on that clock.
+    """
+
+    is_allowed: bool
+    full_at_ms: float
+    now_ms: float
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -65,6 +101,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         forked_from: Session and record number of the fork, or None.
         node: Owner, empty for none.
         owner: Key of the session's user, from `session_owner_key`, empty for none.
+        max_of_owner: Refuse a root if its user has this many roots that have not ended. None for no limit.
+        codec: Highest codec of these records.
         standing: Status after the last of these records.
         blobs: Large values of the records, by hexadecimal SHA-256.
     """
@@ -75,6 +113,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forked_from: tuple[SessionId, int] | None = None
     node: str
     owner: str = ""
+    max_of_owner: int | None = None
+    codec: int = 0
     standing: Standing = Standing()
     blobs: Mapping[str, bytes] = {}
 
@@ -85,10 +125,12 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         records: One or more records of one epoch, numbered without gaps.
         standing: Status of the session after the last of them.
+        codec: Highest codec of these records.
         blobs: Same as in `Opening`.
     """
 
     records: tuple[Record, ...]
+    codec: int = 0
     standing: Standing = Standing()
     blobs: Mapping[str, bytes] = {}
 
@@ -139,6 +181,8 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tail: End of its journal.
         events: Number of its last event.
         standing: Status of the session.
+        codec: Highest codec of its records. Only a node whose codec is at least that of a whole tree may take it.
+        deaths: For a root: how many owners vanished in a row without a record in between, apart from `taken` and `recovered`. See `Store.claim`.
     """
 
     scope: str
@@ -153,6 +197,8 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tail: Tail
     events: int
     standing: Standing
+    codec: int = 0
+    deaths: int = 0
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -174,6 +220,9 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: The new owner.
         cause: Reason of the change.
         force: Whether to fence a live owner too.
+        silent: Nodes whose heartbeat the taker itself has not seen change for a whole lease of its own clock. Only they can lose a tree to an
+            expired lease. None if the store's clock alone decides, for a store of one process.
+        tail: End of the root's journal as the taker folded it. None for any.
     """
 
     scope: str
@@ -181,6 +230,8 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node: str
     cause: Cause
     force: bool = False
+    silent: frozenset[str] | None = None
+    tail: Tail | None = None
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -195,6 +246,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         has_ended: Ended, or not.
         only_roots: Root sessions only.
         written_before_ms: Last record older than this, on the store's clock in milliseconds.
+        written_after_ms: Last record at this time or later, on that clock.
     """
 
     scope: str | None = None
@@ -205,6 +257,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_ended: bool | None = None
     only_roots: bool = False
     written_before_ms: int | None = None
+    written_after_ms: int | None = None
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -238,11 +291,13 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         kind: Component that owns the row and alone reads its body.
         id: Unique within the kind.
         body: Content, in the component's own format.
+        node: Node that fulfils it, empty for any.
     """
 
     kind: str
     id: str
     body: bytes
+    node: str = ""
 
 
 TEMPORARY_SESSIONS: Final = "temporary_session"
@@ -265,8 +320,20 @@ class OwedStore(Protocol):
         """
         ...
 
-    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Return rows of a kind, sorted by id, starting after an id."""
+    def owed(
+        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
+    ) -> tuple[OwedRow, ...]:
+        """Return rows of a kind, sorted by id, starting after an id: of one node, or of all if it is None."""
+        ...
+
+    def adopt_owed(
+        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+    ) -> tuple[OwedRow, ...]:
+        """Make a node the owner of rows whose node is empty or dead, as in `Store.claim`. A writing call. No row goes to two nodes.
+
+        Returns:
+            The adopted rows, sorted by id.
+        """
         ...
 
 
@@ -291,13 +358,18 @@ class ManyTaker(Protocol):
 class Store(Protocol):
     """Keeps journals. Every call but `close` may raise `StoreUnavailable`: its outcome is unknown.
 
-    One thread at a time calls the writing methods: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`, `erase`,
-    `overwrite_removed`. Any thread may read meanwhile.
+    One thread at a time calls the writing methods: `create`, `take`, `claim`, `release`, `append`, `put_snapshot`, `beat`, `gone`,
+    `take_allowance`, `delete`, `trim`, `erase`, `overwrite_removed`. Any thread may read meanwhile.
     """
 
     @property
     def is_immediate(self) -> bool:
         """Whether appends are durable on return and take no time, so that no writer thread is needed."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes of several machines write to it at once."""
         ...
 
     def now_ms(self) -> int:
@@ -311,37 +383,83 @@ class Store(Protocol):
             AlreadyExists: Your move: the journal exists, with other first records or another node.
             Fenced: Another owner took the session, or its tree has another owner or none. Nothing is written.
             SessionNotFound: Your move: its tree does not exist.
+            QuotaReached: `max_of_owner` is reached. Nothing is written.
         """
         ...
 
-    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+    def take(
+        self,
+        scope: str,
+        root: SessionId,
+        node: str,
+        cause: Cause,
+        *,
+        force: bool = False,
+        silent: frozenset[str] | None = None,
+        tail: Tail | None = None,
+    ) -> Taken:
         """Make a node the owner of a tree, and refuse appends of older epochs. In one transaction, each session that has not ended gets a `taken` record.
 
         Args:
             scope: Scope of the tree.
             root: Root of the tree.
-            node: The new owner.
+            node: The new owner. It may always take a tree that it has claimed and that nobody has taken since.
             cause: Reason of the change.
             force: Whether to fence a live owner too.
+            silent: Same as in `TakeOver`.
+            tail: Same as in `TakeOver`.
 
         Raises:
             SessionNotFound: Your move: the session does not exist.
             OptionError: Your move: not the root of its tree, which the message names.
-            HeldBy: Another node owns it with an unexpired lease.
+            HeldBy: Another node owns it and is not dead, or has claimed it. Or the journal does not end with `tail`.
+        """
+        ...
+
+    def claim(
+        self,
+        node: str,
+        silent: frozenset[str] | None = None,
+        *,
+        codec: int = 0,
+        within_ms: int = 0,
+        limit: int = 8,
+    ) -> tuple[StoredSession, ...]:
+        """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
+
+        An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and it is in `silent`. Trees without
+        an owner count too. A reservation ends with `take`, with `release`, or when the node that made it is dead.
+
+        Each reserved tree that had an owner or a reservation gets `deaths + 1`. Trees with fewer deaths come first.
+
+        Args:
+            node: Node that takes them.
+            silent: Same as in `TakeOver`.
+            codec: Highest codec that it reads. Trees with a higher one are left out.
+            within_ms: How early a timer counts as due, in milliseconds.
+            limit: Maximum number of trees.
+
+        Returns:
+            The roots, with `deaths` as before this call.
         """
         ...
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Clear the owner of a tree, if it is this node."""
+        """Clear the owner of a tree, if it is this node, and its reservation, if this node made it."""
         ...
 
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
+        """Return the epoch of each session that a node owns and that has not ended, by scope and id. A reading call."""
+        ...
+
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
         """Append records to many sessions: all or nothing for each, independently and in order.
 
         Repeating the same records succeeds while their epoch is the newest, and changes nothing. A refused append refuses the rest of its session.
 
         Returns:
             For each append None once durable, or the reason that it never will be. For an unknown session, `Fenced` after record 0.
+            `JournalBehind` if the store lacks earlier records of the same owner, as after a failover that lost some.
         """
         ...
 
@@ -378,12 +496,32 @@ class Store(Protocol):
         """Return a large value by its SHA-256, or None."""
         ...
 
-    def beat(self, node: Node) -> None:
+    def beat(self, node: Node) -> Beat:
         """Record a node's heartbeat at the store's time."""
         ...
 
+    def gone(self, node: str) -> bool:
+        """Report that the process of a node has ended. Idempotent. Its next heartbeat, if it lives after all, ends that.
+
+        Returns:
+            Whether the node is known.
+        """
+        ...
+
     def nodes(self) -> tuple[Node, ...]:
-        """Return nodes that own sessions or have a heartbeat within the lease."""
+        """Return nodes that own sessions or owed rows, or have a heartbeat within the lease."""
+        ...
+
+    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+        """Draw one piece of a shared allowance: a GCRA (ATM Forum TM 4.1), on the store's clock.
+
+        With `full_at` as stored, or 0, the next is `max(full_at, now) + step_ms`. It is stored and allowed unless it is later than `now + limit_ms`.
+
+        Args:
+            key: Whose allowance of what. Unused keys are removed.
+            step_ms: Milliseconds in which one piece becomes available again.
+            limit_ms: `step_ms` times the largest burst.
+        """
         ...
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
@@ -487,7 +625,9 @@ def take_all(store: Store, wanted: Sequence[TakeOver]) -> tuple[Taken | Agentrai
 
 def _take_one(store: Store, one: TakeOver) -> Taken | AgentrailError:
     try:
-        return store.take(one.scope, one.root, one.node, one.cause, force=one.force)
+        return store.take(
+            one.scope, one.root, one.node, one.cause, force=one.force, silent=one.silent, tail=one.tail
+        )
     except StoreUnavailable:
         raise
     except AgentrailError as error:

@@ -108,6 +108,7 @@
     │   │   └── StopNotWritten          no one's move: the work was stopped; the stop is recorded when the store is back
     │   ├── HeldBy                      another node owns the session; carries its name and address
     │   ├── Fenced                      another owner has taken the session over, and runs it
+    │   ├── JournalBehind               the store lost records that it had acknowledged; carries both numbers
     │   ├── JournalCorrupt              a record is damaged; carries its number
     │   └── Erased · Trimmed            the content was removed on purpose, or to save space
     ├── RequestRefused              a host plugin rejects a request; carries status, code and headers
@@ -259,6 +260,7 @@ from agentrail.errors.stores import (
     Erased as Erased,
     Fenced as Fenced,
     HeldBy as HeldBy,
+    JournalBehind as JournalBehind,
     JournalCorrupt as JournalCorrupt,
     JournalDrifted as JournalDrifted,
     NotAStore as NotAStore,

@@ -123,6 +123,26 @@ class Fenced(StoreError):
         self.durable_up_to = durable_up_to
 
 
+class JournalBehind(StoreError):
+    """The store lacks records of a session that it had acknowledged, as after a failover to an asynchronous standby. The session is parked.
+
+    Attributes:
+        session_id: Id of the session.
+        have: The store's last record of it.
+        acknowledged: The last record that the store had acknowledged.
+    """
+
+    code = "journal_behind"
+
+    def __init__(self, session_id: str, *, have: int, acknowledged: int) -> None:
+        super().__init__(
+            f"journal of session {session_id!r}: the store acknowledged record {acknowledged} and now ends at {have}: it was restored or failed over without the rest; fork the session at {have}, or resume it to continue without the lost records"
+        )
+        self.session_id = session_id
+        self.have = have
+        self.acknowledged = acknowledged
+
+
 class JournalCorrupt(StoreError):
     """A record's hash does not match.
 
