@@ -1,20 +1,39 @@
-"""Any recorded life is the same beside its own stack; beside one with a guard, exactly what a life with that guard blocks is named."""
+"""Any recorded life is the same beside its own stack; beside another one, the first difference is that of a life with that stack."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import event, given, strategies as st
 
-from agentrail.core.protocol.effects import Publish
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.protocol.signals import StreamFailed
 from agentrail.core.stack.loaded_stack import PluginEntry
+from agentrail.errors import ErrorInfo
 from agentrail.evals.journals import OtherStack, StackComparison
-from agentrail.events import ToolBlocked
+from agentrail.events import SessionStart, ToolBlocked
 from agentrail.testing import strategies
 from agentrail.testing.checked_run import Run, Setup
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from property_tests.core.test_journals_fold import CONFIGS
-from tests.core.journal.recorded import Life
+from tests.core.journal.recorded import Life, Told, call
 from tests.core.worlds import WITH_CLIENT as TOOLS
+
+LIMITS: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_turns": st.sampled_from((1, 2, 3)),
+        "max_retries": st.sampled_from((0, 1, 3)),
+        "compact_at_tokens": st.sampled_from((1, 30, 200)),
+        "max_parallel_tools": st.sampled_from((1, 2)),
+        "immune_tools": st.sampled_from((frozenset({"read"}), frozenset({"deploy"}))),
+        "tool_max_retries": st.sampled_from((0, 2)),
+        "approval_timeout_ms": st.sampled_from((None, 1_000)),
+        "budget": st.sampled_from((Budget(max_total_tokens=10), Budget(max_total_tokens=1_000_000))),
+    },
+)
 
 GUARD = PuppetPlugin((read_rule("BeforeTool.read", "block:no"),), name="the guard", priority=5)
 
@@ -28,6 +47,16 @@ def compared(life: Life, other: OtherStack) -> StackComparison:
     for _ in found.steps():
         pass
     return found
+
+
+def decided(effects: Iterable[Effect]) -> list[Effect]:
+    """Leave out what tells a caller about the options themselves."""
+    return [
+        one
+        for one in effects
+        if not isinstance(one, ReplyToCaller | Refuse)
+        and not (isinstance(one, Publish) and isinstance(one.event, SessionStart))
+    ]
 
 
 @pytest.mark.operation(18)
@@ -65,3 +94,45 @@ def test_a_guard_blocks_exactly_what_is_named(data, plugins, chosen):
     event("blocks" if blocked else "blocks nothing")
     assert named[: len(blocked)] == blocked
     assert (found.first is None) == (not blocked)
+
+
+def act(session: Told, action: str, number: int) -> None:
+    """Go on with a session in one of the ways that a person, a model or a tool can."""
+    match action:
+        case "prompt":
+            session.prompt(f"Look at {number}." * 9)
+        case _ if session.life.state.data.stream is None:
+            session.finish_tools()
+        case "call":
+            calls = [call(name, f"{name}{number}", path="a") for name in ("read", "deploy")]
+            session.complete("I do.", *calls)
+        case "fail":
+            error = ErrorInfo(code="overloaded", message="busy", retryable=True)
+            session.say(StreamFailed, error=error, jitter=0.5)
+        case _:
+            session.complete(f"Done with {number}." * 9)
+
+
+@pytest.mark.operation(18)
+@given(
+    actions=st.lists(st.sampled_from(("prompt", "call", "fail", "tools", "answer")), min_size=4, max_size=16),
+    plugins=strategies.stacks(max_size=2),
+    chosen=CONFIGS,
+    limits=LIMITS,
+)
+def test_other_limits_differ_where_a_life_with_them_does(actions, plugins, chosen, limits):
+    """The same signals are lived with the other limits, up to the first step that they change."""
+    session = Told(begun(chosen, *plugins).start)
+    for number, action in enumerate(("prompt", *actions)):
+        act(session, action, number)
+    life = begun(chosen, *plugins)
+    other = begun(msgspec.structs.replace(chosen, **limits), *plugins)
+    changed: tuple[int, int] | None = None
+    for signal, _ in session.life.steps:
+        before, effects = len(life.records), life.live(signal)
+        if changed is None and decided(other.live(signal)) != decided(effects):
+            changed = before + 1, len(life.records)
+    found = compared(life, OtherStack(config=limits))
+    event("differs" if changed else "the same")
+    assert (found.first is None) == (changed is None)
+    assert changed is None or found.first in range(changed[0], changed[1] + 1)
