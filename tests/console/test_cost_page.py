@@ -166,7 +166,7 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
     days = [
         {"of": "tenant", "name": "acme", "used_usd": 4.1, **line},
         {"of": "user", "name": "ann", "used_usd": 5.0, **line, "limit_usd": 5.0},
-        {"of": "user", "name": "bob", "used_usd": 4.0, **line, "limit_usd": 5.0},
+        {"of": "user", "name": "bob", "used_usd": 4.0, **line, "limit_usd": 5.0, "overrun_usd": 0.75},
     ]
     answering_cost(scripted_server, day=told("day", [cost_row("2026-11-22", 4.1)], day_budgets=days))
     page = pages.open(scripted_server.link("#/cost"), timezone_id="UTC")
@@ -175,7 +175,7 @@ def test_a_day_is_held_against_its_budget(pages, scripted_server):
     assert [" ".join(one.split()) for one in lines] == [
         "acme all users, per day $4.10 of $20.00",
         f"ann user, per day $5.00 of $5.00 Exhausted: new messages are refused until {TIME_OF_RESET}. Running work continues.",
-        "bob user, per day $4.00 of $5.00",
+        "bob user, per day $4.00 of $5.00 Cycles under way may add up to $0.75.",
     ]
     assert page.get_by_role("link", name="ann").get_attribute("href") == "#/?q=ann"
     assert axe_faults(page) == []

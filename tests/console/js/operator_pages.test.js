@@ -240,14 +240,14 @@ test("CSV has every digit, quotes what must be quoted, and no name is a formula"
 test("budgets: that of all together first, then those of users, then those of sessions; an older server has none of a day", () => {
   const session = { name: "s-1", used_usd: 1, limit_usd: 2 };
   const ofUser = { of: /** @type {const} */ ("user"), name: "s-1", used_usd: 5, limit_usd: 5, resets_at_ms: 9 };
-  const ofAll = { ...ofUser, of: /** @type {const} */ ("tenant"), name: "acme", used_usd: 3.9999 };
+  const ofAll = { ...ofUser, of: /** @type {const} */ ("tenant"), name: "acme", used_usd: 3.9999, overrun_usd: 0.5 };
   const lines = budgetLines({ budgets: [session], day_budgets: [ofUser, ofAll] });
   assert.deepEqual(
-    lines.map((one) => [one.key, one.resets_at_ms, standOf(one)]),
+    lines.map((one) => [one.key, one.resets_at_ms, one.overrun, standOf(one)]),
     [
-      ["tenant:acme", 9, "well"],
-      ["user:s-1", 9, "spent"],
-      ["session:s-1", null, "well"],
+      ["tenant:acme", 9, 0.5, "well"],
+      ["user:s-1", 9, 0, "spent"],
+      ["session:s-1", null, 0, "well"],
     ],
   );
   assert.equal(standOf({ used: 4, limit: 5 }), "near");

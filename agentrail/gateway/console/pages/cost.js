@@ -159,7 +159,7 @@ function OfDay({ line }) {
   if (line === null) return null;
   return html`<${Meter} line=${line} label=${words.budgets} />
     <span class=${`small ${LOOKS[standOf(line)]}`}>${words.ofDay(money(line.used), money(line.limit))}</span>
-    <${Spent} line=${line} />`;
+    <${Overrun} line=${line} /><${Spent} line=${line} />`;
 }
 
 /** @type {Record<ReturnType<typeof standOf>, string>} */
@@ -169,6 +169,11 @@ const LOOKS = { well: "dim", near: "warn", spent: "bad" };
 function Meter({ line, label }) {
   const used = percent(line.used, line.limit);
   return html`<meter class="meter" min="0" max="100" low="80" high="99.9" optimum="0" value=${used} aria-label=${label}>${used} %</meter>`;
+}
+
+/** @param {{ line: BudgetLine }} props */
+function Overrun({ line }) {
+  return line.overrun > 0 ? html`<span class="small dim">${words.overrun(money(line.overrun))}</span>` : null;
 }
 
 /** @param {{ line: BudgetLine }} props */
@@ -208,7 +213,7 @@ function Budgets({ lines, names }) {
           <span class="cost-name"><${Called} name=${called} /><span class="cut">${href === null ? name : html`<a href=${href}>${name}</a>`}${line.of === "session" ? null : html` <span class="dim small">${words.whose[line.of]}</span>`}</span></span>
           <${Meter} line=${line} label=${safeText(called ?? (line.name || words.noName))} />
           <span class=${`number ${standOf(line) === "well" ? "" : LOOKS[standOf(line)]}`}>${words.ofLimit(money(line.used), money(line.limit))}</span>
-          <${Spent} line=${line} />
+          <${Overrun} line=${line} /><${Spent} line=${line} />
         </li>`;
       })}
     </ul>

@@ -66,7 +66,7 @@ export function dayIn(at, zone) {
 
 /**
  * A budget and what is used of it, of a session for all its time or of a user or a tenant for a day.
- * @typedef {{ key: string, of: "session" | "user" | "tenant", name: string, used: number, limit: number, resets_at_ms: number | null }} BudgetLine
+ * @typedef {{ key: string, of: "session" | "user" | "tenant", name: string, used: number, limit: number, resets_at_ms: number | null, overrun: number }} BudgetLine
  */
 
 /**
@@ -75,24 +75,25 @@ export function dayIn(at, zone) {
  * @returns {BudgetLine[]}
  */
 export function budgetLines(told) {
-  const ofDay = (told.day_budgets ?? []).map((one) => lineOf(one.of, one, one.resets_at_ms));
+  const ofDay = (told.day_budgets ?? []).map((one) => lineOf(one.of, one, one.resets_at_ms, one.overrun_usd ?? 0));
   return [
     ...ofDay.filter((one) => one.of === "tenant"),
     ...ofDay.filter((one) => one.of !== "tenant"),
-    ...told.budgets.map((one) => lineOf("session", one, null)),
+    ...told.budgets.map((one) => lineOf("session", one, null, 0)),
   ];
 }
 
-/** @typedef {{ of: "user" | "tenant", name: string, used_usd: number, limit_usd: number, resets_at_ms: number }} DayBudget */
+/** @typedef {{ of: "user" | "tenant", name: string, used_usd: number, limit_usd: number, resets_at_ms: number, overrun_usd?: number | null }} DayBudget */
 
 /**
  * @param {BudgetLine["of"]} of
  * @param {{ name: string, used_usd: number, limit_usd: number }} one
  * @param {number | null} resetsAtMs
+ * @param {number} overrun
  * @returns {BudgetLine}
  */
-function lineOf(of, { name, used_usd, limit_usd }, resetsAtMs) {
-  return { key: `${of}:${name}`, of, name, used: used_usd, limit: limit_usd, resets_at_ms: resetsAtMs };
+function lineOf(of, { name, used_usd, limit_usd }, resetsAtMs, overrun) {
+  return { key: `${of}:${name}`, of, name, used: used_usd, limit: limit_usd, resets_at_ms: resetsAtMs, overrun };
 }
 
 /**

@@ -11,6 +11,8 @@ export const ofLimit = (used, limit) => `${used} of ${limit}`;
 export const ofDay = (used, limit) => `${used} of ${limit} a day, in UTC`;
 /** @param {string} time */
 export const spent = (time) => `Exhausted: new messages are refused until ${time}. Running work continues.`;
+/** @param {string} amount */
+export const overrun = (amount) => `Cycles under way may add up to ${amount}.`;
 export const whose = { user: "user, per day", tenant: "all users, per day" };
 /** @param {string} input @param {string} output */
 export const inOut = (input, output) => `${input} in, ${output} out`;
