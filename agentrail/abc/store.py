@@ -4,7 +4,7 @@ One thread writes, any thread may read. Calls block. An append succeeds if its f
 from the store's clock. Test a store with `agentrail.testing.check_store`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
@@ -29,6 +29,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         load: Number of its sessions that are in memory.
         codec: Highest codec of records that it can read.
         digest: Fingerprint of its profiles: names, versions and schemas. Different ones in one cluster are reported.
+        lease_ms: Its setting of the lease in milliseconds, or 0 if unknown. Different ones in one cluster are reported.
         seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds, 0 before it is stored.
         gone_at_ms: Time at which its process was reported to have ended, on that clock, or 0.
     """
@@ -41,6 +42,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     load: int = 0
     codec: int = 0
     digest: str = ""
+    lease_ms: int = 0
     seen_at_ms: int = 0
     gone_at_ms: int = 0
 
@@ -423,6 +425,7 @@ class Store(Protocol):
         *,
         codec: int = 0,
         within_ms: int = 0,
+        skip: Collection[tuple[str, SessionId]] = (),
         limit: int = 8,
     ) -> tuple[StoredSession, ...]:
         """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
@@ -437,6 +440,7 @@ class Store(Protocol):
             silent: Same as in `TakeOver`.
             codec: Highest codec that it reads. Trees with a higher one are left out.
             within_ms: How early a timer counts as due, in milliseconds.
+            skip: Scope and root of trees to leave out: this node could not resume them, and others may.
             limit: Maximum number of trees.
 
         Returns:
@@ -445,7 +449,10 @@ class Store(Protocol):
         ...
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Clear the owner of a tree, if it is this node, and its reservation, if this node made it."""
+        """Clear the owner and the reservation of a tree, if this node owns it or has reserved it.
+
+        A released reservation leaves the tree without an owner, so the next `claim` does not count another death.
+        """
         ...
 
     def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
