@@ -13,15 +13,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import attrs
 import trio
 
+from benchmarks.gateway_soak.alerts import AlertWatch
 from benchmarks.gateway_soak.process import decide_drift, decide_drift_faults, open_desk
 from benchmarks.gateway_soak.readers import SoakReaders
 from benchmarks.gateway_soak.run import SoakRun
-from benchmarks.gateway_soak.senders import SoakSenders
+from benchmarks.gateway_soak.senders import CALM_WORDS, WORDS, SoakSenders
 from benchmarks.gateway_soak.settling import Settling
 
 SAMPLE_SECONDS: Final = 2.0
@@ -92,12 +94,19 @@ async def soak(given: argparse.Namespace) -> int:
         f"killed every {given.kill_every:g} s"
     )
     rng = random.Random(given.seed)  # noqa: S311 - no secret
-    async with open_desk() as (desk, client):
-        run = SoakRun(desk, client, rng, pause=given.pause)
-        async with trio.open_nursery() as counting:
-            counting.start_soon(count, run)
-            await _play(run, given)
-            counting.cancel_scope.cancel()
+    watch = AlertWatch() if given.alerts else None
+    metrics = None if watch is None else watch.target
+    async with open_desk(metrics=metrics, is_calm=given.calm) as (desk, client):
+        run = SoakRun(desk, client, rng, pause=given.pause, words=CALM_WORDS if given.calm else WORDS)
+        async with nullcontext() if watch is None else watch.open(desk.log.parent):
+            async with trio.open_nursery() as counting:
+                counting.start_soon(count, run)
+                await _play(run, given)
+                counting.cancel_scope.cancel()
+            for alert in () if watch is None else await watch.fired():
+                print(f"an alert fired: {alert}")
+                if given.calm:
+                    run.faults.add(f"an alert fired although nothing failed on purpose: {alert}")
         status = await desk.end()
         if status != 0:
             run.faults.add(f"the server ended with {status}")
@@ -155,6 +164,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pause", type=float, default=4.0, help="seconds between two messages of a user, on average"
     )
+    parser.add_argument(
+        "--alerts", action="store_true", help="watch the server by Prometheus, with the alerts of the docs"
+    )
+    parser.add_argument("--calm", action="store_true", help="nothing fails on purpose, so no alert may fire")
     return trio.run(soak, parser.parse_args(arguments))
 
 

@@ -48,11 +48,12 @@ from agentrail.messages import AssistantMessage, Message, Text, TokenUsage, Tool
 from agentrail.runtime import ended_sessions, store_writer as outbox
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.sqlite import SqliteStore
+from agentrail.telemetry.metrics import Metrics
 from benchmarks.gateway_soak.account import names_in
 from benchmarks.soak import KEPT
 
 CHANCE: Final = random.Random()  # noqa: S311 - no secret; what fails when differs from run to run all the same
-FAIL: Final = 0.03
+FAIL: Final = 0.0 if os.environ.get("SOAK_CALM") else 0.03
 """How often each thing fails that may."""
 
 SWEEP_SECONDS: Final = 5.0
@@ -296,6 +297,7 @@ def _make_app() -> Any:
         environ={},
         idle_after=5.0,
         heartbeat=5.0,
+        metrics=Metrics() if os.environ.get("SOAK_METRICS") else None,
         drain_timeout=2.0,
     )
 

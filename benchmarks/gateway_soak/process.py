@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -89,8 +89,14 @@ class DeskProcess:
         lives: The samples of each.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Find a port; `start` starts it."""
+    def __init__(self, folder: Path, *, metrics: int | None = None, is_calm: bool = False) -> None:
+        """Find a port; `start` starts it.
+
+        Args:
+            folder: For its journals and its log.
+            metrics: Port of its metrics. None for no metrics.
+            is_calm: Whether nothing in it fails on purpose.
+        """
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -100,6 +106,12 @@ class DeskProcess:
         self.log = folder / "server.log"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._more = [] if metrics is None else ["--metrics", f"127.0.0.1:{metrics}"]
+        self._told = {
+            name: "1"
+            for name, is_on in (("SOAK_CALM", is_calm), ("SOAK_METRICS", metrics is not None))
+            if is_on
+        }
 
     async def start(self, client: SoakClient) -> float:
         """Start it, and wait until it is ready; gives how many seconds that took.
@@ -111,12 +123,12 @@ class DeskProcess:
         command = [sys.executable, "-m", "agentrail", "serve", "benchmarks.gateway_soak.desk:app"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603, ASYNC220 - ourselves, and it does not wait
-                [*command, "--port", str(self.port)],
+                [*command, "--port", str(self.port), *self._more],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env={**os.environ, "SOAK_FOLDER": str(self._folder)},
+                env={**os.environ, "SOAK_FOLDER": str(self._folder), **self._told},
             )
         while time.monotonic() - began_at < PATIENCE_SECONDS:
             await trio.sleep(0.05)
@@ -171,10 +183,10 @@ class DeskProcess:
 
 
 @asynccontextmanager
-async def open_desk() -> AsyncIterator[tuple[DeskProcess, SoakClient]]:
+async def open_desk(**options: Any) -> AsyncIterator[tuple[DeskProcess, SoakClient]]:
     """Start the server in a folder of its own; it is gone behind the block, however that is left."""
     with TemporaryDirectory() as folder:
-        desk = DeskProcess(Path(folder))
+        desk = DeskProcess(Path(folder), **options)
         client = SoakClient(desk.port)
         try:
             await desk.start(client)

@@ -3,6 +3,7 @@
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import trio
@@ -55,11 +56,15 @@ class SoakRun:
         faults: What went wrong.
         counts: What happened, and how often.
         lines: The sessions that are in use.
+        words: What a message may make the server do.
         is_ending: Whether no message is sent any more.
     """
 
-    def __init__(self, desk: DeskProcess, client: SoakClient, rng: random.Random, *, pause: float) -> None:
+    def __init__(
+        self, desk: DeskProcess, client: SoakClient, rng: random.Random, *, pause: float, words: Sequence[str]
+    ) -> None:
         """Begin without sessions."""
+        self.words = words
         self.desk = desk
         self.client = client
         self.rng = rng

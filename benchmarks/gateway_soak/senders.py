@@ -12,7 +12,8 @@ from benchmarks.gateway_soak.process import PATIENCE_SECONDS
 from benchmarks.gateway_soak.readers import AGAIN, SoakReaders
 from benchmarks.gateway_soak.run import Line, SoakRun
 
-WORDS: Final = ("", "", "", "tool", "tool", "broken", "long", "fail", "fault")
+CALM_WORDS: Final = ("", "", "", "tool", "tool", "long")
+WORDS: Final = (*CALM_WORDS, "broken", "fail", "fault")
 """What a message makes the server do; see `desk`."""
 
 _ACCEPTED: Final = 202
@@ -34,7 +35,7 @@ class SoakSenders:
         how = self._run.rng.choices(
             [self._prompt, self._chat, self._stream, self._steer], [5, 3, 2, 1] if line.is_created else [0, 1, 1, 0]
         )[0]  # fmt: skip
-        text = f"{name} {self._run.rng.choice(WORDS)}"
+        text = f"{name} {self._run.rng.choice(self._run.words)}"
         line.at_work += 1
         if line.is_created and self._run.chance(0.5):
             nursery.start_soon(self._work, line, how, name, text)
