@@ -302,6 +302,15 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node: str = ""
 
 
+@runtime_checkable
+class SharedSecret(Protocol):
+    """Optional interface of a store: a secret of the nodes that share it. See `agentrail.gateway.node_token.derived_key`."""
+
+    def secret(self) -> bytes:
+        """Return 32 random bytes, the same for every node and in every life of the store. A reading call."""
+        ...
+
+
 TEMPORARY_SESSIONS: Final = "temporary_session"
 """Kind of owed rows about sessions that a host deletes when they end. The ids are `SCOPE/SESSION`."""
 

@@ -234,6 +234,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._holders: Counter[str] = Counter()
         self._owed_rows: dict[tuple[str, str], OwedRow] = {}
+        self._secret: bytes = b""
 
     def __repr__(self) -> str:
         """Return the number of sessions."""
@@ -242,6 +243,12 @@ class MemoryStore:
     def now_ms(self) -> int:
         """Return the store's clock: milliseconds since 1970."""
         return int(outside.wall() * 1000) if self._clock is None else self._clock()
+
+    def secret(self) -> bytes:
+        """Return the secret of the nodes that share it. See `SharedSecret.secret`."""
+        with self._lock:
+            self._secret = self._secret or hashlib.sha256(outside.ids(32).encode()).digest()
+            return self._secret
 
     # --- writing
 
