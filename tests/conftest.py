@@ -12,6 +12,9 @@ import pytest
 from trio.testing import MockClock
 
 from agentrail.testing.clock import FakeClock, threads_hold
+from tests.postgres import postgres_server, postgres_session, postgres_url
+
+__all__ = ["postgres_server", "postgres_session", "postgres_url"]  # fixtures
 
 ROOT: Final = Path(__file__).parent.parent
 _NO_MODULE: Final = ModuleSpec("nothing", None, origin="/nowhere")
