@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -96,7 +97,7 @@ async def soak(given: argparse.Namespace) -> int:
     rng = random.Random(given.seed)  # noqa: S311 - no secret
     watch = AlertWatch() if given.alerts else None
     metrics = None if watch is None else watch.target
-    async with open_desk(metrics=metrics, is_calm=given.calm) as (desk, client):
+    async with open_desk(given.keep, metrics=metrics, is_calm=given.calm) as (desk, client):
         run = SoakRun(desk, client, rng, pause=given.pause, words=CALM_WORDS if given.calm else WORDS)
         async with nullcontext() if watch is None else watch.open(desk.log.parent):
             async with trio.open_nursery() as counting:
@@ -166,6 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--alerts", action="store_true", help="watch the server by Prometheus, with the alerts of the docs"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="an existing directory for the journals, kept after the run"
     )
     parser.add_argument("--calm", action="store_true", help="nothing fails on purpose, so no alert may fire")
     return trio.run(soak, parser.parse_args(arguments))

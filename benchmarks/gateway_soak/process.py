@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -183,9 +183,11 @@ class DeskProcess:
 
 
 @asynccontextmanager
-async def open_desk(**options: Any) -> AsyncIterator[tuple[DeskProcess, SoakClient]]:
-    """Start the server in a folder of its own; it is gone behind the block, however that is left."""
-    with TemporaryDirectory() as folder:
+async def open_desk(
+    kept: Path | None = None, **options: Any
+) -> AsyncIterator[tuple[DeskProcess, SoakClient]]:
+    """Start the server in a folder of its own, or one that is kept; it is gone behind the block, however that is left."""
+    with TemporaryDirectory() if kept is None else nullcontext(kept) as folder:
         desk = DeskProcess(Path(folder), **options)
         client = SoakClient(desk.port)
         try:
