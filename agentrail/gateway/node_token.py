@@ -1,0 +1,158 @@
+"""Signatures of requests that one node passes on to another. Pure: no clock, no socket and no key of its own.
+
+A token names its sender, its receiver and the caller. It is valid for one method, one path with its query and one body, for 30 seconds by the store's clock,
+and once. The answer is signed too, so that a proxy cannot answer for a node.
+"""
+
+import base64
+import hashlib
+import hmac
+from typing import Final
+
+import msgspec
+
+from agentrail.host.hook_payloads import Principal
+from agentrail.structs import decoder_of
+
+NODE_HEADER: Final = "x-agentrail-node"
+"""Header with the token. A request from outside with it is refused."""
+
+ANSWER_HEADER: Final = "x-agentrail-node-answer"
+"""Header with the signature of an answer. It never leaves the first node."""
+
+LIFETIME_MS: Final = 30_000
+
+MAX_AHEAD_MS: Final = 5_000
+"""Limit on the time by which a sender's clock may be ahead. Both follow the store's."""
+
+MAX_NONCES: Final = 200_000
+"""Limit on remembered nonces. Beyond it, requests of other nodes are refused until older nonces expire."""
+
+MAX_TOKEN_CHARACTERS: Final = 4_096
+
+_REQUESTS: Final = "requests between nodes"
+_ONE_HOP: Final = 1
+_DIGEST: Final = hashlib.sha256
+
+
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The signed facts about a request of another node.
+
+    Attributes:
+        sender: Id of the node that passes it on.
+        receiver: Id of the node that it is for.
+        tenant_id: Tenant of the caller.
+        user_id: User of the caller.
+        scopes: Rights of the caller.
+        digest: SHA-256 of the body, in hexadecimal.
+        nonce: Unique id of the request, for its line in the log of both nodes.
+        at_ms: Time of signing, on the store's clock in milliseconds.
+        hops: Number of nodes that have passed it on.
+    """
+
+    sender: str
+    receiver: str
+    tenant_id: str
+    user_id: str
+    scopes: tuple[str, ...]
+    digest: str
+    nonce: str
+    at_ms: int
+    hops: int = _ONE_HOP
+
+    @property
+    def principal(self) -> Principal:
+        """The caller, as the first node has judged them."""
+        return Principal(tenant_id=self.tenant_id, user_id=self.user_id, scopes=frozenset(self.scopes))
+
+
+_CALLS: Final = decoder_of(NodeCall)
+
+
+def derived_key(secret: bytes, label: str) -> bytes:
+    """Return the key for one purpose, 32 bytes, from the secret of a store (`SharedSecret`). Each label has its own key."""
+    return hmac.digest(secret, b"agentrail: " + label.encode(), "sha256")
+
+
+def digest_of_body(body: bytes) -> str:
+    """Return the digest of a body for `NodeCall.digest`."""
+    return _DIGEST(body).hexdigest()
+
+
+def encode_node_call(secret: bytes, call: NodeCall, method: str, target: bytes) -> str:
+    """Return the token of a request.
+
+    Args:
+        secret: Secret of the store.
+        call: The facts to sign.
+        method: Its method.
+        target: Its path with the query, as bytes of the request line.
+    """
+    told = base64.urlsafe_b64encode(msgspec.json.encode(call)).decode()
+    return f"{told}.{_mac(secret, told, method, target)}"
+
+
+def decode_node_call(secret: bytes, token: str, method: str, target: bytes) -> NodeCall | None:
+    """Return the facts of a token, or None if its signature does not fit this request. Its time is not checked."""
+    told, _, mac = token.partition(".")
+    if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
+        return None
+    if not hmac.compare_digest(mac, _mac(secret, told, method, target)):
+        return None
+    try:
+        return _CALLS.decode(base64.urlsafe_b64decode(told))
+    except (ValueError, msgspec.MsgspecError):  # signed by another version
+        return None
+
+
+def sign_answer(secret: bytes, nonce: str) -> str:
+    """Return the signature of an answer. Only a node that has the secret can make it."""
+    return hmac.new(derived_key(secret, "answers between nodes"), nonce.encode(), "sha256").hexdigest()
+
+
+def is_signed_answer(secret: bytes, nonce: str, signature: str) -> bool:
+    """Whether an answer comes from a node that has the secret."""
+    return signature.isascii() and hmac.compare_digest(signature, sign_answer(secret, nonce))
+
+
+def _mac(secret: bytes, told: str, method: str, target: bytes) -> str:
+    # No text of the three can hold a line break, so no two requests have one form.
+    signed = b"\n".join((told.encode(), method.encode(), target))
+    return hmac.new(derived_key(secret, _REQUESTS), signed, "sha256").hexdigest()
+
+
+class NodeCalls:
+    """Judges the requests of other nodes. Remembers the nonces of valid ones until they expire."""
+
+    def __init__(self, secret: bytes, node: str) -> None:
+        """Judge requests for a node."""
+        self._secret = secret
+        self._node = node
+        self._nonces: dict[str, int] = {}  # with the time of expiry, in about the order of expiry
+
+    def judge(self, token: str, method: str, target: bytes, now_ms: int) -> NodeCall | None:
+        """Return the facts of a valid request, and take its nonce. None for any other.
+
+        Args:
+            token: Its token.
+            method: Its method.
+            target: Its path with the query, as bytes of the request line.
+            now_ms: Time on the store's clock, in milliseconds.
+        """
+        call = decode_node_call(self._secret, token, method, target)
+        if call is None or call.receiver != self._node or call.hops != _ONE_HOP:
+            return None
+        if not call.at_ms - MAX_AHEAD_MS <= now_ms < call.at_ms + LIFETIME_MS:
+            return None
+        self._forget(now_ms)
+        if call.nonce in self._nonces or len(self._nonces) >= MAX_NONCES:
+            return None
+        self._nonces[call.nonce] = call.at_ms + LIFETIME_MS
+        return call
+
+    def _forget(self, now_ms: int) -> None:
+        while self._nonces:
+            oldest = next(iter(self._nonces))
+            if self._nonces[oldest] > now_ms:
+                return
+            del self._nonces[oldest]
