@@ -12,7 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from agentrail.testing.clock import FakeClock, threads_hold
-from tests.postgres import postgres_server, postgres_session, postgres_url
+from tests.postgres import postgres_environ, postgres_server, postgres_session, postgres_url
 
 __all__ = ["postgres_server", "postgres_session", "postgres_url"]  # fixtures
 
@@ -64,6 +64,7 @@ SERVICES: Final = {
     "playwright": Path((find_spec("playwright") or _NO_MODULE).origin or "/nowhere"),
     "axe-core": ROOT / ".peers" / "console" / "node_modules" / "axe-core" / "axe.min.js",
     "console tools": ROOT / ".peers" / "console" / "node_modules" / ".bin" / "biome",
+    "pgbouncer": Path(shutil.which("pgbouncer", path=postgres_environ()["PATH"]) or "/nowhere"),
     "prometheus": Path(
         shutil.which("promtool") or ROOT / ".peers" / "prometheus" / "usr" / "bin" / "promtool"
     ),
@@ -79,6 +80,7 @@ _REMEDIES: Final = {
     "axe-core": "scripts/install_console_tools.sh does it, which needs npm",
     "console tools": "scripts/install_console_tools.sh does it, which needs npm",
     "prometheus": "scripts/install_prometheus.sh does it, which needs apt-get",
+    "pgbouncer": "scripts/install_postgres.sh does it, which needs apt-get",
 }
 # Installed by a target of its own, and so never missing.
 OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}

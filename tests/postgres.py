@@ -35,9 +35,9 @@ def postgres_environ() -> dict[str, str]:
     """Return this environment, in which the unpacked programs are found after installed ones."""
     programs = sorted(PEERS.glob("usr/lib/postgresql/*/bin"))
     libraries = sorted(PEERS.glob("usr/lib/*-linux-*"))
-    path = [os.environ.get("PATH", os.defpath), *map(str, programs), f"{PEERS}/usr/sbin", f"{PEERS}/usr/bin"]
-    environ = dict(os.environ, PATH=os.pathsep.join(path))
-    if programs and libraries:
+    unpacked = [*map(str, programs), f"{PEERS}/usr/sbin", "/usr/sbin", f"{PEERS}/usr/bin"]
+    environ = dict(os.environ, PATH=os.pathsep.join([os.environ.get("PATH", os.defpath), *unpacked]))
+    if libraries:
         environ["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, libraries))
     return environ
 
