@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 from urllib.parse import urlsplit
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
@@ -47,7 +47,7 @@ from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift, is_shared
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_loader import read_after
@@ -57,6 +57,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_gauges import measured
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.runtime.tree_secrets import without_known
+from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instruction_lookup import FilesAbove
@@ -76,7 +77,7 @@ from agentrail.stores.memory_store_names import (
     opened_notes,
     opened_recall,
 )
-from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, opened_store
+from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, faults_of_node, opened_store
 from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, TelemetryReader
@@ -158,6 +159,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_days: float | None = None,
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
+    advertise: str = "",
+    lease: float = LEASE_SECONDS,
     mcp: Sequence[ToolServer] = (),
     telemetry: OpenTelemetry | None = None,
     metrics: "Metrics | None" = None,
@@ -183,6 +186,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs stay.
         keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
+        advertise: Address under which other nodes of a shared store reach this one, `https://…` or `http://…`. Empty if it accepts no calls.
+        lease: Seconds, from 3 to 60, after which other nodes of a shared store may take the sessions of a node that is silent. The same for all nodes.
         mcp: MCP servers, each an `McpServer`, started when a session first uses them and shared by all sessions.
         telemetry: Export of spans, `OpenTelemetry(…)`. No session waits for it, or notices its errors.
         metrics: `Metrics` of this supervisor alone, with the extra `metrics`. None: nothing is measured.
@@ -203,6 +208,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     environment = os.environ if environ is None else environ
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
+    options = evolve(options, advertise=advertise, lease=lease)
     named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
     make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
     opened = _opened(make, environment, scripts or {}, deps_for, store, data_dir, options, named)
@@ -231,6 +237,8 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
         _opened_audit(named.audit, kept) as audit,
     ):
         resolve, profiles = _find_models(http, environment, known)
+        if kept is not None and is_shared(kept):
+            options = evolve(options, state_directory=_data_directory(data_dir, environment) / "nodes")
         reader = _reader_of(named.telemetry, named.metrics, audit)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
             held = open_sessions(
@@ -391,6 +399,7 @@ def _check_options(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
+        *faults_of_node(options.advertise, options.lease),
         *named.faults(),
     ]
     if faults:

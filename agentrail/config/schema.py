@@ -378,6 +378,8 @@ class HostForm:
     public_url: str | None = None
     hook_timeout: float | None = None
     idle_after: float | None = None
+    advertise: str | None = None
+    lease: float | None = None
     chat_timeout: float | None = None
     on_disconnect: Literal["continue", "abort"] | None = None
     drain_timeout: float | None = None

@@ -225,7 +225,8 @@ class _Keeper:
                 delivery = await self._open_delivery(supervisor)
                 await life.start()
                 await sessions.temporary.load()
-                await sessions.resume_working()
+                if not (sessions.has_store and supervisor.follow_orphans(sessions.resume_stored)):
+                    await sessions.resume_working()
             if self._starting.cancelled_caught:
                 return
             parts = HostParts(
@@ -301,6 +302,7 @@ class _Keeper:
             **picked_fields(
                 options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry", "metrics", "audit"
             ),
+            **picked_fields(options, "advertise", "lease"),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
             supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins

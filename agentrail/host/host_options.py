@@ -30,6 +30,7 @@ from agentrail.host.webhooks import Webhooks
 from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.stores.memory_store_names import (
     faults_of_embedder,
@@ -37,6 +38,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_memories,
     faults_of_notes,
 )
+from agentrail.stores.store_names import faults_of_node
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
 
@@ -78,6 +80,8 @@ class HostOptions:
         public_url: Address under which browsers of users reach this host, with its path prefix. Links to log in to MCP
             servers begin with it. None: users cannot log in.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
+        advertise: Address of this node for other nodes, see `open_supervisor`.
+        lease: Lease of this node in seconds, see `open_supervisor`.
         limits: Limits per caller and in total.
         webhooks: Notification of ended requests. None: no webhooks.
         commands: Slash commands recognised in users' messages. None: messages are taken literally, and built-in
@@ -115,6 +119,8 @@ class HostOptions:
     audit: str | None = None
     public_url: str | None = None
     idle_after: float | None = 600.0
+    advertise: str = ""
+    lease: float = LEASE_SECONDS
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
     commands: CommandRegistry | None = None
@@ -161,6 +167,7 @@ def _faults_of(options: Any) -> Iterator[str]:
             yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
     if given.idle_after is not None and not is_seconds(given.idle_after, zero=False):
         yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
+    yield from faults_of_node(given.advertise, given.lease)
     if given.public_url is not None and not is_public_url(given.public_url):
         yield f"public_url is {given.public_url!r:.200}: expected https://host, or http on loopback, without a query"
     if given.on_disconnect not in get_args(OnDisconnect):

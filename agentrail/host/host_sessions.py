@@ -420,11 +420,12 @@ class HostSessions:
             after = (page[-1].scope, page[-1].session)
             for one in page:
                 try:
-                    await self._resume(one.session, one.scope)
+                    await self.resume_stored(one.scope, one.session)
                 except AgentrailError as error:
                     LOGGER.warning("session %s was not resumed: %s", one.session, error)
 
-    async def _resume(self, session_id: SessionId, scope: str) -> None:
+    async def resume_stored(self, scope: str, session_id: SessionId) -> None:
+        """Resume a stored session that this host started, with its profile. Others stay."""
         facts = await self.supervisor.facts_of(session_id, scope=scope)
         owner = None if facts is None else owner_of_session(facts.user_data)
         if (

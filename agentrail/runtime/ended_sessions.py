@@ -36,7 +36,7 @@ class LastWords:
     Attributes:
         scope: Its scope. Empty for none.
         how: `ended`: it was stopped or refused, or its supervisor closed. `parked`: it crashed too often and was given up.
-            `rested`: it was put to rest, which does not end it.
+            `rested`: it was put to rest, or another node took it over, which does not end it.
         reason: Reason for the end, on one line, as in `SessionDown`. Cut to 2,000 characters.
         crash: Its last crash, on one line. None if it ended without one.
         incarnation: The last one: the number of restarts plus one.
@@ -74,7 +74,11 @@ class EndedSessions:
         self._words[key] = LastWords(
             session_id=cell.ports.session_id,
             scope=cell.ports.scope,
-            how="rested" if cell.rested is not None else "ended" if cell.crash is None else "parked",
+            how="rested"
+            if cell.rested is not None or cell.has_moved
+            else "ended"
+            if cell.crash is None
+            else "parked",
             reason=(cell.ending or "")[:MAX_REASON],
             crash=cell.crash,
             incarnation=cell.state.data.incarnation,

@@ -129,6 +129,7 @@ class EventBus:
     __slots__ = (
         "_closed",
         "_first",
+        "_is_moved",
         "_is_rested",
         "_keep",
         "_kept",
@@ -152,7 +153,7 @@ class EventBus:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._watchers: tuple[Callable[[Event], None], ...] = ()
         self._closed: str | None = None
-        self._is_rested = False
+        self._is_rested = self._is_moved = False
         self._times_anew = 0
         self._live: LiveTail | None = None  # None in ten thousand idle sessions
         self.on_close: Callable[[EventBus], None] | None = None
@@ -323,7 +324,7 @@ class EventBus:
         if self._closed is None:
             self._subscriptions = (*self._subscriptions, subscription)
         else:
-            subscription.bus_closed(is_rested=self._is_rested)
+            subscription.bus_closed(is_rested=self._is_rested, is_moved=self._is_moved)
 
     @property
     def is_listened_to(self) -> bool:
@@ -353,14 +354,14 @@ class EventBus:
         for subscription in self._subscriptions:
             subscription.begin_anew(lost, snapshot)
 
-    def close(self, reason: str, *, is_rested: bool = False) -> None:
+    def close(self, reason: str, *, is_rested: bool = False, is_moved: bool = False) -> None:
         if self._closed is not None:
             return
-        self._closed, self._is_rested = reason, is_rested
+        self._closed, self._is_rested, self._is_moved = reason, is_rested, is_moved
         if self.on_close is not None:
             self.on_close(self)
         for subscription in self._subscriptions:
-            subscription.bus_closed(is_rested=is_rested)
+            subscription.bus_closed(is_rested=is_rested, is_moved=is_moved)
 
     def reach_of(self, after: int, earlier: Earlier) -> int:
         if not earlier.events or earlier.times_anew != self._times_anew:

@@ -106,7 +106,9 @@ class Subscription:
         self.dropped_deltas: int = 0
         """Number of ephemeral events dropped because the buffer was full."""
         self.is_rested: bool = False
-        """Whether it ended because the session was put to rest. More events follow when the session wakes."""
+        """Whether it ended because the session was put to rest or has moved. More events follow when the session wakes."""
+        self.is_moved: bool = False
+        """Whether it ended because another node took the session over. More events follow from that node."""
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -168,8 +170,8 @@ class Subscription:
         if self._reader is not None:
             self._wake()
 
-    def bus_closed(self, *, is_rested: bool) -> None:
-        self.is_rested = is_rested
+    def bus_closed(self, *, is_rested: bool, is_moved: bool = False) -> None:
+        self.is_rested, self.is_moved = is_rested, is_moved
         self.end()
 
     def end(self) -> None:

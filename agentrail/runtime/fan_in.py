@@ -252,7 +252,7 @@ class ManySubscription(Subscription):
         if replay and self._reader is not None:  # the session woke while the subscription was being read
             self._wake()
 
-    def bus_closed(self, *, is_rested: bool) -> None:
+    def bus_closed(self, *, is_rested: bool, is_moved: bool = False) -> None:
         """Ignore the end or rest of one session: other sessions continue, and new ones may start."""
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:

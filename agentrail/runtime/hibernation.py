@@ -9,19 +9,22 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider
-from agentrail.abc.store import Cause, Filters
+from agentrail.abc.store import Cause, Filters, StoredSession
 from agentrail.actors.deadlines import Deadlines
 from agentrail.core.session.state import SessionState
 from agentrail.errors import (
     AgentrailError,
     AlreadyStarted,
     ErrorInfo,
+    HeldBy,
     InternalError,
+    JournalBehind,
     JournalDrifted,
     OptionError,
     SessionDown,
     SessionNotFound,
     StoreUnavailable,
+    Unrevivable,
 )
 from agentrail.events import Event
 from agentrail.logs import Logger
@@ -32,6 +35,7 @@ from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.orphans import ClusterFacts, Orphans, cluster_facts
 from agentrail.runtime.persistence import Keeping, OnDrift
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.session_actor import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
@@ -66,6 +70,9 @@ _FALL_ASLEEP: Final = FallAsleep()
 
 Revive: TypeAlias = Callable[[StoredOpening], SessionOptions | Mapping[str, Any] | None]
 """Returns the code that a stored session needs: all options, or some by name. None for a session that needs none."""
+
+OpenClaimed: TypeAlias = Callable[[str, SessionId], Awaitable[object]]
+"""Resumes a session by its scope and id."""
 
 Resume: TypeAlias = Literal["none", "working", "all"]
 """Stored sessions to resume when a supervisor opens: none, those with unfinished work, or all that have not ended."""
@@ -115,6 +122,9 @@ class Hibernation:
         self._waits_until = float("inf")
         self._is_sooner = trio.Event()
         self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
+        self._claimed: dict[tuple[str, str], tuple[Cause, bool]] = {}
+        self._open_claimed: OpenClaimed = self._open_unasked
+        self.orphans: Orphans | None = None
         if after is not None:
             shared.nursery.start_soon(self._run_timers, name="sleep of sessions")
 
@@ -216,6 +226,11 @@ class Hibernation:
                 wanted = WantedSession(session_id=cell.ports.session_id, scope=cell.ports.scope)
                 with crash_edge(_decide_wake_crash, AgentrailError, scrub=cell.scrub):
                     await self._restore(wanted, lambda resumption: resumption.wake(row))
+        except HeldBy as error:
+            if self._shared.store_of("hibernation").heartbeat is None:
+                self._stay_asleep(cell, error)
+            else:  # another node was faster, and continues it
+                self._forget_moved(cell, str(error))
         except (
             SessionDown,
             SessionNotFound,
@@ -246,6 +261,10 @@ class Hibernation:
         self._close_hollow(cell, reason)
         if row is not None:
             self._shared.nursery.start_soon(close_workspace, row.workspace, row.ports, name="close sandbox")
+
+    def _forget_moved(self, cell: SessionCell, reason: str) -> None:
+        cell.has_moved = True
+        self._forget_sleeping(cell, reason)
 
     def _close_hollow(self, cell: SessionCell, reason: str) -> None:
         cell.finish(reason)
@@ -368,6 +387,7 @@ class Hibernation:
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: lists each tool, plugin, agent or model that it had and that is missing. It is unchanged.
             JournalDrifted: Your move: the code here folds it to different operations, and `on_drift` is `park`. It is unchanged.
+            JournalBehind: Your move: a shared store lost acknowledged records of it, and `on_drift` is not `go_on`. It is unchanged.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store accepts no writes for now.
 
@@ -385,7 +405,7 @@ class Hibernation:
             chosen["model"] = model
         if options is not None and chosen:
             raise OptionError(["options were given both as one value and as keywords: use one of the two"])
-        wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force, on_drift=on_drift)
+        wanted = self._wanted(scope, SessionId(session_id), force=force, on_drift=on_drift)
         return await self._restore_stored(wanted, partial(self._give, options, chosen))
 
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
@@ -453,6 +473,91 @@ class Hibernation:
             LOGGER.warning("session %s was not resumed: %s", session_id, error)
             return error
         return None
+
+    # --- sessions of dead nodes
+
+    def follow_orphans(self, open_claimed: "OpenClaimed | None" = None) -> bool:
+        """Resume sessions of dead nodes and sessions with due timers from now on, if the store is shared by several nodes.
+
+        Args:
+            open_claimed: Resumes a session that this node has reserved, with `resume_session`. None: with the `revive` callback.
+
+        Returns:
+            Whether the store is shared. Otherwise nothing happens.
+        """
+        keeping = self._shared.keeping
+        if keeping is None or keeping.heartbeat is None:
+            return False
+        self._open_claimed = open_claimed or self._open_unasked
+        if self.orphans is None:
+            self.orphans = Orphans(keeping, keeping.heartbeat, self)
+            self._shared.nursery.start_soon(self.orphans.run, name="look for sessions of dead nodes")
+        return True
+
+    async def cluster_facts(self) -> ClusterFacts:
+        """Return facts about the nodes of a shared store. Empty for a store of one process.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        keeping = self._shared.keeping
+        if keeping is None or keeping.heartbeat is None:
+            return ClusterFacts()
+        return await cluster_facts(keeping, keeping.heartbeat)
+
+    def _wanted(
+        self, scope: str, session_id: SessionId, *, force: bool = False, on_drift: OnDrift | None = None
+    ) -> WantedSession:
+        cause, is_asked = self._claimed.get((scope, session_id), ("start", True))
+        return WantedSession(
+            session_id=session_id,
+            scope=scope,
+            cause=cause,
+            force=force,
+            is_asked=is_asked,
+            is_claimed=(scope, session_id) in self._claimed,
+            on_drift=on_drift,
+        )
+
+    async def _open_unasked(self, scope: str, session_id: SessionId) -> None:
+        await self._restore_stored(self._wanted(scope, session_id), partial(self._give, None, {}))
+
+    async def resume_claimed(self, row: StoredSession, cause: Cause) -> AgentrailError | None:
+        """Resume a tree that this node has reserved. Return why it could not be resumed, or None."""
+        key = row.scope, row.session
+        # A due timer triggers it, so it does not count as an attempt at a cycle that kills its process.
+        self._claimed[key] = cause, not row.standing.is_working
+        try:
+            await self._open_claimed(*key)
+        except AlreadyStarted:
+            return None
+        except (JournalDrifted, JournalBehind) as error:
+            self._note_parked(row.scope, row.session, str(error))
+            return error
+        except AgentrailError as error:
+            LOGGER.warning("session %s was not resumed: %s", row.session, error)
+            return error
+        finally:
+            del self._claimed[key]
+        return Unrevivable(row.session, missing=["its agent"]) if self._is_away(*key) else None
+
+    def park_claimed(self, row: StoredSession, reason: str) -> None:
+        self._note_parked(row.scope, row.session, reason)
+
+    async def drop_moved(self) -> None:
+        """Forget hibernated sessions that another node has woken, and end their readers, who return there."""
+        keeping = self._shared.store_of("hibernation")
+        held = [cell for key, cell in [*self._hollow.items()] if key in self._shared.asleep]
+        if not held:
+            return
+        places = [(cell.ports.scope, cell.ports.session_id) for cell in held]
+        rows = await keeping.read(lambda: [keeping.store.get(*place) for place in places])
+        for cell, row in zip(held, rows, strict=True):
+            if cell.is_asleep and row is not None and row.node not in ("", keeping.node.id):
+                self._forget_moved(cell, "another node has woken it")
 
     async def _resume_due(self) -> None:
         """Resume sessions without an owner whose timer is due or soon will be: an approval, a question, or a sleep."""

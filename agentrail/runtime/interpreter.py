@@ -85,7 +85,7 @@ from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.session_clock import SessionTimers, now_ms
 from agentrail.runtime.session_journal import KeptJournal
-from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner, clean_text
+from agentrail.runtime.tool_calls import LEASE_OVER, BegunCall, ToolCallRunner, clean_text
 
 # --- The two gates of the host. An exception of a hook before a call denies it; one after a call is logged.
 
@@ -239,6 +239,8 @@ class _Open:
     child_usages: Sequence[ChildUsage] = ()  # of child sessions of a call; streams share the default
     agent: AgentLine | None = None  # for a background agent
     late_value: LateValue | None = None  # for a tool that completed although it was stopped
+    effect: RunTool | StartStream | None = None  # for a tool call or a stream
+    is_untrusted: bool = False  # stopped because another node may own the session
 
     def expect_end(self) -> trio.Event:
         if self.ended is None:
@@ -298,6 +300,7 @@ class Interpreter:
                 self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
+                opened.effect = effect
                 began = BegunCall(effect=effect, known=state.data, scope=opened.scope)
                 self._task_group.start_soon(self._run_tool, began, opened, scope=opened.scope, name=name)
             case StartStream():
@@ -389,6 +392,7 @@ class Interpreter:
             # It may have waited for its record longer than the silence limit, so the limit starts now.
             self.timers.watch(timer, _BegunNow(trio.current_time()))
         opened = self._opened(request.attempt, request.model)
+        opened.effect = effect
         self._task_group.start_soon(
             self._run_stream, request, opened, timer, effect.is_quiet, scope=opened.scope, name=request.model
         )
@@ -422,7 +426,7 @@ class Interpreter:
         except PortCrashed as crashed:
             outcome = _failed(buffer, crashed.error)
         if outcome is None:
-            outcome = _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+            outcome = _failed(buffer, _UNTRUSTED if opened.is_untrusted else _CANCELLED)
         self.timers.cancel(timer)
         self._closed(request.attempt, opened)
         usage = priced(outcome.usage, model, self._ports.providers.get(model))
@@ -458,6 +462,8 @@ class Interpreter:
         keep_account(processes.account)  # for this task and all its child tasks
         opened.child_usages = usages = list[ChildUsage]()
         finished = await self._calls.run(began, processes, usages)
+        if opened.is_untrusted:
+            finished = without_lease(finished)
         opened.late_value = finished.value
         self._closed(began.effect.effect_id, opened)
         self._task_group.deliver(finished)
@@ -654,6 +660,15 @@ class Interpreter:
             left for one in opened for usage in one.child_usages for left in usage.receipt.stuck
         )
 
+    def stop_untrusted(self) -> None:
+        """Stop streams, and tools that are neither pure nor idempotent. Each reports an outcome, as if it had failed."""
+        for effect_id, opened in tuple(self._open.items()):
+            effect = opened.effect
+            if effect is None or (isinstance(effect, RunTool) and self._calls.may_repeat(effect)):
+                continue
+            opened.is_untrusted = True
+            self._stop(effect_id, "the lease of this node is over")
+
     def _stop(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)
         if opened is not None:  # it may have just ended; its outcome is in the mailbox in that case
@@ -671,6 +686,22 @@ class Interpreter:
             self._open.clear()  # an emptied dict keeps its table, a cost in ten thousand idle sessions
         if opened.ended is not None:
             opened.ended.set()
+
+
+_CANCELLED: Final = ErrorInfo(code="cancelled", message="the stream was cancelled")
+_UNTRUSTED: Final = ErrorInfo(
+    code="lease_over",
+    message="the stream was closed: the store could not be reached, and another node may own the session",
+    retryable=True,
+)
+
+
+def without_lease(finished: ToolFinished) -> ToolFinished:
+    """Return the outcome of a call that was stopped because its node lost its lease. A result that it had by then stays."""
+    if finished.value is not None:
+        text, is_error = finished.value.text, finished.value.is_error
+        return msgspec.structs.replace(finished, text=text, is_error=is_error, late=False, value=None)
+    return msgspec.structs.replace(finished, text=LEASE_OVER) if finished.ran_ms is not None else finished
 
 
 def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:

@@ -8,25 +8,44 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
 
-from agentrail.abc.store import Cause, Filters, Node, Opening, Standing, Store, Taken, TakeOver
-from agentrail.core.journal.record import Record, Tail, sealed, split_draft
+from agentrail.abc.store import (
+    Cause,
+    Filters,
+    Node,
+    Opening,
+    OwedRow,
+    OwedStore,
+    Standing,
+    Store,
+    Taken,
+    TakeOver,
+)
+from agentrail.core.journal.record import CODEC, Record, Tail, codec_of, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.core.protocol.signals import Recovered
+from agentrail.core.values.port_members import offers
 from agentrail.distribution import NAME
-from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.errors import AgentrailError, CodecError, JournalBehind, OptionError, StoreUnavailable
+from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.orphaned_processes import ProcessList, end_left_processes, keep_list, list_beside
 from agentrail.outside import Outside, current
 from agentrail.runtime.event_history import PastEvents
 from agentrail.runtime.journal_events import OldEvents
+from agentrail.runtime.node_heartbeat import NodeHeartbeat
 from agentrail.runtime.overwriter import Overwriter
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_journal import SessionJournal
+from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
+from agentrail.runtime.trust import LEASE_SECONDS, SAFE_LEASE_SECONDS, Silence, beat_seconds, silent_nodes
+from agentrail.runtime.witness import Witness
+
+LOGGER: Final = Logger("agentrail.runtime")
 
 T = TypeVar("T")
 
@@ -51,7 +70,9 @@ class _Unheard:
         return Standing(has_ended=True)
 
 
-_BEAT_SECONDS: Final = 5.0
+BEHIND: Final = "journal_behind"
+"""Kind of owed rows about sessions of a shared store that lost acknowledged records. The ids are `SCOPE/SESSION`, the bodies `HAVE ACKNOWLEDGED`."""
+
 _CHECK_EVERY_SECONDS: Final = 1.0
 
 MAX_FOLDS: Final = 4
@@ -69,14 +90,20 @@ ENGINE: Final = _engine()
 """Version of agentrail, for records and nodes."""
 
 
+def is_shared(store: Store) -> bool:
+    """Whether processes of several machines write to a store. Stores that do not say so have one writer."""
+    return getattr(store, "is_shared", False) is True
+
+
 class Keeping:
     """A store, and the services that keep sessions in it.
 
     Attributes:
         node: Owner of the sessions started here. New at each start.
+        heartbeat: Heartbeats and trust of this node over a shared store. None for a store of one process.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the settings of a store
         self,
         store: Store,
         *,
@@ -84,6 +111,9 @@ class Keeping:
         on_drift: OnDrift = "park",
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
+        advertise: str = "",
+        lease_seconds: float = LEASE_SECONDS,
+        state_directory: Path | None = None,
     ) -> None:
         self._outside = outside or current()
         self.store: Store = store
@@ -93,7 +123,21 @@ class Keeping:
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.past_events: PastEvents = PastEvents(store)
         self._old_events = OldEvents(store, self._outside, self._folds)
-        self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
+        self.node: Node = Node(
+            id=f"n-{self._outside.ids(8)}",
+            address=advertise,
+            version=ENGINE,
+            codec=CODEC,
+            lease_ms=round(lease_seconds * 1000),
+        )
+        self.heartbeat: NodeHeartbeat | None = (
+            NodeHeartbeat(self.node, store, self.writer, self.read, self._outside)
+            if is_shared(store)
+            else None
+        )
+        self._beat_seconds = beat_seconds(lease_seconds)
+        self._state_directory = state_directory
+        self._witness: Witness | None = None
         self.overwriter: Overwriter = Overwriter(store, self.write)
         self.retention: Retention | None = (
             None
@@ -107,6 +151,7 @@ class Keeping:
                 after_removing=self.overwriter.after_sweep,
             )
         )
+        self.silence: Silence = Silence(lease_seconds=lease_seconds)
         self._may_sweep = trio.Event()
         self._checked_at = float("-inf")
 
@@ -120,17 +165,42 @@ class Keeping:
             await self.read(partial(end_left_processes, path))
             self._processes = list_beside(path, self.node.id)
             keep_list(self._processes)
-        beat = partial(self.store.beat, self.node)
-        if self.store.is_immediate:
-            beat()
+        if self.heartbeat is not None:
+            await self._open_shared(nursery, self.heartbeat)
         else:
-            await self.read(beat)
-        nursery.start_soon(self.writer.run, name="writer of the store")
-        nursery.start_soon(self._beat_on, name="beats of the node")
+            beat = partial(self.store.beat, self.node)
+            if self.store.is_immediate:
+                beat()
+            else:
+                await self.read(beat)
+            nursery.start_soon(self.writer.run, name="writer of the store")
+            nursery.start_soon(self._beat_on, name="beats of the node")
         if not self.store.is_immediate:  # otherwise deleted data is nowhere else
             nursery.start_soon(self.overwriter.run, name="overwriting in the store")
         if self.retention is not None:
             nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
+
+    async def _open_shared(self, nursery: trio.Nursery, heartbeat: NodeHeartbeat) -> None:
+        if self.node.lease_ms < SAFE_LEASE_SECONDS * 1000:
+            LOGGER.warning(
+                "the lease is %g s: a third of it is the margin for pauses of this process, so use %g s or more",
+                self.node.lease_ms / 1000,
+                SAFE_LEASE_SECONDS,
+            )
+        nursery.start_soon(self.writer.run, name="writer of the store")
+        if self._state_directory is not None:
+            # First end what earlier processes of this machine left, then report them: others take their sessions at once.
+            self._witness = Witness(self._state_directory, self.node.id)
+            ended = await self.read(self._witness.find_ended)
+            for node in ended:
+                await self.write(partial(self.store.gone, node))
+            await self.read(partial(self._witness.forget, ended))
+            await self.read(self._witness.open)
+            self._processes = self._witness.processes
+            keep_list(self._processes)
+        await heartbeat.beat()
+        heartbeat.check()
+        nursery.start_soon(heartbeat.run, name="heartbeats of the node")
 
     def let_sweep(self) -> None:
         """Start retention. Automatically resumed sessions are back and owned by this node, so old ones may be deleted."""
@@ -139,6 +209,8 @@ class Keeping:
     def forget_processes(self) -> None:
         if self._processes is not None:
             self._processes.close()
+        if self._witness is not None:
+            self._witness.close()
 
     async def close(self) -> None:
         if self.retention is not None:
@@ -176,6 +248,7 @@ class Keeping:
             gone_tools=gone_tools,
             old_events=self._old_events,
             scrub=cell.scrub,
+            guard=self.heartbeat,
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:
@@ -184,11 +257,22 @@ class Keeping:
     async def write(self, function: Callable[[], T]) -> T:
         return function() if self.store.is_immediate else await self.writer.call(function)
 
-    async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
+    async def take(
+        self, scope: str, root: SessionId, cause: Cause, *, force: bool = False, tail: Tail | None = None
+    ) -> Taken:
         """Make this node the owner of a tree. Concurrent requests are combined in one call of the store."""
+        silent = None if self.heartbeat is None else silent_nodes(self.silence)
         if self.store.is_immediate:
-            return self.store.take(scope, root, self.node.id, cause, force=force)
-        wanted = TakeOver(scope=scope, root=root, node=self.node.id, cause=cause, force=force)
+            return self.store.take(scope, root, self.node.id, cause, force=force, silent=silent, tail=tail)
+        wanted = TakeOver(
+            scope=scope,
+            root=root,
+            node=self.node.id,
+            cause=cause,
+            force=force,
+            silent=silent,
+            tail=tail,
+        )
         return await self.writer.take(wanted)
 
     def give_back(self, scope: str, root: SessionId) -> None:
@@ -206,6 +290,9 @@ class Keeping:
 
     def leave(self, cell: SessionCell) -> None:
         journal = cell.journal
+        if journal is not None and isinstance(journal.refusal, JournalBehind):
+            self._note_behind(cell.ports.key, journal.refusal)
+            return  # not released, or the next look would continue it without the lost records
         if journal is not None and cell.rested is not None:
             journal.put_last_snapshot(cell.state)
         elif journal is not None and cell.is_leaving:
@@ -213,6 +300,27 @@ class Keeping:
         config = cell.state.data.config
         if len(config.path) == 1:
             self.give_back(config.scope, config.session_id)
+
+    def _note_behind(self, key: str, behind: JournalBehind) -> None:
+        if offers(self.store, OwedStore):
+            body = f"{behind.have} {behind.acknowledged}".encode()
+            self.writer.post(partial(self.store.change_owed, (OwedRow(kind=BEHIND, id=key, body=body),)))
+
+    def behind_of(self, scope: str, session_id: SessionId) -> JournalBehind | None:
+        """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""
+        if self.heartbeat is None or not offers(self.store, OwedStore):
+            return None
+        key = key_of(scope, session_id)
+        row = next((row for row in self.store.owed(BEHIND) if row.id == key), None)
+        if row is None:
+            return None
+        have, acknowledged = map(int, row.body.split())
+        return JournalBehind(session_id, have=have, acknowledged=acknowledged)
+
+    def forget_behind(self, scope: str, session_id: SessionId) -> None:
+        if self.heartbeat is not None and offers(self.store, OwedStore):
+            drop = ((BEHIND, key_of(scope, session_id)),)
+            self.writer.post(partial(self.store.change_owed, (), drop))
 
     def _opening_of(
         self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
@@ -240,6 +348,7 @@ class Keeping:
             forked_from=forked_from,
             node=self.node.id,
             owner=session_owner_key(config.user_data),
+            codec=codec_of(records),
             standing=stored_standing(cell.state),
             blobs=blobs,
         )
@@ -299,7 +408,9 @@ class Keeping:
             raise self.writer.unavailable_error()
         if trio.current_time() - self._checked_at < _CHECK_EVERY_SECONDS:
             return
-        if self.store.is_immediate:
+        if self.heartbeat is not None:
+            self.heartbeat.check()
+        elif self.store.is_immediate:
             self.store.beat(self.node)
         else:
             await self.write(partial(self.store.beat, self.node))
@@ -308,7 +419,7 @@ class Keeping:
 
     async def _beat_on(self) -> None:
         while True:
-            await trio.sleep(_BEAT_SECONDS)
+            await trio.sleep(self._beat_seconds)
             if self.store.is_immediate:
                 self.store.beat(self.node)
             else:

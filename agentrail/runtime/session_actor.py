@@ -37,6 +37,7 @@ from agentrail.errors import (
     CodecError,
     ErrorInfo,
     Fenced,
+    JournalBehind,
     SessionDown,
     SessionRested,
     StoreUnavailable,
@@ -302,6 +303,7 @@ class SessionCell(SleepingCell):
         undone: Effects of the last step that were not executed when the actor crashed, last one first.
         crash: One line about the crash of the last incarnation. `None` without one.
         late_ephemeral: Number of ephemeral signals that came too late. The state counts the others.
+        has_moved: Whether it ended here because another node owns it.
         sleep: Hibernation state. `None` if it never hibernates. A hibernated session has no `state`.
     """
 
@@ -315,6 +317,7 @@ class SessionCell(SleepingCell):
         "crash",
         "ending",
         "find",
+        "has_moved",
         "is_gone",
         "late_ephemeral",
         "mailbox",
@@ -356,6 +359,7 @@ class SessionCell(SleepingCell):
         self.crash: str | None = None
         self.ending: str | None = None
         self.is_gone: bool = False
+        self.has_moved: bool = False
         self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
@@ -403,6 +407,8 @@ class SessionCell(SleepingCell):
             return None
         if self.journal is not None:
             await self.drain()
+            if isinstance(self.journal.refusal, JournalBehind):
+                parked = str(self.journal.refusal)
         # Before the task group is dismissed, not after: a tool that does not stop must not keep callers waiting.
         self.close(parked or self._reason())
         return parked
@@ -440,9 +446,10 @@ class SessionCell(SleepingCell):
         if self.ending is not None:
             return
         self.ending = reason
-        is_rested = self.rested is not None or self.is_asleep
+        is_moved = self.has_moved = self.has_moved or (self.journal is not None and self.journal.has_moved)
+        is_rested = self.rested is not None or self.is_asleep or is_moved
         self.pending_calls.close(reason, is_rested=is_rested)
-        self.bus.close(reason, is_rested=is_rested)
+        self.bus.close(reason, is_rested=is_rested, is_moved=is_moved)
         if self.resting is not None:
             self.resting.settled.set()
 
@@ -460,6 +467,11 @@ class SessionCell(SleepingCell):
                 self._gone = trio.Event()
             await self._gone.wait()
         return self.ending or ""
+
+    def stop_untrusted(self) -> None:
+        """Stop streams, and tools that must not run twice: another node may own the session by now."""
+        if self.interpreter is not None:
+            self.interpreter.stop_untrusted()
 
     def say_last_words(self, last: Signal) -> None:
         self._finish_last_step()

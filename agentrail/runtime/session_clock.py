@@ -1,6 +1,7 @@
 """The two clocks of the shell: the signal clock, with dates for users, and Trio's clock, for all waiting."""
 
 import math
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 import trio
@@ -26,6 +27,48 @@ _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, float]]] = trio.lowlevel
 )
 """One entry per machine in this run: the nodes of a simulation have separate clocks."""
 
+_STORE_CLOCKS: Final[trio.lowlevel.RunVar[dict[Outside, "StoreClock"]]] = trio.lowlevel.RunVar(
+    "agentrail_clocks_of_shared_stores"
+)
+
+
+class StoreClock:
+    """A shared store's clock as seen by this node, in seconds since 1970. It never goes back: while it is ahead, it runs at half speed."""
+
+    __slots__ = ("_at_zero", "_told", "_told_at")
+
+    def __init__(self, at_zero: float) -> None:
+        self._at_zero = at_zero
+        self._told, self._told_at = -math.inf, 0.0
+
+    def set(self, at_zero: float, now: float) -> None:
+        """Set the store's time at the zero of Trio's clock, as measured now."""
+        self._told, self._told_at = self.read(now), now
+        self._at_zero = at_zero
+
+    def read(self, trio_time: float) -> float:
+        return max(self._at_zero + trio_time, self._told + (trio_time - self._told_at) / 2)
+
+
+def follow_store(outside: Outside, at_zero: float) -> None:
+    """Let the signal clock of a machine follow a shared store.
+
+    Args:
+        outside: The machine.
+        at_zero: Time of the store's clock at the zero of Trio's clock, in seconds since 1970.
+    """
+    try:
+        clocks = _STORE_CLOCKS.get()
+    except LookupError:
+        clocks = {}
+        _STORE_CLOCKS.set(clocks)
+    if outside in clocks:
+        clocks[outside].set(at_zero, trio.current_time())
+        return
+    clocks[outside] = StoreClock(at_zero)
+    with suppress(LookupError):
+        del _WALL_AT_ZERO.get()[outside]
+
 
 def now_ms() -> int:
     """Return the time of the signal clock, in milliseconds since 1970."""
@@ -40,6 +83,8 @@ def ms_of(trio_time: float) -> int:
     try:
         wall_at_zero = _WALL_AT_ZERO.get()[outside]
     except LookupError:
+        with suppress(LookupError):
+            return int(_STORE_CLOCKS.get()[outside].read(trio_time) * 1000)
         wall_at_zero = outside.wall() - trio.current_time()
         _put_wall_at_zero(outside, wall_at_zero)
     return int((wall_at_zero + trio_time) * 1000)

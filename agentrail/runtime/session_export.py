@@ -8,7 +8,7 @@ import msgspec
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.record import Tail, sealed, split_draft
+from agentrail.core.journal.record import Tail, codec_of, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.replay import steps
 from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key
@@ -109,6 +109,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
     return tuple(
         Opening(
             records=one.records,
+            codec=codec_of(one.records),
             root=one.head.root,
             parent=one.head.parent,
             forked_from=one.head.forked_from,
@@ -151,7 +152,15 @@ def fork_stored(  # noqa: PLR0913 - the parts of a fork
     records, _ = sealed((draft,), Tail(), scope=parent.scope, session=session_id)
     owner = session_owner_key(config.user_data)
     store.create(
-        Opening(records=records, root=session_id, forked_from=forked_from, node="", owner=owner, blobs=blobs)
+        Opening(
+            records=records,
+            root=session_id,
+            forked_from=forked_from,
+            node="",
+            owner=owner,
+            codec=codec_of(records),
+            blobs=blobs,
+        )
     )
 
 

@@ -12,7 +12,16 @@ from agentrail.abc import Refusal
 from agentrail.abc.store import Append, Standing
 from agentrail.core.journal.file_changes import FILES_EVENT, FileNote, FileState, FileWrite, payload_of
 from agentrail.core.journal.fold import Drift
-from agentrail.core.journal.record import REWOUND, Draft, RewoundBody, Tail, encode_body, sealed, split_draft
+from agentrail.core.journal.record import (
+    REWOUND,
+    Draft,
+    RewoundBody,
+    Tail,
+    codec_of,
+    encode_body,
+    sealed,
+    split_draft,
+)
 from agentrail.core.journal.recorder import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import EffectId
@@ -247,6 +256,14 @@ class Callers(Protocol):
         """Raise an error in callers that must not wait any longer for the store."""
 
 
+class WorkGuard(Protocol):
+    """Decides whether sessions may begin work. For a store of one process there is none."""
+
+    def may_begin(self, journal: "SessionJournal", /) -> bool:
+        """Whether a session may begin work. Otherwise `let_begin` of the journal is called once it may."""
+        ...
+
+
 class Stepped:
     __slots__ = ("after", "before", "drafts", "effects")
 
@@ -268,6 +285,7 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a resumed session. None after it, and for a new session.
+        confirmed: Doubts of the node, see `trust`, when the last append or look that confirmed its owner was sent. -1 before the first.
         durable: Number up to which its records are durable.
         recorded_at: Time of its last record, on Trio's clock. 0 before the first.
         tail: End of the journal, including records handed over.
@@ -276,6 +294,7 @@ class SessionJournal:
     __slots__ = (
         "_callers",
         "_changed",
+        "_guard",
         "_is_told",
         "_latest",
         "_mailbox",
@@ -285,6 +304,7 @@ class SessionJournal:
         "_settled",
         "_snapshot",
         "_wants_snapshot",
+        "confirmed",
         "durable",
         "files",
         "first",
@@ -311,7 +331,10 @@ class SessionJournal:
         gone_tools: tuple[str, ...] = (),
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
+        guard: WorkGuard | None = None,
     ) -> None:
+        self._guard = guard
+        self.confirmed: int = -1
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
         self.gone_tools: tuple[str, ...] = gone_tools
@@ -364,7 +387,9 @@ class SessionJournal:
         if self.refusal is not None:
             return Outbox().put(1, stepped.effects, stepped.before, stepped.after, is_recorded=True)
         if self.outbox.is_empty and self.durable == self.tail.seq:
-            return Leaving(at_once=stepped.effects)
+            if self._guard is None or self._guard.may_begin(self):
+                return Leaving(at_once=stepped.effects)
+            self._tell()
         leaving = self.outbox.put(
             self.tail.seq, stepped.effects, stepped.before, stepped.after, is_recorded=bool(drafts)
         )
@@ -387,12 +412,13 @@ class SessionJournal:
         records, self.tail = sealed(small, self.tail, scope=self._scope, session=self._session)
         store = self.writer.store
         if store.is_immediate and self.outbox.is_empty and self.durable == records[0].seq - 1:
-            append = Append(records=records, standing=self.standing(), blobs=blobs)
+            append = Append(records=records, standing=self.standing(), codec=codec_of(records), blobs=blobs)
             outcome = self.writer.commit((append,))
             if outcome.trouble is None:
                 answer = outcome.answers[0]
                 if answer is None:
                     self.durable = self.tail.seq
+                    self.confirmed = self.writer.doubts
                 else:
                     self.refused(answer)
                 return
@@ -463,7 +489,8 @@ class SessionJournal:
     def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
         """Yield the effects that may leave, each with the state after its step. The caller then waits for the next notification."""
         self._is_told = False
-        return self.outbox.leaving(self.durable)
+        guard = self._guard
+        return self.outbox.leaving(self.durable, None if guard is None else partial(guard.may_begin, self))
 
     async def wait_changed(self) -> None:
         self._changed = trio.Event()
@@ -484,7 +511,34 @@ class SessionJournal:
 
     def written(self, up_to: int) -> None:
         self.durable = up_to
+        self.confirmed = self.writer.sent_doubts
         self._settle()
+        self._tell()
+
+    @property
+    def key(self) -> tuple[str, SessionId]:
+        """Scope and id of the session."""
+        return self._scope, self._session
+
+    def note_owner(self, epoch: int | None, doubts: int) -> None:
+        """Called after a look at the owners of sessions.
+
+        Args:
+            epoch: Epoch of the session, or None if this node does not own it.
+            doubts: Doubts of the node when the look was sent.
+        """
+        if epoch == self.tail.epoch:
+            self.confirmed = max(self.confirmed, doubts)
+        elif self.refusal is None and not self._latest.ended:
+            self.refused(Fenced(self._session, durable_up_to=self.durable))
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether another node owns the session."""
+        return self._guard is not None and isinstance(self.refusal, Fenced)
+
+    def let_begin(self) -> None:
+        """Called when work that was held may begin."""
         self._tell()
 
     def refused(self, error: AgentrailError) -> None:

@@ -72,6 +72,7 @@ class WantedSession:
     cause: Cause = "start"
     force: bool = False
     is_asked: bool = True
+    is_claimed: bool = False
     on_drift: OnDrift | None = None
 
 
@@ -133,7 +134,12 @@ class SessionResumption:
             _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
             self._check_drift(one)
         try:
-            taken = await keeping.take(wanted.scope, wanted.session_id, wanted.cause, force=wanted.force)
+            # A reserved tree only as it was folded: its owner may have lived on, and written more.
+            tail = tree[wanted.session_id].stored.tail if wanted.is_claimed else None
+            taken = await keeping.take(
+                wanted.scope, wanted.session_id, wanted.cause, force=wanted.force, tail=tail
+            )
+            keeping.forget_behind(wanted.scope, wanted.session_id)
             found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
             for one in found.values():  # it may have recorded more before it was taken over
                 self._check_drift(one)
@@ -153,6 +159,9 @@ class SessionResumption:
             raise OptionError([message])
         if stored.standing.has_ended:
             raise SessionDown(wanted.session_id, "it has ended and cannot continue")
+        behind = self._keeping.behind_of(wanted.scope, wanted.session_id)
+        if behind is not None and wanted.on_drift != "go_on":
+            raise behind
         return stored
 
     def _read_tree(self) -> dict[SessionId, Revived]:

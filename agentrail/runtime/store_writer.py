@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.abc.store import Append, Standing, Store, Taken, TakeOver, take_all
-from agentrail.core.journal.record import Record
+from agentrail.core.journal.record import Record, codec_of
 from agentrail.core.protocol.effects import (
     AskHost,
     CancelPluginRequest,
@@ -79,7 +79,12 @@ class WriterJob:
     bugs: int = 0
 
     def append(self) -> Append:
-        return Append(records=tuple(self.records), standing=self.of.standing(), blobs=self.blobs)
+        return Append(
+            records=tuple(self.records),
+            standing=self.of.standing(),
+            codec=codec_of(self.records),
+            blobs=self.blobs,
+        )
 
 
 @frozen
@@ -107,6 +112,8 @@ class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
     is_wanted: bool = True
+    sent_at: float = 0.0
+    answered_at: float = 0.0
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
     error: BaseException | None = None
@@ -134,6 +141,10 @@ class Writer:
         self._is_back.set()
         self._is_empty = trio.Event()
         self._began = trio.Event()
+        self.doubts: int = 0
+        """Doubts of this node in its ownership now, see `runtime.trust`."""
+        self.sent_doubts: int = 0
+        """The same when the last batch was sent."""
         self.on_written: Callable[[float, int], None] | None = None
         """Called after each written batch with its duration in seconds and the bytes of its records' bodies."""
 
@@ -157,6 +168,27 @@ class Writer:
         Cancellation: A call that has not begun is not made. One that has begun completes, and its result is discarded.
         """
         return cast("T", await self._value_of(_Call(function)))
+
+    async def call_timed(self, function: Callable[[], T]) -> tuple[float, float, T]:
+        """Run another write of the store between two batches, and wait for it without a time limit.
+
+        Returns:
+            When it was sent and answered, on Trio's clock, and its result.
+
+        Cancellation: Same as `call`.
+        """
+        call = _Call(function)
+        self._calls.append(call)
+        self._wake()
+        try:
+            await call.done.wait()
+        finally:
+            call.is_wanted = False
+            if call in self._calls:
+                self._calls.remove(call)
+        if call.error is not None:
+            raise call.error
+        return call.sent_at, call.answered_at, call.value
 
     async def take(self, wanted: TakeOver) -> Taken:
         """Take over a tree. Directly following requests in the queue are made in the same call of the store.
@@ -301,9 +333,11 @@ class Writer:
         began = (
             trio.current_time()
         )  # not the stopwatch, which would draw: a run must be the same without metrics
+        self.sent_doubts = self.doubts
         while not self.report(batch, await self._offload(partial(self.commit, appends))):
             await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self.sent_doubts = self.doubts
         if self.on_written is not None:
             size = sum(len(record.body) for one in appends for record in one.records)
             self.on_written(trio.current_time() - began, size)
@@ -329,7 +363,11 @@ class Writer:
 
     async def _carry_out(self, calls: Sequence[_Call]) -> None:
         self._begin()
+        for call in calls:
+            call.sent_at = trio.current_time()
         await self._offload(partial(_make_calls, self.store, calls))
+        for call in calls:
+            call.answered_at = trio.current_time()
         self._since = None
         # A failed call is not retried. Without records, nothing would notice that the store is back, so the next call tries it.
         failed = any(isinstance(call.error, StoreUnavailable) for call in calls)
@@ -371,7 +409,9 @@ def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
 
 
 def _take_alone(store: Store, one: TakeOver) -> Taken:
-    return store.take(one.scope, one.root, one.node, one.cause, force=one.force)
+    return store.take(
+        one.scope, one.root, one.node, one.cause, force=one.force, silent=one.silent, tail=one.tail
+    )
 
 
 def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
@@ -505,15 +545,22 @@ class Outbox:
         self._throw_away()
         return Leaving(tuple(at_once), tuple(taken_out)) if at_once else _NOTHING_LEAVES
 
-    def leaving(self, durable: int) -> Iterator[tuple[Effect, SessionState]]:
-        """Yield the effects whose records are durable, in order, each with the state after its step."""
+    def leaving(
+        self, durable: int, may_begin: Callable[[], bool] | None = None
+    ) -> Iterator[tuple[Effect, SessionState]]:
+        """Yield the effects whose records are durable, in order, each with the state after its step.
+
+        The first one that would start work stops it while `may_begin` returns False. None: all may.
+        """
         steps = self._steps
         while steps and steps[0].number <= durable:
             step = steps[0]
             effects, after = step.effects, step.after
             for place in range(step.left, len(effects)):
-                step.left = place + 1
                 effect = effects[place]
+                if may_begin is not None and type(effect) in _BEGINS and not may_begin():
+                    return
+                step.left = place + 1
                 if effect is not None:
                     yield effect, after
             if steps and steps[0] is step:  # otherwise everything was dropped meanwhile

@@ -218,6 +218,8 @@ class SessionSupervisor:
             revive=revive,
             after=hibernate_after,
         )
+        if keeping is not None and keeping.heartbeat is not None:
+            keeping.heartbeat.sessions = lambda: [entry.cell for entry in self._shared.entries.values()]
         self._erasure = UserErasure(
             self._shared,
             known=self._known,
@@ -246,6 +248,8 @@ class SessionSupervisor:
     delete_session: Final = of_part(_journals, Journals.delete_session)
     resume_session: Final = of_part(_hibernation, Hibernation.resume_session)
     resume_all: Final = of_part(_hibernation, Hibernation.resume_all)
+    follow_orphans: Final = of_part(_hibernation, Hibernation.follow_orphans)
+    cluster_facts: Final = of_part(_hibernation, Hibernation.cluster_facts)
     forget_user: Final = of_part(_erasure, UserErasure.forget_user)
     memories_of: Final = of_part(_erasure, UserErasure.memories_of)
     parked_sessions: Final = of_part(_health, Health.parked_sessions)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -25,6 +26,7 @@ from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.trust import LEASE_SECONDS
 
 
 @frozen(kw_only=True)
@@ -39,6 +41,9 @@ class StoreOptions:
             continue.
         keep: Limits on age and size of stored sessions. None to keep all.
         hibernate_after: Idle seconds before a session hibernates. None for never, and without a store.
+        advertise: Address under which other nodes of a shared store reach this one, empty if it accepts no calls.
+        lease: Seconds after its last heartbeat after which other nodes may take the sessions of a node, the same for all nodes.
+        state_directory: Local directory in which a later process finds out whether this node of a shared store has ended. None for none.
     """
 
     patience: float = STORE_PATIENCE_SECONDS
@@ -47,6 +52,9 @@ class StoreOptions:
     on_drift: OnDrift = "park"
     keep: KeepLimits | None = None
     hibernate_after: float | None = None
+    advertise: str = ""
+    lease: float = LEASE_SECONDS
+    state_directory: Path | None = None
 
 
 USUAL_OPTIONS = StoreOptions()
@@ -124,7 +132,15 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     keeping = (
         None
         if store is None
-        else Keeping(store, patience_seconds=options.patience, on_drift=options.on_drift, limits=options.keep)
+        else Keeping(
+            store,
+            patience_seconds=options.patience,
+            on_drift=options.on_drift,
+            limits=options.keep,
+            advertise=options.advertise,
+            lease_seconds=options.lease,
+            state_directory=options.state_directory,
+        )
     )
     make = partial(
         SessionSupervisor,
@@ -147,7 +163,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
                 await keeper.up.wait()
                 keeper.failure.release()  # a store that does not answer
                 assert keeper.supervisor is not None  # noqa: S101 - it is running
-                if options.resume != "none":
+                if options.resume != "none" and not keeper.supervisor.follow_orphans():
                     await keeper.supervisor.resume_all(options.resume)
                     await keeper.supervisor._hibernation.watch_stored_timers()  # noqa: SLF001 - opened by its keeper
                 if keeping is not None:

@@ -157,6 +157,8 @@ class Progress:
 MAX_CRASH_CHARACTERS: Final = 1000
 _OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
 
+LEASE_OVER: Final = "[Outcome unknown: this was stopped because the store of the session could not be reached. Check before repeating.]"
+
 _OUTCOMES: Final = (Ok, Error, ToolUpdate, ToolQuestion)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -797,6 +799,10 @@ class ToolCallRunner:
                 call_id=effect.call_id, name=effect.name, text=ended.late.text, is_error=ended.late.is_error
             ),
         )
+
+    def may_repeat(self, effect: RunTool) -> bool:
+        """Whether two nodes may execute a call at once."""
+        return effect_class_of(self.ports.tools[effect.name, effect.generation]) in {"pure", "idempotent"}
 
     def _refusal_of(self, began: BegunCall) -> Callable[[], Awaitable[str | None]]:
         ports = self.ports

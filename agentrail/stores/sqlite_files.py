@@ -13,18 +13,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agentrail.errors import StoreInUse
+from agentrail.file_systems import network_file_system_of
 from agentrail.stores.data_directory import no_store_at
 from agentrail.structs import decoder_of
-
-_MOUNTS: Final = Path("/proc/self/mountinfo")
-
-_NETWORKED: Final = frozenset(
-    """
-    9p afs afpfs beegfs ceph cifs coda davfs fuse.ceph fuse.cephfs fuse.davfs fuse.glusterfs fuse.gcsfuse fuse.juicefs fuse.rclone
-    fuse.s3fs fuse.smbnetfs fuse.sshfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs prl_fs smb3 smbfs vboxsf
-""".split()  # noqa: SIM905 - a list would fill a page
-)
-"""Network file systems: locks and shared memory do not work there across machines."""
 
 
 class _Writer(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,32 +50,12 @@ def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) 
         return "the directory does not exist"
     if path.is_dir():
         return "it is a directory, and a file was expected"
-    kind = file_system_of(directory, mounts or _read_mounts)
-    if kind in _NETWORKED:
+    kind = network_file_system_of(directory, mounts)
+    if kind is not None:
         return f"it is on a network file system ({kind}), where database locks are unreliable"
     if not os.access(directory, os.W_OK | os.X_OK):
         return "the directory cannot be written"
     return None
-
-
-def _read_mounts() -> str:
-    return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
-
-
-def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
-    """Return the type of a directory's file system; empty if unknown."""
-    place = directory.resolve()
-    longest, kind = -1, ""
-    for line in mounts().splitlines():
-        before, _, behind = line.partition(" - ")
-        fields, kinds = before.split(), behind.split()
-        if len(fields) < 5 or not kinds:  # noqa: PLR2004 - the fifth field is the mount point
-            continue
-        mounted = Path(fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4])
-        # The same mount point again means that it was mounted over: the last one counts.
-        if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
-            longest, kind = len(mounted.parts), kinds[0]
-    return kind
 
 
 class WriteLock:

@@ -1,6 +1,7 @@
 """Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -98,6 +99,33 @@ def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
         given = f"hibernate_after is {hibernate_after!r:.80}"
         return [f"{given}, but there is no store for hibernated sessions: give one, such as store='sqlite:'"]
     return []
+
+
+MIN_LEASE_SECONDS: Final = 3.0
+MAX_LEASE_SECONDS: Final = 60.0
+
+
+def faults_of_node(advertise: object, lease: object) -> list[str]:
+    faults: list[str] = []
+    is_number = isinstance(lease, int | float) and not isinstance(lease, bool)
+    if not is_number or not MIN_LEASE_SECONDS <= lease <= MAX_LEASE_SECONDS:  # type: ignore[operator]  # a number by then
+        faults.append(
+            f"lease is {lease!r:.80}: expected seconds from {MIN_LEASE_SECONDS:g} to {MAX_LEASE_SECONDS:g}"
+        )
+    if advertise != "" and not is_node_address(advertise):
+        faults.append(
+            f"advertise is {advertise!r:.200}: expected the address under which other nodes reach this one, such as 'http://10.0.0.7:8700'"
+        )
+    return faults
+
+
+def is_node_address(value: object) -> bool:
+    """Return whether this can be the address of a node: scheme, host and port, and perhaps a path prefix."""
+    return (
+        isinstance(value, str)
+        and re.fullmatch(r"https?://[!-~]+", value) is not None
+        and not {*value} & {*"?#@"}
+    )
 
 
 MAX_KEEP_DAYS: Final = 36_500

@@ -16,6 +16,7 @@ from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
+from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.local import LocalSandbox
 
 
@@ -34,6 +35,9 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     on_drift: OnDrift = "park",
     keep: KeepLimits | None = None,
     hibernate_after: float | None = None,
+    advertise: str = "",
+    lease: float = LEASE_SECONDS,
+    state_directory: Path | None = None,
     reader: EventReader | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
@@ -52,6 +56,9 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
         on_drift: The same as in `StoreOptions`.
         keep: The same as in `StoreOptions`.
         hibernate_after: The same as in `StoreOptions`.
+        advertise: The same as in `StoreOptions`.
+        lease: The same as in `StoreOptions`.
+        state_directory: The same as in `StoreOptions`.
         reader: Reader of all committed events.
     """
     return open_sessions(
@@ -67,6 +74,9 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
             on_drift=on_drift,
             keep=keep,
             hibernate_after=hibernate_after,
+            advertise=advertise,
+            lease=lease,
+            state_directory=state_directory,
         ),
         reader=reader,
     )

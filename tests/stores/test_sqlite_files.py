@@ -15,9 +15,10 @@ from agentrail import open_supervisor
 from agentrail.abc.store import Filters
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import OptionError, StoreInUse, StoreTooNew, StoreUnavailable
+from agentrail.file_systems import file_system_of
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
-from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path
+from agentrail.stores.sqlite_files import WriteLock, lock_path
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.store_rules.trial import session_ids

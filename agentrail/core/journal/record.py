@@ -6,6 +6,7 @@ A record is one line of a session's journal, numbered without gaps and chained b
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,6 +45,12 @@ ERASED: Final = "erased"
 
 OWN_KINDS: Final = frozenset({OPENED, HEARD, TAKEN, CHANGED, DRIFTED, REWOUND, CLOSED, ERASED})
 """Records that are not signals. Every other kind is the tag of a signal."""
+
+NEWER_KINDS: Final[Mapping[str, int]] = MappingProxyType({})
+"""Kinds that the first release for several nodes did not know, with the codec that introduced each. The others have codec 1."""
+
+CODEC: Final = max(NEWER_KINDS.values(), default=1)
+"""Highest codec of records that this version reads. A node takes a tree only if all records of the tree have this codec or a lower one."""
 
 NO_HASH: Final = bytes(16)
 """The hash before the first record of a journal."""
@@ -97,6 +104,11 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int = 0
     epoch: int = 1
     hash: bytes = NO_HASH
+
+
+def codec_of(records: Iterable[Record]) -> int:
+    """Return the highest codec of records."""
+    return max([NEWER_KINDS.get(record.kind, 1) for record in records], default=1)
 
 
 def hash_of(before: bytes, record: Record) -> bytes:

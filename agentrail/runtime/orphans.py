@@ -1,0 +1,237 @@
+"""The look for sessions of dead nodes, over a shared store: twice a second, see who is silent, reserve trees of dead owners and resume them here."""
+
+import statistics
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+from attrs import field, frozen
+
+from agentrail.abc.store import Cause, Node, Store, StoredSession
+from agentrail.core.journal.record import CODEC
+from agentrail.errors import AgentrailError, HeldBy, JournalBehind, JournalDrifted, StoreUnavailable
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.outside import jitter
+from agentrail.runtime.node_heartbeat import NodeHeartbeat
+from agentrail.runtime.persistence import Keeping
+from agentrail.runtime.trust import after_look, beat_seconds, silent_nodes
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+LOOK_SECONDS: Final = 0.5
+"""Mean time between two looks. Each is drawn between half and one and a half of it, so that nodes do not look together."""
+
+MAX_FOLDS: Final = 16
+"""How many trees of dead nodes are resumed at a time."""
+
+MAX_CLAIMED: Final = 8
+"""How many trees are reserved at a time."""
+
+STUCK_SECONDS: Final = 60.0
+"""How long a tree that cannot be resumed here is left to other nodes."""
+
+PARKED_SECONDS: Final = 3_600.0
+"""How long a parked tree is left alone, until it is reported again."""
+
+MAX_DEATHS: Final = 2
+"""A tree whose owner ended this often in a row, without a record in between, is parked instead of resumed."""
+
+PARKED: Final = "parked: {deaths} nodes in a row ended with it; when the cause is fixed, continue it with resume_session or `agentrail sessions resume {session}`"
+
+
+class Recovery(Protocol):
+    """Resumes the trees that a look has found."""
+
+    async def resume_claimed(self, row: StoredSession, cause: Cause) -> AgentrailError | None:
+        """Resume a reserved tree. Return why it could not be resumed, or None."""
+        ...
+
+    def park_claimed(self, row: StoredSession, reason: str) -> None: ...
+
+    async def drop_moved(self) -> None:
+        """Forget hibernated sessions that another node has woken."""
+
+
+@frozen(kw_only=True)
+class ClusterFacts:
+    """Facts about the nodes of a shared store, for operators.
+
+    Attributes:
+        nodes: Nodes at the last look, with this one.
+        clock_difference_seconds: How far the store's clock is ahead of this machine's. None if unknown.
+        other_leases: Nodes with another lease than this one, with theirs in seconds.
+        other_digests: Living nodes with other profiles than this one.
+        needs_newer: Working trees without a living owner that only a newer version of agentrail can read, and the codec that each needs.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    clock_difference_seconds: float | None = None
+    other_leases: dict[str, float] = field(factory=dict)
+    other_digests: tuple[str, ...] = ()
+    needs_newer: dict[tuple[str, SessionId], int] = field(factory=dict)
+
+
+def decide_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node]) -> int:
+    """Return how many looks this node waits for others to take the trees of dead nodes.
+
+    One if its load is above the median, and one if a dead node had another version, so that a crash seldom meets other code.
+    """
+    loads = [node.load for node in nodes] or [own.load]
+    return (own.load > statistics.median(loads)) + any(node.version != own.version for node in died)
+
+
+def cause_of(row: StoredSession, nodes: Iterable[Node]) -> Cause:
+    """Return why a reserved tree changes its owner."""
+    if not row.node:
+        return "start"
+    owner = next((node for node in nodes if node.id == row.node), None)
+    return "gone" if owner is None or owner.gone_at_ms else "lease_over"
+
+
+class Orphans:
+    """The looks of one node."""
+
+    def __init__(self, keeping: Keeping, heartbeat: NodeHeartbeat, recovery: Recovery) -> None:
+        self._keeping, self._heartbeat, self._recovery = keeping, heartbeat, recovery
+        self._store: Store = keeping.store
+        self._nodes: tuple[Node, ...] = ()
+        self._dead: frozenset[str] = frozenset()
+        self._waits = 0
+        self._stuck: dict[tuple[str, SessionId], float] = {}
+        self._folds = 0
+        self._has_room = trio.Event()
+        self._is_claiming = False
+        self._dropped_at = float("-inf")
+        self._told: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                try:
+                    if await self._look() and not self._is_claiming:
+                        self._is_claiming = True
+                        nursery.start_soon(self._claim, nursery, name="claims of sessions")
+                    if trio.current_time() - self._dropped_at >= self._beat_seconds:
+                        self._dropped_at = trio.current_time()
+                        await self._recovery.drop_moved()
+                except StoreUnavailable as error:
+                    LOGGER.debug("the nodes cannot be read now: %s", error)
+                await trio.sleep(LOOK_SECONDS * (0.5 + jitter()))
+
+    @property
+    def _beat_seconds(self) -> float:
+        return beat_seconds(self._keeping.node.lease_ms / 1000)
+
+    async def _look(self) -> bool:
+        """Look at the nodes. Return whether to claim trees now."""
+        keeping, own = self._keeping, self._heartbeat.node
+        sent_at = trio.current_time()
+        nodes = await keeping.read(self._store.nodes)
+        others = [node for node in nodes if node.id != own.id]
+        keeping.silence = after_look(keeping.silence, sent_at, trio.current_time(), others)
+        self._nodes = nodes
+        self._tell_leases(others)
+        silent = silent_nodes(keeping.silence)
+        dead = frozenset(node.id for node in others if node.gone_at_ms or node.id in silent)
+        died = [node for node in others if node.id in dead - self._dead]
+        self._dead = dead
+        if died:
+            self._waits = decide_wait(own, [node for node in nodes if node.id not in dead], died)
+        if self._waits:
+            self._waits -= 1
+            return False
+        return self._heartbeat.is_trusted
+
+    def _tell_leases(self, others: Iterable[Node]) -> None:
+        own = self._keeping.node.lease_ms
+        unlike = frozenset(node.id for node in others if node.lease_ms not in (0, own))
+        if unlike - self._told:
+            LOGGER.warning(
+                "nodes of this store have other leases than the %g s of this one: %s; use one lease for all",
+                own / 1000,
+                ", ".join(sorted(unlike)),
+            )
+        self._told |= unlike
+
+    async def _claim(self, nursery: trio.Nursery) -> None:
+        try:
+            while await self._claim_some(nursery):
+                pass
+        except StoreUnavailable as error:
+            LOGGER.debug("no sessions can be claimed now: %s", error)
+        finally:
+            self._is_claiming = False
+
+    async def _claim_some(self, nursery: trio.Nursery) -> bool:
+        """Claim and resume a few trees. Return whether there may be more."""
+        await self._wait_folds(MAX_FOLDS - MAX_CLAIMED)
+        now = trio.current_time()
+        self._stuck = {key: until for key, until in self._stuck.items() if until > now}
+        keeping = self._keeping
+        claim = partial(
+            self._store.claim,
+            keeping.node.id,
+            silent_nodes(keeping.silence),
+            codec=CODEC,
+            skip=tuple(self._stuck),
+            limit=MAX_CLAIMED,
+        )
+        rows = await keeping.write(claim)
+        for row in rows:
+            if row.deaths >= MAX_DEATHS:
+                reason = PARKED.format(deaths=row.deaths, session=row.session)
+                self._recovery.park_claimed(row, reason)
+                self._leave(row, PARKED_SECONDS)
+            elif row.deaths:  # alone: it may be the cause
+                await self._wait_folds(0)
+                await self._resume(row)
+            else:
+                self._folds += 1
+                nursery.start_soon(self._fold, row, name="takeover")
+        return len(rows) == MAX_CLAIMED
+
+    async def _wait_folds(self, at_most: int) -> None:
+        while self._folds > at_most:
+            self._has_room = trio.Event()
+            await self._has_room.wait()
+
+    async def _fold(self, row: StoredSession) -> None:
+        try:
+            await self._resume(row)
+        finally:
+            self._folds -= 1
+            self._has_room.set()
+
+    async def _resume(self, row: StoredSession) -> None:
+        error = await self._recovery.resume_claimed(row, cause_of(row, self._nodes))
+        match error:
+            case None:
+                return
+            case HeldBy() | StoreUnavailable():
+                seconds = 0.0
+            case JournalDrifted() | JournalBehind():
+                seconds = PARKED_SECONDS
+            case _:
+                seconds = STUCK_SECONDS
+        self._leave(row, seconds)
+
+    def _leave(self, row: StoredSession, seconds: float) -> None:
+        """Leave a tree to other nodes for a time."""
+        self._stuck[row.scope, row.session] = trio.current_time() + seconds
+        self._keeping.give_back(row.scope, row.session)
+
+
+async def cluster_facts(keeping: Keeping, heartbeat: NodeHeartbeat) -> ClusterFacts:
+    own, store = heartbeat.node, keeping.store
+    nodes = await keeping.read(store.nodes)
+    waiting = await keeping.read(partial(store.orphans, 1_000))
+    others = [node for node in nodes if node.id != own.id and not node.gone_at_ms]
+    return ClusterFacts(
+        nodes=nodes,
+        clock_difference_seconds=heartbeat.clock_difference_seconds,
+        other_leases={one.id: one.lease_ms / 1000 for one in others if one.lease_ms not in (0, own.lease_ms)},
+        other_digests=tuple([one.id for one in others if one.digest not in ("", own.digest)]),
+        needs_newer={(one.scope, one.session): one.codec for one in waiting if one.codec > CODEC},
+    )
