@@ -1,9 +1,11 @@
 """`create_app`: a host over HTTP, as a Starlette application. Building one does no I/O."""
 
 import importlib.util
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ from agentrail.gateway import (
 from agentrail.gateway.authorization import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.event_hub import Hubs, open_hubs
+from agentrail.gateway.forwarder import open_forwarding
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
 from agentrail.gateway.protocols import (
@@ -89,6 +92,7 @@ OWN_OPTIONS: Final = (
     "console",
     "base_path",
     "protocols",
+    "node_ca",
 )
 """Options of `create_app` in addition to those of the host."""
 
@@ -105,6 +109,7 @@ class ServedHost:
         heartbeat: Seconds of silence after which a stream gets a comment.
         protocols: Names of the third-party protocols that are served too.
         base_path: Path prefix of all routes.
+        node_ca: File with the certificates that sign those of other nodes, or None for those of the system.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword, only from `create_app`
@@ -118,10 +123,12 @@ class ServedHost:
         console: bool = True,
         protocols: tuple[str, ...] = (),
         base_path: str = "",
+        node_ca: str | os.PathLike[str] | None = None,
     ) -> None:
         """Called by `create_app`. Opens nothing yet."""
         self.protocols = protocols
         self.base_path = base_path
+        self.node_ca = None if node_ca is None else Path(node_ca)
         self.options = options
         self.gateway = gateway
         self.routes: tuple[CallRoute, ...] = routes_with(
@@ -162,6 +169,7 @@ class ServedHost:
                     open_watches(host, has_inspector=has_inspector) as watches,
                     self.gateway.open_calls.open(),
                     self.sockets.open(),
+                    open_forwarding(self.gateway, host, node_ca=self.node_ca),
                     mcp_routes.open_mcp(self.gateway, host, is_served=MCP in self.protocols),
                 ):
                     self.gateway.watches = watches
@@ -243,6 +251,7 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     console: bool = True,
     base_path: str = "",
     protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    node_ca: str | os.PathLike[str] | None = None,
     **given: Any,
 ) -> Starlette:
     """Create an ASGI application that serves a host over HTTP.
@@ -262,6 +271,8 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
         console: Whether the web console is served at `/console`, with a redirect for browsers that open `/`.
         base_path: Path prefix of all routes, such as `/agents`.
         protocols: Names of the third-party protocols to serve, from `PROTOCOLS`.
+        node_ca: File with the certificates that sign those of other nodes, for `advertise` with `https://`. None:
+            those of the system.
         **given: Options of the host as keywords; see `HostOptions`.
 
     Returns:
@@ -273,7 +284,8 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     if options is None:
         given.setdefault("is_for_several", auth is not None)
     host_options = decide_host_options(options, given, also=OWN_OPTIONS)
-    _check(heartbeat, drain_delay, {"inspector": inspector, "console": console}, base_path, protocols)
+    switches = {"inspector": inspector, "console": console, "node_ca": node_ca}
+    _check(heartbeat, drain_delay, switches, base_path, protocols)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -292,6 +304,7 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
         console=console,
         protocols=tuple(protocols),
         base_path=base_path,
+        node_ca=node_ca,
     )
     return _application(served, base_path)
 
@@ -389,6 +402,9 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
             faults.append(f"protocols has 'mcp', and the library is missing: {install_command('mcp')}")
     if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
         faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
+    node_ca = given.get("node_ca")
+    if not isinstance(node_ca, str | os.PathLike | None):
+        faults.append(f"node_ca is {node_ca!r:.80}: expected the path of a file with certificates, or None")
     if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):
         faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds >= 0")
     if not isinstance(base_path, str) or (

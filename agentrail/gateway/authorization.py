@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote_plus
 
 import attrs
 import trio
@@ -19,6 +19,7 @@ from attrs import field, frozen
 from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.gateway.error_responses import EncodeError, ErrorAnswer, error_answer
+from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, NodeCalls
 from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
@@ -26,6 +27,7 @@ from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name, faults_of_principal
 from agentrail.logs import Logger
 from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.session_clock import now_ms
 
 LOCAL: Final = "local"
 """Tenant and user of calls to a server without tokens."""
@@ -73,6 +75,11 @@ _FOREIGN_PAGE: Final = error_answer(
     "origin_refused",
     "pages of this origin must not call this server",
     hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
+)
+
+
+_NOT_OF_A_NODE: Final = error_answer(
+    "forbidden", "this header is only for nodes of this server", hint=f"omit {NODE_HEADER}"
 )
 
 
@@ -565,12 +572,29 @@ OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """Paths for monitoring, which knows neither the server's name nor a token."""
 
 _CALLER: Final = "agentrail.caller"
+_NODE_CALL: Final = "agentrail.node_call"
 _REFUSED_UPGRADE: Final = "websocket.http.response"
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
     """Return the caller. None if the path needs no token, or the token comes with a `hello`."""
     return cast("Principal | None", scope.get("state", {}).get(_CALLER))
+
+
+def node_call_of(scope: MutableMapping[str, Any]) -> NodeCall | None:
+    """Return the signed facts of a call that another node has passed on, or None for a client's own call."""
+    return cast("NodeCall | None", scope.get("state", {}).get(_NODE_CALL))
+
+
+def target_of(scope: Mapping[str, Any]) -> bytes:
+    """Return the path of a call with its query, as in its request line."""
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    query: bytes = scope.get("query_string", b"")
+    return path + b"?" + query if query else path
+
+
+def _no_nodes() -> NodeCalls | None:
+    return None
 
 
 @frozen
@@ -582,6 +606,7 @@ class AccessGuard:
     methods_of: Callable[[str], Sequence[str]]
     is_public: Callable[[str], bool]
     encode_error: EncodeError = ErrorAnswer.encode
+    node_calls: Callable[[], NodeCalls | None] = _no_nodes
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "lifespan":
@@ -592,6 +617,9 @@ class AccessGuard:
             await send_refusal(scope, send, too_many, self.encode_error)
             return
         head, path = head_of(scope), path_of(scope)
+        if NODE_HEADER in head.headers:
+            await self._pass_signed(scope, receive, send, head)
+            return
         if path in OPEN_PATHS and not head.is_websocket:
             await self.app(scope, receive, send)
             return
@@ -607,6 +635,19 @@ class AccessGuard:
         # A copy: the server may share the state across a connection, whose next call may have another caller.
         scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
         await self.app(scope, receive, readable)
+
+    async def _pass_signed(
+        self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend, head: CallHead
+    ) -> None:
+        """Pass a call of another node, which has judged its caller. Only the signature counts, so no other check is repeated."""
+        calls = self.node_calls()
+        token = head.headers[NODE_HEADER]
+        call = None if calls is None else calls.judge(token, head.method, target_of(scope), now_ms())
+        if calls is None or call is None:
+            await send_refusal(scope, send, _NOT_OF_A_NODE, self.encode_error)
+            return
+        scope["state"] = {**scope.get("state", {}), _CALLER: call.principal, _NODE_CALL: call}
+        await self.app(scope, receive, _adding(send, {ANSWER_HEADER: calls.sign_answer(call)}))
 
     async def _judge(self, head: CallHead, path: str) -> Principal | ErrorAnswer | None:
         is_later = head.is_websocket and self.check.rules.needs_token and "authorization" not in head.headers

@@ -186,6 +186,13 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             hint="send it to the given address",
         ),
         **_rows(
+            503,
+            "owner_silent",
+            code="held_by",
+            hint="try again: with its client_id, a message is accepted once",
+            retry_after_seconds=1,
+        ),
+        **_rows(
             503, "fenced", says="another node has taken over this session", hint=_AGAIN, retry_after_seconds=1
         ),
         **_rows(

@@ -8,11 +8,14 @@ from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
 from agentrail.gateway.inspection_replies import CallDetails, EventPageReply, SpanPage
 from agentrail.gateway.path_endpoint import (
+    CallAim,
     CallRoute,
     Result,
     RouteCall,
     StreamAnswer,
     WholeAnswer,
+    aim_nowhere,
+    aim_of_call,
     answer_json,
 )
 from agentrail.gateway.request_parser import (
@@ -71,6 +74,11 @@ def _format_of(call: RouteCall) -> str:
     if told == "json" and "request_id" in call.query:
         refuse_field("request_id", "works only for streams: omit it, or omit format=json")
     return told
+
+
+def _aim_of_events(call: RouteCall) -> CallAim:
+    """Any node reads a page from the store. A stream needs the session's own node."""
+    return aim_nowhere(call) if call.query.get("format") == "json" else aim_of_call(call)
 
 
 async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
@@ -169,6 +177,7 @@ EVENT_ROUTES: Final = (
         does="streams the events of a session, or returns a page of them as JSON",
         query=("after", "request_id", "format", *_OF_A_PAGE),
         is_stream=True,
+        aim=_aim_of_events,
         replies={200: EventPageReply, 204: ()},
         refusals=f"{ON_SESSION} cursor_invalid request_unknown option_error",
     ),
@@ -196,6 +205,7 @@ EVENT_ROUTES: Final = (
         does="shows the timeline of a session or of one cycle",
         query=("cycle",),
         scope="inspect",
+        aim=aim_nowhere,
         replies={200: SpanPage},
     ),
     CallRoute(

@@ -6,7 +6,7 @@ from typing import Final
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.gateway import calls
 from agentrail.gateway.inspection_replies import StateReply, TracePage
-from agentrail.gateway.path_endpoint import CallRoute, RouteCall
+from agentrail.gateway.path_endpoint import CallRoute, RouteCall, aim_nowhere
 from agentrail.gateway.request_parser import (
     MAX_CURSOR,
     MAX_SEARCH_CHARACTERS,
@@ -80,8 +80,8 @@ _ONE: Final = "/inspect/sessions/{session_id}"
 
 # fmt: off
 PAST_ROUTES: Final = (
-    CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect", replies={200: TracePage}, refusals="option_error"),
-    CallRoute("GET", f"{_ONE}/state", _state, does="shows the state of a session after a record", query=("at", "from"), scope="inspect", replies={200: StateReply}, refusals="option_error"),
-    CallRoute("GET", f"{_ONE}/explain", _explain, does="explains the effects of a record", query=("at",), scope="inspect", replies={200: ExplainedStep}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect", aim=aim_nowhere, replies={200: TracePage}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/state", _state, does="shows the state of a session after a record", query=("at", "from"), scope="inspect", aim=aim_nowhere, replies={200: StateReply}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/explain", _explain, does="explains the effects of a record", query=("at",), scope="inspect", aim=aim_nowhere, replies={200: ExplainedStep}, refusals="option_error"),
 )
 # fmt: on

@@ -130,6 +130,14 @@ class NodeCalls:
         self._node = node
         self._nonces: dict[str, int] = {}  # with the time of expiry, in about the order of expiry
 
+    def __len__(self) -> int:
+        """Return the number of remembered nonces."""
+        return len(self._nonces)
+
+    def sign_answer(self, call: NodeCall) -> str:
+        """Return the signature of the answer to a request."""
+        return sign_answer(self._secret, call.nonce)
+
     def judge(self, token: str, method: str, target: bytes, now_ms: int) -> NodeCall | None:
         """Return the facts of a valid request, and take its nonce. None for any other.
 

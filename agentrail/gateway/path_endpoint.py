@@ -35,8 +35,10 @@ from agentrail.gateway.authorization import (
     caller_of,
     head_of,
     name_user,
+    node_call_of,
     require_scope,
     require_user,
+    target_of,
 )
 from agentrail.gateway.error_responses import (
     CallRefused,
@@ -47,6 +49,7 @@ from agentrail.gateway.error_responses import (
     refuse_call,
 )
 from agentrail.gateway.event_hub import Hubs
+from agentrail.gateway.node_token import NodeCall, NodeCalls, digest_of_body
 from agentrail.gateway.request_parser import (
     READ_HERE_BYTES,
     AsgiApp,
@@ -67,7 +70,7 @@ from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import CallWatch
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.host import Host
-from agentrail.host.identity import SessionOwner
+from agentrail.host.identity import SessionOwner, session_id_for
 from agentrail.host.quotas import Allowances, Draw, Limits, OpenCounts, OpenPlace, decide_charge
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
@@ -145,6 +148,8 @@ class Gateway:
         hubs: Hubs of its streams; None as `host`.
         watches: Watches of its sockets; None as `host`.
         mcp: Its MCP server, if it has one; None as `host`.
+        forward: Runs a call on the node that owns its session; None without other nodes, and as `host`.
+        node_calls: Judges calls of other nodes; None as `forward`.
         a2a_tasks: Tasks of sessions that have not changed, for `ListTasks`.
     """
 
@@ -161,6 +166,8 @@ class Gateway:
     hubs: Hubs | None = None
     watches: Watches | None = None
     mcp: Any = None
+    forward: "Forward | None" = None
+    node_calls: NodeCalls | None = None
     a2a_tasks: dict[tuple[Any, ...], tuple[Any, ...]] = field(factory=dict)
     was_open: bool = False
     version: str = ENGINE
@@ -210,6 +217,9 @@ class RouteCall:
         on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
         is_over: Whether the last write of its response has started.
         via: Channel of the call, recorded with each message in the session's events.
+        target: Its path with the query, as in its request line.
+        text: Its body as it came. Only on a server with other nodes.
+        node_call: The signed facts of a call that another node has passed on, or None.
     """
 
     gateway: Gateway
@@ -229,6 +239,9 @@ class RouteCall:
     is_over: bool = False
     more_headers: dict[str, str] = field(factory=dict)
     via: str = "http"
+    target: bytes = b""
+    text: bytes = field(default=b"", repr=False)
+    node_call: NodeCall | None = None
 
     @property
     def host(self) -> Host:
@@ -286,6 +299,47 @@ RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
 """Implements a route."""
 
 
+@frozen
+class CallAim:
+    """The session that a call is about.
+
+    Attributes:
+        session_id: Its id, or None if the call is about none or a new one.
+        client_id: Name that makes a repetition of the call safe, or None.
+    """
+
+    session_id: str | None = None
+    client_id: str | None = None
+
+    def session_of(self, owner: SessionOwner) -> str | None:
+        """Return the session of a caller, also a new one whose id follows from the client id."""
+        if self.session_id is None and self.client_id is not None:
+            return session_id_for(owner, self.client_id)
+        return self.session_id
+
+
+def aim_of_call(call: RouteCall) -> CallAim:
+    """Return the session in the path, the body or the query."""
+    named = (
+        call.params.get("session_id"),
+        getattr(call.body, "session_id", None),
+        call.query.get("session_id"),
+    )
+    client_id = getattr(call.body, "client_id", None) or call.head.headers.get("idempotency-key")
+    return CallAim(next((one for one in named if one is not None), None), client_id)
+
+
+def aim_nowhere(_: RouteCall) -> CallAim:
+    """For a call that any node can answer from the store."""
+    return CallAim()
+
+
+RunHere: TypeAlias = Callable[[], Awaitable[WholeAnswer | None]]
+"""Runs a call on this node, and returns its response unless it is written already."""
+
+Forward: TypeAlias = Callable[[RouteCall, "CallRoute", RunHere], Awaitable[WholeAnswer | None]]
+
+
 RouteReply: TypeAlias = type | tuple[type, ...]
 """Struct of a response, or the possible ones; none for a response without a body."""
 
@@ -318,6 +372,7 @@ class CallRoute:
         encode_error: Returns the body of an error response in the shape of its protocol. One for all methods of a
             path, and for the access guard too.
         error_reply: Struct of that body, or None for our own.
+        aim: Returns the session that a call is about, without a look at the store. Its node answers.
         is_described: Whether `/openapi.json` has it. False for a protocol that describes its own messages.
     """
 
@@ -343,6 +398,7 @@ class CallRoute:
     asks_plugins: bool = field(default=False, kw_only=True)
     encode_error: EncodeError = field(default=ErrorAnswer.encode, kw_only=True)
     error_reply: type[msgspec.Struct] | None = field(default=None, kw_only=True)
+    aim: Callable[[RouteCall], CallAim] = field(default=aim_of_call, kw_only=True)
     is_described: bool = field(default=True, kw_only=True)
 
 
@@ -393,6 +449,8 @@ class PathEndpoint:
             cut=connection_cut(scope),
             params=scope.get("path_params", {}),
             has_encoded_slash=has_encoded_slash(scope),
+            target=target_of(scope),
+            node_call=node_call_of(scope),
         )
         call.principal = caller_of(scope) or NO_PRINCIPAL
         try:
@@ -435,10 +493,10 @@ class PathEndpoint:
         self._charge(
             call, owner, route.operation if route.operation_of is None else route.operation_of(call.body)
         )
-        if not route.is_stream:
-            return await self._run(call, route)
+        if not route.is_stream or call.node_call is not None:
+            return await self._run_somewhere(call, route)
         with call.gateway.take_place(owner):
-            return await self._run(call, route)
+            return await self._run_somewhere(call, route)
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
         if call.has_encoded_slash:  # the router has split the id at this slash
@@ -454,6 +512,7 @@ class PathEndpoint:
             given = call.head.headers
             check_content_type(given.get("content-type"), given.get("content-encoding"))
         limits = call.gateway.limits
+        text = b""
         if route.body is not None:
             text = await call.gateway.bodies.read(
                 call.receive,
@@ -461,6 +520,12 @@ class PathEndpoint:
                 body_limit(route.body, limits),
                 caller=SessionOwner.of(call.principal),
             )
+        if call.node_call is not None and call.node_call.digest != await call.gateway.read_aside(
+            partial(digest_of_body, text), len(text)
+        ):
+            refuse_call("forbidden", "the signature is for another body")
+        call.text = b"" if call.gateway.forward is None else text
+        if route.body is not None:
             read = partial(decode_body, route.body, text, limits)
             call.body = await call.gateway.read_aside(read, len(text))
             found = name_user(
@@ -475,6 +540,8 @@ class PathEndpoint:
             _check(require_user(call.principal))
 
     def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
+        if call.node_call is not None:  # charged where it came in
+            return
         charge = decide_charge(operation)
         draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
         if draw is None or charge is None:
@@ -486,6 +553,12 @@ class PathEndpoint:
             raise CallRefused(
                 error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
             )
+
+    async def _run_somewhere(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
+        forward = call.gateway.forward
+        if forward is None:
+            return await self._run(call, route)
+        return await forward(call, route, partial(self._run, call, route))
 
     async def _run(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
         results: list[Result] = []
@@ -600,6 +673,7 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
         methods_of=lambda _: endpoint.methods,
         is_public=lambda _: endpoint.is_public,
         encode_error=endpoint.encode_error,
+        node_calls=lambda: gateway.node_calls,
     )
 
 

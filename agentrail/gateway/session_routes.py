@@ -24,6 +24,7 @@ from agentrail.gateway.path_endpoint import (
     RouteCall,
     RouteHandler,
     WholeAnswer,
+    aim_nowhere,
     answer_json,
 )
 from agentrail.gateway.request_bodies import (
@@ -462,7 +463,7 @@ SESSION_ROUTES: Final = (
     CallRoute("POST", "/inspect/sources/restart", runs(calls.restart_source, _body), does="restarts an MCP server, also one that was given up", body=RestartSourceBody, scope="decide", success=204, replies={}, refusals="option_error"),
     CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host and of the sessions, by name", scope="inspect", replies={200: HostPluginList}),
     CallRoute("GET", "/inspect/cost", _cost, does="sums the usage of the tenant's sessions", query=("by", "since", "until", "tz"), scope="inspect", replies={200: CostReply}, refusals="option_error store_unavailable"),
-    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect", replies={200: InspectedMessages}),
+    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect", aim=aim_nowhere, replies={200: InspectedMessages}),
 )
 # fmt: on
 

@@ -62,6 +62,7 @@ from agentrail.runtime.event_history import PageAsked, PageOfEvents
 from agentrail.runtime.journal_inspection import InspectedState, JournalPage, WantedRecords
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_nodes import SessionPlace
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspection_rows import PluginRow
 from agentrail.wire.rows import RowFilter
@@ -336,6 +337,10 @@ class Host:
         return handled
 
     # --- sessions
+
+    async def owner_of(self, session_id: str, scope: str, *, is_fresh: bool = False) -> SessionPlace:
+        """Return the node that owns a session of a tenant. See `SessionNodes.owner_of`."""
+        return await self.supervisor.nodes.owner_of(session_id, scope=scope, is_fresh=is_fresh)
 
     async def profile_for(self, principal: Principal, agent_id: str) -> AgentProfile:
         """Return a profile for a new session of a caller.

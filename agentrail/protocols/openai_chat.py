@@ -250,15 +250,28 @@ def read_chat(
         refuse_request("messages", "must end with a message of the user or a result", "messages_missing")
     parameters = parameters_of(plain, ("messages",), instructions)
     named = named or parameters.metadata.get("session_id")
-    results = [one.results[0].call_id for one in _after_answers(messages) if isinstance(one, ToolMessage)]
-    owners = [session_id for call_id, _, session_id in (one.rpartition("--") for one in results) if call_id]
     return ChatAsked(
         parameters=parameters,
         messages=tuple(messages),
-        session_id=named or next(iter(owners), None),
+        session_id=named or session_of_results(plain.get("messages")),
         new_id=None if named is None else SessionId(named),
         is_kept=named is not None,
     )
+
+
+def session_of_results(messages: object) -> str | None:
+    """Return the session in the ids of the results at the end of a request, which may not have been read yet."""
+    session_id = None
+    for one in reversed(messages if isinstance(messages, list) else []):
+        match one:
+            case {"role": "tool", "tool_call_id": str(name)}:
+                call_id, _, owner = name.rpartition("--")
+                session_id = owner if call_id else session_id
+            case {"role": "assistant"}:
+                break
+            case _:
+                pass
+    return session_id
 
 
 def _read_answer(given: Mapping[str, Any], place: str) -> AssistantMessage:

@@ -90,6 +90,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session_monitor import SessionMonitor
+from agentrail.runtime.session_nodes import SessionNodes
 from agentrail.runtime.session_options import SessionOptions, decide_options
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
 from agentrail.runtime.session_rest import Rested
@@ -190,6 +191,7 @@ class SessionSupervisor:
         self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
         self._shared.fan_in.reader = reader
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
+        self.nodes: SessionNodes = SessionNodes(self._shared)
         self._children = ChildSessions(self._shared, begin=self._begin)
         embedder = shared.embedder
         meanings = None if embedder is None else Meanings(EmbedderEdge(embedder), nursery.start_soon)

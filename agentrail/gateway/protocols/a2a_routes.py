@@ -18,7 +18,14 @@ from agentrail.events import PromptQueued, PromptReceived
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import UNAUTHORIZED
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import (
+    CallAim,
+    CallRoute,
+    Result,
+    RouteCall,
+    WholeAnswer,
+    answer_json,
+)
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
 from agentrail.gateway.request_bodies import A2aBody
@@ -419,6 +426,23 @@ def _charge_rpc(body: A2aBody) -> str:
     return "stream" if body.plain.get("method") in ("SendMessage", "SendStreamingMessage") else "call"
 
 
+def _aim(name: str, call: RouteCall) -> CallAim:
+    """Return the session in the ids of a call. A list of tasks is read from the store."""
+    plain = {} if call.body is None else call.body.plain
+    if not name:
+        name, plain = plain.get("method", ""), plain.get("params")
+    if name == "ListTasks" or not isinstance(plain, dict):
+        return CallAim()
+    message = plain.get("message")
+    said = message if isinstance(message, dict) else {}
+    task = call.params.get("task") or plain.get("id") or said.get("taskId")
+    session_id = task.rpartition("~")[2] if isinstance(task, str) else said.get("contextId")
+    client_id = said.get("messageId")
+    return CallAim(
+        session_id if isinstance(session_id, str) else None, client_id if isinstance(client_id, str) else None
+    )
+
+
 _REFUSALS: Final = (
     f"{MESSAGE} {DECIDING} approval_expired invalid_response invalid_arguments request_unknown request_over"
     " push_unsupported operation_unsupported part_unsupported version_unsupported"
@@ -456,6 +480,7 @@ def _route(method: str, path: str, name: str, query: str) -> CallRoute:
         does=f"runs {name or 'any method'} of A2A",
         operation="stream" if is_sent else "call",
         operation_of=None if name else _charge_rpc,
+        aim=partial(_aim, name),
         body=A2aBody if method == "POST" else None,
         needs_type=name != "SubscribeToTask",
         query=tuple(query.split()),

@@ -22,7 +22,7 @@ from agentrail.events import (
     PromptRejected,
 )
 from agentrail.gateway.calls.session_calls import record_to_fork
-from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
@@ -191,6 +191,10 @@ async def _texts(session: Session) -> frozenset[str]:
     return frozenset(one.text for one in messages if isinstance(one, AssistantMessage))
 
 
+def _aim(call: RouteCall) -> CallAim:
+    return CallAim(call.body.threadId, call.body.runId)
+
+
 def _route(path: str, does: str) -> CallRoute:
     return CallRoute(
         "POST",
@@ -199,6 +203,7 @@ def _route(path: str, does: str) -> CallRoute:
         does=does,
         operation="stream",
         body=AgUiBody,
+        aim=_aim,
         is_stream=True,
         frames="AgUiEvent",
         replies={},

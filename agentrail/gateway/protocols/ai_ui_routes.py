@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
@@ -105,6 +105,12 @@ async def _cancel(call: RouteCall) -> Result:
     return answer_json(ResponseCancelled(session_id=session.session_id), 202)
 
 
+def _aim(call: RouteCall) -> CallAim:
+    last = call.body.messages[-1] if call.body.messages else None
+    name = last.get("id") if isinstance(last, dict) else None
+    return CallAim(call.body.id, name if isinstance(name, str) else None)
+
+
 AI_UI_ROUTES: Final = (
     CallRoute(
         "POST",
@@ -113,6 +119,7 @@ AI_UI_ROUTES: Final = (
         does="sends the new messages of a chat and streams the response as UI message parts",
         operation="stream",
         body=UiChatBody,
+        aim=_aim,
         is_stream=True,
         frames="UiMessagePart",
         replies={},

@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from agentrail.gateway.error_responses import ErrorAnswer, refuse_call
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, OwnStream, RouteCall
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Gateway, OwnStream, RouteCall
 from agentrail.gateway.request_bodies import McpBody
 from agentrail.host.host import Host
 from agentrail.protocols.error_shapes import json_rpc_error
+from agentrail.protocols.mcp_server import read_session_uri
 from agentrail.wire.plain import encode_plain
 
 
@@ -48,6 +49,22 @@ def _operation_of(body: McpBody) -> str:
     )
 
 
+def _aim(call: RouteCall) -> CallAim:
+    plain: Any = {} if call.body is None else call.body.plain
+    params = plain.get("params")
+    if not isinstance(params, dict):
+        return CallAim()
+    match plain.get("method"), params:
+        case "tools/call", _:
+            arguments = params.get("arguments")
+            session_id = arguments.get("session_id") if isinstance(arguments, dict) else None
+            named = session_id if isinstance(session_id, str) else None
+            return CallAim(named, call.head.headers.get("idempotency-key"))
+        case "resources/read", {"uri": str(uri)} if (found := read_session_uri(uri)) is not None:
+            return CallAim(found[0])
+    return CallAim()
+
+
 def _route(method: str, does: str, **more: Any) -> CallRoute:
     return CallRoute(
         method, "/mcp", _pass_on, does=does, encode_error=encode_mcp_error, is_described=False, **more
@@ -56,7 +73,12 @@ def _route(method: str, does: str, **more: Any) -> CallRoute:
 
 MCP_ROUTES: Final = (
     _route(
-        "POST", "takes a message of an MCP client", body=McpBody, operation_of=_operation_of, is_stream=True
+        "POST",
+        "takes a message of an MCP client",
+        body=McpBody,
+        aim=_aim,
+        operation_of=_operation_of,
+        is_stream=True,
     ),
     _route("DELETE", "ends a session of the older revision"),
 )

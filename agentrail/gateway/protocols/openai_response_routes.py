@@ -10,7 +10,7 @@ from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.path_endpoint import Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.openai_routes import (
     CHAT_REFUSALS,
     NAME,
@@ -276,6 +276,20 @@ async def _delete(call: RouteCall) -> WholeAnswer:
     return answer_json({"id": call.params["response"], "object": "response", "deleted": True})
 
 
+def _aim_of_input(call: RouteCall) -> CallAim:
+    plain = call.body.plain
+    named, previous = plain.get("conversation"), plain.get("previous_response_id")
+    named = named.get("id") if isinstance(named, dict) else named
+    if isinstance(previous, str) and (found := read_response_id(previous)) is not None:
+        named = found[0]
+    return CallAim(named if isinstance(named, str) else None, call.head.headers.get("idempotency-key"))
+
+
+def _aim_of_response(call: RouteCall) -> CallAim:
+    found = read_response_id(call.params["response"])
+    return CallAim(None if found is None else found[0])
+
+
 _PATH: Final = "/v1/responses/{response}"
 
 OPENAI_RESPONSE_ROUTES: Final = (
@@ -286,6 +300,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         does="answers an input, as the OpenAI API does",
         operation="stream",
         body=ResponseBody,
+        aim=_aim_of_input,
         is_stream=True,
         frames="ResponseStreamEvent",
         replies={},
@@ -296,6 +311,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         "GET",
         _PATH,
         _get,
+        aim=_aim_of_response,
         does="shows a response, or streams the rest of it",
         is_stream=True,
         query=("stream", "starting_after"),
@@ -307,6 +323,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         "DELETE",
         _PATH,
         _delete,
+        aim=_aim_of_response,
         does="deletes a response that is all of its conversation",
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown request_not_alone still_needed",
@@ -315,6 +332,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         "POST",
         f"{_PATH}/cancel",
         _cancel,
+        aim=_aim_of_response,
         does="stops a response",
         operation="cancel",
         body=CancelResponseBody,
@@ -325,6 +343,7 @@ OPENAI_RESPONSE_ROUTES: Final = (
         "GET",
         f"{_PATH}/input_items",
         _list_input,
+        aim=_aim_of_response,
         does="shows the input of a response",
         replies={200: OpenAiObject},
         refusals=f"{ON_SESSION} request_unknown",

@@ -13,6 +13,7 @@ from agentrail.errors import AgentrailError, ProfileUnknown
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.path_endpoint import (
     LEFT_SECONDS,
+    CallAim,
     CallRoute,
     OwnStream,
     Result,
@@ -42,6 +43,7 @@ from agentrail.protocols.openai_chat import (
     Completion,
     decide_chat,
     read_chat,
+    session_of_results,
     whole_completion,
 )
 from agentrail.protocols.openai_requests import (
@@ -252,6 +254,14 @@ async def _complete_chat(call: RouteCall, profile: AgentProfile, asked: ChatAske
     return await answer_openai(call, stream, parameters, whole_completion, is_nameless=not asked.is_kept)
 
 
+def _aim_of_chat(call: RouteCall) -> CallAim:
+    plain, headers = call.body.plain, call.head.headers
+    metadata = plain.get("metadata")
+    named = metadata.get("session_id") if isinstance(metadata, dict) else None
+    session_id = headers.get("x-session-id") or named or session_of_results(plain.get("messages"))
+    return CallAim(session_id if isinstance(session_id, str) else None, headers.get("idempotency-key"))
+
+
 CHAT_REFUSALS: Final = (
     "approval_expired invalid_response invalid_arguments approval_mismatch too_large unsupported_parameter unsupported_tool"
     " images_unsupported messages_missing result_missing aborted cycle_failed provider_error timeout"
@@ -273,6 +283,7 @@ OPENAI_ROUTES: Final = (
         does="answers a conversation, as the OpenAI API does",
         operation="stream",
         body=ChatCompletionBody,
+        aim=_aim_of_chat,
         is_stream=True,
         frames="ChatCompletionChunk",
         replies={},

@@ -1,0 +1,338 @@
+"""Passes a call on to the node that owns its session, and its answer back. The caller was judged and charged before.
+
+A call that has reached a node is passed on no further. If the owner does not answer, its row decides: a session without a living owner is taken here at once.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import httpcore
+import trio
+from attrs import define, frozen
+
+from agentrail import outside
+from agentrail.abc.store import Node
+from agentrail.actors.deferred_error import Kept
+from agentrail.errors import HeldBy, OptionError, StoreUnavailable
+from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.node_token import (
+    ANSWER_HEADER,
+    NODE_HEADER,
+    NodeCall,
+    NodeCalls,
+    digest_of_body,
+    encode_node_call,
+    is_signed_answer,
+)
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, WholeAnswer
+from agentrail.gateway.request_parser import CallerLeft
+from agentrail.gateway.stream_watchdog import ForeignStream
+from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.host import Host
+from agentrail.host.identity import SessionOwner, fault_of_session_id
+from agentrail.logs import Logger
+from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_nodes import SessionNodes
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+CONNECT_SECONDS: Final = 2.0
+"""Time limit for a connection to another node."""
+
+HEAD_SECONDS: Final = 30.0
+"""Time limit for the head of its answer. Calls that wait for a cycle have this in addition to their own limit."""
+
+LOOK_SECONDS: Final = 2.0
+"""Interval at which a waiting call checks whether the other node is alive."""
+
+IDLE_SECONDS: Final = 3.0
+"""Time for which an unused connection is kept: shorter than the limit of the server, which would close it during a request."""
+
+CLOSE_SECONDS: Final = 1.0
+
+MAX_NODES: Final = 2
+"""Limit of nodes to try for one call: the owner, and the owner that its row names after that."""
+
+_REFUSED: Final = 403
+_NOT_OWNER: Final = 421
+_HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NOT_SENT: Final = _HOP_BY_HOP | {"content-length", "expect", NODE_HEADER}
+_NOT_RETURNED: Final = _HOP_BY_HOP | {"date", ANSWER_HEADER}
+
+Sent: TypeAlias = Literal["answered", "refused", "unknown"]
+"""Outcome of passing a call on: answered, or certainly not accepted, or possibly accepted."""
+
+_READ_FIRST: Final = "read the session before you send it again"
+
+_UNREACHABLE: Final = (
+    httpcore.ConnectError,
+    httpcore.ConnectTimeout,
+    httpcore.PoolTimeout,
+    httpcore.UnsupportedProtocol,
+)
+_LOST: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
+
+
+def decide_headers(call: RouteCall, token: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a call for another node: its own without those of the connection."""
+    given = call.head.headers
+    named = {one.strip().lower() for one in given.get("connection", "").split(",")}
+    left = [(name, value) for name, value in given.items() if name not in _NOT_SENT and name not in named]
+    size = [] if call.head.method in ("GET", "HEAD") else [("content-length", f"{len(call.text)}")]
+    pairs = [*left, *size, (NODE_HEADER, token)]
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
+
+
+def decide_head_seconds(call: RouteCall, route: CallRoute) -> float:
+    """Return the time limit for the head of an answer, which may come only after a cycle."""
+    waits = route.is_stream or route.operation == "chat" or "wait" in call.query
+    return HEAD_SECONDS + (call.gateway.chat_timeout if waits else 0.0)
+
+
+def url_of(node: Node, target: bytes) -> httpcore.URL:
+    """Return the URL of a path at a node."""
+    address = urlsplit(node.address)
+    host = (address.hostname or "").encode("ascii", "replace")
+    return httpcore.URL(scheme=address.scheme.encode(), host=host, port=address.port, target=target)
+
+
+@define
+class _Exchange:
+    sent: Sent = "unknown"
+    has_begun: bool = False
+
+
+@frozen
+class Forwarder:
+    """Passes calls on for one gateway."""
+
+    host: Host
+    node: Node
+    secret: bytes
+    connections: httpcore.AsyncConnectionPool
+
+    @property
+    def nodes(self) -> SessionNodes:
+        return self.host.supervisor.nodes
+
+    async def run(self, call: RouteCall, route: CallRoute, run_here: RunHere) -> WholeAnswer | None:
+        """Run a call on the node of its session, or here if it has none."""
+        aim = route.aim(call)
+        session_id = aim.session_of(SessionOwner.of(call.principal))
+        if session_id is None or fault_of_session_id("session_id", session_id) is not None:
+            return await run_here()
+        find = partial(self.host.owner_of, session_id, call.principal.tenant_id)
+        if call.node_call is not None:
+            return await self._run_for_node(call, call.node_call, await find(is_fresh=True), run_here)
+        is_safe = call.head.method in ("GET", "HEAD") or aim.client_id is not None
+        tried: set[str] = set()
+        was_held = may_be_accepted = False
+        while True:
+            place = await find(is_fresh=was_held or bool(tried))
+            if not isinstance(place, Node):
+                try:
+                    return await run_here()
+                except HeldBy:  # another node was faster
+                    if was_held:
+                        break
+                    was_held = True
+                    continue
+            if place.id in tried or len(tried) == MAX_NODES:
+                break
+            tried.add(place.id)
+            sent = await self._send(call, route, place)
+            if sent == "answered":
+                return None
+            may_be_accepted = may_be_accepted or sent == "unknown"
+            if may_be_accepted and not is_safe:
+                break
+        if may_be_accepted:
+            message = "the node of this session stopped answering, and may have accepted the call"
+            return refuse_call("owner_silent", message, hint=None if is_safe else _READ_FIRST)
+        return refuse_call("owner_silent", "the node of this session does not answer: nothing was accepted")
+
+    async def _run_for_node(
+        self, call: RouteCall, told: NodeCall, place: object, run_here: RunHere
+    ) -> WholeAnswer | None:
+        LOGGER.info(
+            "request %s from node %s: %s %s", told.nonce, told.sender, call.head.method, call.head.path
+        )
+        if not isinstance(place, Node):
+            try:
+                return await run_here()
+            except HeldBy:
+                pass  # reported below, without the address, which is for nodes only
+        return refuse_call("not_owner", "another node has this session")
+
+    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> Sent:
+        exchange = _Exchange()
+        await call.while_there(partial(self._exchange, call, route, node, exchange))
+        if exchange.sent != "answered" and exchange.has_begun:
+            # The client must not take a part for the whole. It returns, and continues after what it has.
+            if call.cut is not None:
+                call.cut()
+            raise CallerLeft
+        return exchange.sent
+
+    async def _exchange(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
+        if not node.address:
+            exchange.sent = "refused"
+            return
+        failure = Kept()
+        async with trio.open_nursery() as nursery:
+
+            def end() -> None:
+                if call.is_writing and call.cut is not None:
+                    call.cut()
+                nursery.cancel_scope.cancel(reason="the other node is gone, or the stream has to end")
+
+            nursery.start_soon(self._watch, node, end)
+            with failure, ExitStack() as watched:
+                if route.is_stream:
+                    stream = ForeignStream(end)
+                    watched.enter_context(call.gateway.opened()[1].watch_stream(stream))
+                    one = OpenStream(call.head, call.principal, stream)
+                    watched.enter_context(call.gateway.open_calls.watched(one))
+                await self._pass_on(call, route, node, exchange)
+            nursery.cancel_scope.cancel(reason="the answer is complete")
+        failure.release()
+
+    async def _watch(self, node: Node, end: Any) -> None:
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            try:
+                if not await self.nodes.is_alive(node.id):
+                    break
+            except StoreUnavailable:  # so nobody knows
+                continue
+        end()
+
+    async def _pass_on(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
+        nonce = outside.ids(16)
+        request = await self._request(call, node, nonce)
+        response = None
+        try:
+            with trio.move_on_after(decide_head_seconds(call, route)):
+                response = await self.connections.handle_async_request(request)
+            if response is None:
+                return
+            found = dict(response.headers)
+            signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+            if not is_signed_answer(self.secret, nonce, signature):
+                exchange.sent = "refused" if response.status == _REFUSED else "unknown"
+            elif response.status == _NOT_OWNER:
+                exchange.sent = "refused"
+            else:
+                told = nonce, node.id, call.head.method, call.head.path, response.status
+                LOGGER.info("request %s to node %s: %s %s %d", *told)
+                await self._return(call, response, exchange)
+        except _UNREACHABLE:
+            exchange.sent = "refused"
+        except _LOST:
+            pass  # unknown, or cut in the middle of the answer
+        finally:
+            if response is not None:
+                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await response.aclose()  # noqa: ASYNC102 - shielded and bounded
+
+    async def _request(self, call: RouteCall, node: Node, nonce: str) -> httpcore.Request:
+        who = call.principal
+        digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
+        told = NodeCall(
+            sender=self.node.id,
+            receiver=node.id,
+            tenant_id=who.tenant_id,
+            user_id=who.user_id,
+            scopes=tuple(sorted(who.scopes)),
+            digest=digest,
+            nonce=nonce,
+            at_ms=now_ms(),
+        )
+        token = encode_node_call(self.secret, told, call.head.method, call.target)
+        return httpcore.Request(
+            method=call.head.method,
+            url=url_of(node, call.target),
+            headers=decide_headers(call, token),
+            content=call.text,
+            extensions={"timeout": {"connect": CONNECT_SECONDS, "pool": CONNECT_SECONDS}},
+        )
+
+    async def _return(self, call: RouteCall, response: httpcore.Response, exchange: _Exchange) -> None:
+        """Write the answer piece by piece, as fast as the client reads it."""
+        pairs = [
+            (name.lower(), value)
+            for name, value in response.headers
+            if name.lower().decode("latin-1") not in _NOT_RETURNED
+        ]
+        own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.more_headers.items()]
+        exchange.has_begun = True
+        await call.write(
+            {"type": "http.response.start", "status": response.status, "headers": [*pairs, *own]}
+        )
+        async for piece in response.aiter_stream():
+            await call.write({"type": "http.response.body", "body": piece, "more_body": True})
+        exchange.sent = "answered"
+        await call.write({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@asynccontextmanager
+async def open_forwarding(
+    gateway: Gateway, host: Host, *, node_ca: Path | None = None
+) -> AsyncIterator[None]:
+    """Pass calls on to other nodes for the duration of the block, if the store of the host is shared.
+
+    Args:
+        gateway: State of the routes.
+        host: The open host.
+        node_ca: File with the certificates that sign those of the nodes. None: those of the system.
+
+    Raises:
+        OptionError: The operator's move: the file cannot be used, or the store keeps no secret.
+        StoreUnavailable: The store cannot be read now.
+    """
+    node = host.supervisor.nodes.node
+    if node is None:
+        yield
+        return
+    secret = await host.supervisor.nodes.secret()
+    tls = await outside.offload(_tls_of_nodes, node_ca)
+    connections = httpcore.AsyncConnectionPool(
+        ssl_context=tls,
+        max_connections=None,
+        max_keepalive_connections=32,
+        keepalive_expiry=IDLE_SECONDS,
+        network_backend=httpcore.TrioBackend(),
+    )
+    gateway.node_calls = NodeCalls(secret, node.id)
+    gateway.forward = Forwarder(host, node, secret, connections).run
+    try:
+        yield
+    finally:
+        gateway.forward = gateway.node_calls = None
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await connections.aclose()  # noqa: ASYNC102 - shielded and bounded
+
+
+def _tls_of_nodes(node_ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=node_ca)
+    except (OSError, ValueError) as error:  # `ssl.SSLError` is an `OSError`
+        why = getattr(error, "strerror", None) or f"{error}"
+        raise OptionError([f"node_ca is {f'{node_ca}'!r}, which cannot be used: {why}"]) from None

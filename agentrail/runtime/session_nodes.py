@@ -1,0 +1,127 @@
+"""Finds the nodes that own sessions of a shared store, without reading a journal."""
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+import trio
+
+from agentrail.abc.store import Node, SharedSecret, StoredSession
+from agentrail.core.values.port_members import offers
+from agentrail.errors import OptionError
+from agentrail.messages import SessionId
+from agentrail.runtime.persistence import is_shared
+from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.shared_resources import Shared
+from agentrail.runtime.trust import silent_nodes
+
+OWNER_SECONDS: Final = 5.0
+"""Time for which the owner of a session is remembered, in seconds. An owner that has changed refuses the call."""
+
+NODES_SECONDS: Final = 1.0
+"""Time for which the nodes are remembered, in seconds."""
+
+MAX_OWNERS: Final = 10_000
+
+SessionPlace: TypeAlias = Node | Literal["here", "nowhere"]
+"""The living node that owns a session, or `here`. `nowhere`: it is unknown, has ended, or has no living owner."""
+
+
+def decide_place(
+    stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: Collection[str] = ()
+) -> SessionPlace:
+    """Return the place of a session that is not live here.
+
+    Args:
+        stored: Its row, or None if it has none.
+        nodes: Nodes of the store.
+        own: This node.
+        silent: Same as in `TakeOver`.
+    """
+    if stored is None or not stored.node or stored.standing.has_ended:
+        return "nowhere"
+    if stored.node == own:
+        return "here"
+    owner = next((one for one in nodes if one.id == stored.node), None)
+    is_over = owner is None or owner.gone_at_ms > 0 or owner.id in silent
+    return "nowhere" if owner is None or is_over else owner
+
+
+class SessionNodes:
+    """Places of the sessions of one supervisor. Costs nothing unless its store is shared."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._owners: dict[str, tuple[Node, float]] = {}
+        self._nodes: tuple[Node, ...] = ()
+        self._nodes_at = float("-inf")
+        self._reading = trio.Lock()
+
+    @property
+    def node(self) -> Node | None:
+        """This node. None if no other node can share its store."""
+        keeping = self._shared.keeping
+        return keeping.node if keeping is not None and is_shared(keeping.store) else None
+
+    async def secret(self) -> bytes:
+        """Return the secret of the nodes. See `SharedSecret.secret`.
+
+        Raises:
+            OptionError: Your move: the store keeps none.
+            StoreUnavailable: It cannot be read now.
+        """
+        keeping = self._shared.store_of("secret")
+        if not offers(keeping.store, SharedSecret):
+            message = (
+                "nodes share this store, and it keeps no secret for their signatures: implement SharedSecret"
+            )
+            raise OptionError([message])
+        return await keeping.read(keeping.store.secret)
+
+    async def owner_of(self, session_id: str, *, scope: str, is_fresh: bool = False) -> SessionPlace:
+        """Return the place of a session.
+
+        Args:
+            session_id: Its id.
+            scope: Its scope.
+            is_fresh: Whether to read its row even if its owner is remembered.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        key, node, keeping = key_of(scope, session_id), self.node, self._shared.keeping
+        # A hibernated session has no owner in the store, so another node may have woken it.
+        if node is None or keeping is None or self._shared.live(key) is not None:
+            return "here"
+        known, until = self._owners.get(key, (None, 0.0))
+        if known is not None and not is_fresh and trio.current_time() < until:
+            return known
+        stored = await keeping.read(partial(keeping.store.get, scope, SessionId(session_id)))
+        place = decide_place(stored, await self._read_nodes(is_fresh=is_fresh), node.id, self._silent())
+        self._owners.pop(key, None)
+        if isinstance(place, Node):
+            self._owners[key] = (place, trio.current_time() + OWNER_SECONDS)
+            if len(self._owners) > MAX_OWNERS:
+                del self._owners[next(iter(self._owners))]
+        return place
+
+    async def is_alive(self, node_id: str) -> bool:
+        """Whether a node counts as alive, as far as this node knows. Reads the store about once a second, for all callers."""
+        nodes = {one.id: one for one in await self._read_nodes()}
+        return node_id in nodes and nodes[node_id].gone_at_ms == 0 and node_id not in self._silent()
+
+    async def _read_nodes(self, *, is_fresh: bool = False) -> tuple[Node, ...]:
+        asked_at = trio.current_time()
+        async with self._reading:
+            if self._nodes_at < asked_at - (0.0 if is_fresh else NODES_SECONDS):
+                keeping = self._shared.store_of("nodes")
+                began_at = trio.current_time()
+                self._nodes = await keeping.read(keeping.store.nodes)
+                self._nodes_at = began_at
+            return self._nodes
+
+    def _silent(self) -> frozenset[str]:
+        return silent_nodes(self._shared.store_of("nodes").silence)
