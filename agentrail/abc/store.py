@@ -53,7 +53,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         at_ms: Time of this heartbeat, on the store's clock in milliseconds.
         before_ms: Time of the one before, on that clock, or 0 for the first.
-        was_gone: Whether the node had been reported gone in between. This heartbeat ended that, but its sessions may have other owners.
+        was_gone: Whether the node had been reported gone in between. This heartbeat ended that, but its sessions may have other owners. Not
+            repeated: after a heartbeat whose outcome is unknown, the answer that reported it may be lost.
     """
 
     at_ms: int
@@ -184,7 +185,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         events: Number of its last event.
         standing: Status of the session.
         codec: Highest codec of its records. Only a node whose codec is at least that of a whole tree may take it.
-        deaths: For a root: how many owners vanished in a row without a record in between, apart from `taken` and `recovered`. See `Store.claim`.
+        deaths: For a root: how many owners vanished in a row without a record in between, apart from those of a recovery (`RECOVERY_KINDS`). See `Store.claim`.
     """
 
     scope: str
@@ -398,7 +399,7 @@ class Store(Protocol):
         """
         ...
 
-    def take(
+    def take(  # noqa: PLR0913 - each decides who gets the tree
         self,
         scope: str,
         root: SessionId,
@@ -427,7 +428,7 @@ class Store(Protocol):
         """
         ...
 
-    def claim(
+    def claim(  # noqa: PLR0913 - each decides which trees
         self,
         node: str,
         silent: frozenset[str] | None = None,
@@ -436,6 +437,7 @@ class Store(Protocol):
         within_ms: int = 0,
         skip: Collection[tuple[str, SessionId]] = (),
         limit: int = 8,
+        again: bool = False,
     ) -> tuple[StoredSession, ...]:
         """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
 
@@ -451,9 +453,10 @@ class Store(Protocol):
             within_ms: How early a timer counts as due, in milliseconds.
             skip: Scope and root of trees to leave out: this node could not resume them, and others may.
             limit: Maximum number of trees.
+            again: Whether to return the trees that this node has reserved and not taken too: after a claim whose outcome is unknown.
 
         Returns:
-            The roots, with `deaths` as before this call.
+            The roots, with `deaths` as before they were reserved.
         """
         ...
 
@@ -475,7 +478,7 @@ class Store(Protocol):
 
         Returns:
             For each append None once durable, or the reason that it never will be. For an unknown session, `Fenced` after record 0.
-            `JournalBehind` if the store lacks earlier records of the same owner, as after a failover that lost some.
+            After a refusal, the same one for the rest of the session. `JournalBehind` if the store lacks earlier records of the same owner, as after a failover that lost some.
         """
         ...
 

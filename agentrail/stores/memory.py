@@ -1,7 +1,5 @@
 """`MemoryStore`: journals in dictionaries, with the same fencing as on disk. Nothing survives the process."""
 
-import difflib
-import hashlib
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
@@ -13,30 +11,45 @@ import msgspec
 from agentrail import outside
 from agentrail.abc.store import (
     Append,
+    Beat,
     Cause,
     Erasure,
     Filters,
     Node,
     Opening,
     OwedRow,
+    SharedDraw,
     Standing,
     StoredSession,
     StoredSnapshot,
     Taken,
+    TakeOver,
 )
 from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
-from agentrail.core.journal.record import ERASED, Record, Tail, sealed, tail_of, taken_draft
+from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
-from agentrail.errors import (
-    AlreadyExists,
-    Fenced,
-    HeldBy,
-    OptionError,
-    SessionNotFound,
-    StillNeeded,
-    Trimmed,
-)
+from agentrail.errors import Fenced, StillNeeded, Trimmed
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import (
+    KEPT_SNAPSHOTS,
+    NEIGHBOURS,
+    Refusal,
+    check_deletion,
+    check_dense,
+    check_quota,
+    check_root,
+    check_same_opening,
+    check_take,
+    check_trim,
+    check_trim_has_snapshot,
+    decide_append,
+    draw_allowance,
+    is_dead,
+    is_intact,
+    resets_deaths,
+    takeover_record,
+    unknown_session,
+)
 from agentrail.structs import struct_from
 
 # Data of one session in a `MemoryStore`, and decisions that need only this data. No other session, lock or
@@ -48,6 +61,9 @@ class MemoryJournal:
 
     __slots__ = (
         "blobs",
+        "claimed_by",
+        "codec",
+        "deaths",
         "first_seq",
         "forked_from",
         "node",
@@ -72,6 +88,9 @@ class MemoryJournal:
         self.forked_from: tuple[SessionId, int] | None = opening.forked_from
         self.node: str = opening.node
         self.owner: str = opening.owner
+        self.codec: int = opening.codec
+        self.deaths: int = 0
+        self.claimed_by: str = ""
         self.opened_at_ms: int = now
         self.written_at_ms: int = now
         self.first_seq: int = 1
@@ -91,15 +110,11 @@ class MemoryJournal:
         """Number of the record at which it was forked, or 0."""
         return 0 if self.forked_from is None else self.forked_from[1]
 
-    def takes(self, records: Sequence[Record]) -> bool:
-        """Whether these records may be written at their numbers: no other ones are there, and the epoch is the same."""
-        first, last = records[0], self.records[-1]
-        if first.epoch != last.epoch or first.seq > last.seq + 1:
-            return False
-        # Trimmed records cannot be compared. Their epoch is still the newest, so they are the owner's own.
+    def has(self, records: Sequence[Record]) -> bool:
+        """Whether these records are stored. See `StoredJournal.has`."""
         return all(
             record.seq < self.first_seq or self.records[record.seq - self.first_seq] == record
-            for record in records[: last.seq - first.seq + 1]
+            for record in records
         )
 
     def extend(self, records: Sequence[Record], now: int) -> None:
@@ -114,9 +129,7 @@ class MemoryJournal:
     def is_sound(self, snapshot: StoredSnapshot) -> bool:
         """Whether a snapshot belongs to this journal and is unchanged."""
         place = snapshot.seq - self.first_seq
-        if not 0 <= place < len(self.records) or self.records[place].hash != snapshot.hash:
-            return False
-        return snapshot.check == hashlib.blake2b(snapshot.hash + snapshot.state, digest_size=16).digest()
+        return is_intact(snapshot, self.records[place].hash if 0 <= place < len(self.records) else None)
 
     def trim(self, before: int) -> int:
         """Drop records before a number and return how many were dropped."""
@@ -157,29 +170,6 @@ class MemoryJournal:
         return struct_from(StoredSession, self, events=self.records[-1].events)
 
 
-def check_same_opening(there: MemoryJournal, opening: Opening) -> None:
-    """Check that an opening is the one of this journal.
-
-    Raises:
-        AlreadyExists: The journal has another opening.
-        Fenced: The opening is the same, but another owner has taken over the session.
-    """
-    tail = tail_of(opening.records)
-    is_same = (
-        (there.root, there.parent, there.forked_from) == (opening.root, opening.parent, opening.forked_from)
-        and there.tail.seq >= tail.seq
-        and all(
-            record.seq < there.first_seq or there.records[record.seq - there.first_seq] == record
-            for record in opening.records
-        )
-    )
-    if is_same and there.tail.epoch > tail.epoch:
-        raise Fenced(there.session, durable_up_to=there.last_of(tail.epoch))
-    if not is_same or there.node not in ("", opening.node):
-        message = f"session {there.session!r} already exists: call resume_session, or choose another id"
-        raise AlreadyExists(message)
-
-
 def fits(journal: MemoryJournal, filters: Filters) -> bool:
     """Whether a session passes the filters."""
     standing = journal.standing
@@ -192,17 +182,11 @@ def fits(journal: MemoryJournal, filters: Filters) -> bool:
         and filters.has_ended in (None, standing.has_ended)
         and not (filters.only_roots and journal.root != journal.session)
         and (filters.written_before_ms is None or journal.written_at_ms < filters.written_before_ms)
+        and (filters.written_after_ms is None or journal.written_at_ms >= filters.written_after_ms)
     )
 
 
 _Key: TypeAlias = tuple[str, str]
-
-_NEIGHBOURS: Final = 32
-"""Number of ids compared on each side of an unknown id, to suggest similar ones."""
-_COMPARED: Final = 128
-"""Characters of an unknown id that are compared. A whole megabyte would take a tenth of a second."""
-
-_KEPT_SNAPSHOTS: Final = 2
 
 
 class MemoryStore:
@@ -210,13 +194,21 @@ class MemoryStore:
 
     is_immediate: Final = True
 
-    def __init__(self, *, now_ms: Callable[[], int] | None = None, lease_ms: int = 15_000) -> None:
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        lease_ms: int = 15_000,
+        is_shared: bool = False,
+    ) -> None:
         """Create an empty store.
 
         Args:
+            is_shared: What it reports to supervisors: with True, several share it as nodes of one cluster, for tests.
             now_ms: Clock of the store, in milliseconds since 1970. Default: the machine's clock.
             lease_ms: Time after its last heartbeat during which a node counts as alive.
         """
+        self.is_shared = is_shared
         self._clock = now_ms
         self._lease_ms = lease_ms
         # Between the writing thread and the reading ones. Never held for longer than one call.
@@ -235,6 +227,7 @@ class MemoryStore:
         self._holders: Counter[str] = Counter()
         self._owed_rows: dict[tuple[str, str], OwedRow] = {}
         self._secret: bytes = b""
+        self._full_at_ms: dict[str, float] = {}
 
     def __repr__(self) -> str:
         """Return the number of sessions."""
@@ -256,12 +249,16 @@ class MemoryStore:
         """Create a journal. See `Store.create`."""
         first = opening.records[0]
         key = (first.scope, first.session)
+        check_dense(
+            opening.records, is_one_epoch=bool(opening.node)
+        )  # an imported journal had several owners
         with self._lock:
             there = self._journals.get(key)
             if there is not None:
-                check_same_opening(there, opening)
+                check_same_opening(opening, there.stored(), there)
                 return
             self._check_tree(opening)
+            check_quota(opening, self._count_open_roots)
             now = self.now_ms()
             self._journals[key] = journal = MemoryJournal(opening, now)
             insort(self._keys, key)
@@ -274,68 +271,116 @@ class MemoryStore:
             self._keep(journal, opening.blobs)
             self._stand(key, journal, opening.standing)
 
-    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+    def take(  # noqa: PLR0913 - the arguments of the port
+        self,
+        scope: str,
+        root: SessionId,
+        node: str,
+        cause: Cause,
+        *,
+        force: bool = False,
+        silent: frozenset[str] | None = None,
+        tail: Tail | None = None,
+    ) -> Taken:
         """Transfer a tree to a node as its owner. See `Store.take`."""
+        wanted = TakeOver(
+            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
+        )
         with self._lock:
             top = self._root(scope, root)
             now = self.now_ms()
-            owner = top.node
-            if owner not in ("", node) and not force and self._is_alive(owner, now):
-                seen = self._nodes[owner]
-                raise HeldBy(
-                    root, node=owner, address=seen.address, seen_ago_ms=max(0, now - seen.seen_at_ms)
-                )
+            check_take(wanted, top.stored(), top.claimed_by, self._nodes.get, now=now, lease=self._lease_ms)
             engine = self._nodes[node].version if node in self._nodes else ""
             taken: list[StoredSession] = []
+            top.claimed_by = ""
             for key in self._tree(scope, root):
                 journal = self._journals[key]
                 self._own(journal, node)
                 if not journal.standing.has_ended:
-                    draft = taken_draft(
-                        node=node, cause=cause, engine=engine, at_ms=now, events=journal.records[-1].events
-                    )
-                    tail = msgspec.structs.replace(journal.tail, epoch=journal.tail.epoch + 1)
-                    journal.extend(sealed([draft], tail, scope=scope, session=journal.session)[0], now)
-                    taken.append(journal.stored())
-                elif journal is top:
+                    record = takeover_record(journal.stored(), node=node, cause=cause, engine=engine, now=now)
+                    journal.extend([record], now)
+                if journal is top or not journal.standing.has_ended:
                     taken.append(journal.stored())
             return Taken(sessions=tuple(taken))
 
+    def claim(  # noqa: PLR0913 - the arguments of the port
+        self,
+        node: str,
+        silent: frozenset[str] | None = None,
+        *,
+        codec: int = 0,
+        within_ms: int = 0,
+        limit: int = 8,
+        again: bool = False,
+    ) -> tuple[StoredSession, ...]:
+        """Reserve trees of dead owners. See `Store.claim`."""
+        with self._lock:
+            now = self.now_ms()
+            alive = {
+                one.id
+                for one in self._nodes.values()
+                if not is_dead(one, now=now, lease=self._lease_ms, silent=silent)
+            } | {node}
+            found: list[MemoryJournal] = []
+            for key in self._wanting_owner(now + within_ms):
+                top = self._journals[key]
+                is_again = again and top.claimed_by == node
+                codecs = (self._journals[one].codec for one in self._tree(top.scope, top.root))
+                if top.node not in alive and (is_again or top.claimed_by not in alive):
+                    found += [top] if max(codecs) <= codec else []
+            found.sort(key=lambda top: top.deaths)
+            return tuple(self._reserve(top, node) for top in found[: max(0, limit)])
+
+    def _reserve(self, top: MemoryJournal, node: str) -> StoredSession:
+        before = top.stored()
+        if top.claimed_by == node:
+            return msgspec.structs.replace(before, deaths=max(0, top.deaths - 1))
+        top.deaths += bool(top.node or top.claimed_by)
+        top.claimed_by = node
+        return before
+
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner of a tree, if it is this node."""
+        """Remove the owner of a tree, if it is this node, and its reservation."""
         with self._lock:
             top = self._journals.get((scope, root))
-            if top is None or top.node != node or top.root != root:
+            if top is None or top.root != root:
                 return
-            for key in self._tree(scope, root):
-                self._own(self._journals[key], "")
+            if top.claimed_by == node:
+                top.claimed_by = ""
+            if top.node == node:
+                for key in self._tree(scope, root):
+                    self._own(self._journals[key], "")
 
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
         """Append records of many sessions. See `Store.append`."""
-        refused: set[_Key] = set()
-        answers: list[Fenced | None] = []
+        refused: dict[_Key, Refusal] = {}
+        answers: list[Refusal | None] = []
+        for one in batch:
+            check_dense(one.records)
         with self._lock:
             now = self.now_ms()
             for one in batch:
                 key = (one.scope, one.session)
-                fenced = self._append(key, one, now, is_behind_refused=key in refused)
-                if fenced is not None:
-                    refused.add(key)
-                answers.append(fenced)
+                answer = refused.get(key) or self._append(key, one, now)
+                if answer is not None:
+                    refused[key] = answer
+                answers.append(answer)
         return tuple(answers)
 
-    def _append(self, key: _Key, one: Append, now: int, *, is_behind_refused: bool) -> Fenced | None:
+    def _append(self, key: _Key, one: Append, now: int) -> Refusal | None:
         journal = self._journals.get(key)
-        if journal is None:
-            return Fenced(one.session, durable_up_to=0)
-        if is_behind_refused or not journal.takes(one.records):
-            return Fenced(one.session, durable_up_to=journal.last_of(one.records[0].epoch))
-        new = one.records[journal.tail.seq - one.records[0].seq + 1 :]
+        new = decide_append(one, journal)
+        if not isinstance(new, tuple) or journal is None:
+            return new if not isinstance(new, tuple) else None
         # A repeated append changes nothing. In particular it must not restore an older standing of the
         # session.
         if new:
             self._keep(journal, one.blobs)
             self._stand(key, journal, one.standing)
+            journal.codec = max(journal.codec, one.codec)
+            top = self._journals.get((one.scope, journal.root))
+            if top is not None and top.deaths and resets_deaths(new):
+                top.deaths = 0
             # Last, so that a thread interrupted before this has written nothing and writes everything the
             # next time.
             journal.extend(new, now)
@@ -348,15 +393,41 @@ class MemoryStore:
             if journal is None or journal.was_erased(snapshot.seq):
                 return
             journal.snapshots[snapshot.seq] = snapshot
-            while len(journal.snapshots) > _KEPT_SNAPSHOTS:
+            while len(journal.snapshots) > KEPT_SNAPSHOTS:
                 del journal.snapshots[min(journal.snapshots)]
 
-    def beat(self, node: Node) -> None:
-        """Record that a node is alive. Expired nodes that own nothing are removed."""
+    def beat(self, node: Node) -> Beat:
+        """Record that a node is alive. Dead nodes that own nothing are removed."""
         with self._lock:
             now = self.now_ms()
-            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now)
-            self._nodes = {one.id: one for one in self._known_nodes(now)}
+            before = self._nodes.get(node.id, Node(id=node.id))
+            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0)
+            claimed = {journal.claimed_by for journal in self._journals.values()}
+            known = {one.id for one in self._known_nodes(now)} | claimed
+            self._nodes = {name: one for name, one in self._nodes.items() if name in known}
+            return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
+
+    def gone(self, node: str) -> bool:
+        """Report that the process of a node has ended. See `Store.gone`."""
+        with self._lock:
+            one = self._nodes.get(node)
+            if one is not None and not one.gone_at_ms:
+                self._nodes[node] = msgspec.structs.replace(one, gone_at_ms=self.now_ms())
+            return one is not None
+
+    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+        """Draw one piece of a shared allowance. See `Store.take_allowance`."""
+        with self._lock:
+            now = self.now_ms()
+            drawn = draw_allowance(
+                self._full_at_ms.pop(key, 0.0), step_ms=step_ms, limit_ms=limit_ms, now=now
+            )
+            for _ in range(2):  # so that unused keys go faster than new ones come
+                oldest = next(iter(self._full_at_ms), None)
+                if oldest is not None and self._full_at_ms[oldest] <= now:
+                    del self._full_at_ms[oldest]
+            self._full_at_ms[key] = drawn.full_at_ms
+            return drawn
 
     def size(self, scope: str, session: SessionId) -> int:
         """Return the size of one session in bytes, without its tree. See `Store.size`."""
@@ -372,12 +443,9 @@ class MemoryStore:
             top = self._root(scope, session)
             keys = self._tree(scope, session)
             forks = {fork for key in keys for fork in self._forks.get(key, ())} - set(keys)
-            if forks:
-                raise StillNeeded(session, by=sorted(fork for _, fork in forks))
-            self._check_left(top, keys)
             written_at_ms = max(self._journals[key].written_at_ms for key in keys)
-            if written_before_ms is not None and written_at_ms >= written_before_ms:
-                raise StillNeeded(session, by=[f"its own records: the last was written at {written_at_ms}"])
+            check_deletion(session, (fork for _, fork in forks), written_at_ms, written_before_ms)
+            self._check_left(top, keys)
             del self._trees[scope, session]
             return sum(self._remove(key) for key in keys)
 
@@ -428,17 +496,11 @@ class MemoryStore:
         """Drop records before a number, which needs a snapshot. See `Store.trim`."""
         with self._lock:
             journal = self._get(scope, session)
-            if before > journal.tail.seq:
-                raise OptionError(
-                    [
-                        f"before is {before}, but session {session!r} ends at {journal.tail.seq}: name a record of it"
-                    ]
-                )
+            check_trim(session, before, journal.tail.seq)
             if before <= journal.first_seq:
                 return 0
-            if not any(journal.is_sound(one) for one in journal.snapshots.values() if one.seq >= before):
-                fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
-                raise OptionError([fault])
+            snapshots = [one for one in journal.snapshots.values() if one.seq >= before]
+            check_trim_has_snapshot(session, before, has_snapshot=any(map(journal.is_sound, snapshots)))
             forks = sorted(
                 fork
                 for _, fork in self._forks.get((scope, session), ())
@@ -454,6 +516,22 @@ class MemoryStore:
             self._owed_rows.update(((row.kind, row.id), row) for row in put)
             for name in drop:
                 self._owed_rows.pop(name, None)
+
+    def adopt_owed(
+        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+    ) -> tuple[OwedRow, ...]:
+        """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
+        with self._lock:
+            now = self.now_ms()
+            found = [
+                row
+                for row in self._owed_of(kind)
+                if row.node != node
+                and is_dead(self._nodes.get(row.node), now=now, lease=self._lease_ms, silent=silent)
+            ]
+            adopted = [msgspec.structs.replace(row, node=node) for row in found[: max(0, limit)]]
+            self._owed_rows.update(((row.kind, row.id), row) for row in adopted)
+            return tuple(adopted)
 
     def close(self) -> None:
         """Do nothing. Can be called repeatedly."""
@@ -506,6 +584,12 @@ class MemoryStore:
                 return
             yield key
 
+    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
+        """Return the epochs of a node's sessions. See `Store.owned`."""
+        with self._lock:
+            found = (one for one in self._journals.values() if one.node == node)
+            return {(one.scope, one.session): one.tail.epoch for one in found if not one.standing.has_ended}
+
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
         """Return one session, or None if the id is unknown."""
         with self._lock:
@@ -557,13 +641,12 @@ class MemoryStore:
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
 
-    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+    def owed(
+        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
+    ) -> tuple[OwedRow, ...]:
         """Return owed rows ordered by id. See `OwedStore.owed`."""
         with self._lock:
-            rows = sorted(
-                (row for row in self._owed_rows.values() if row.kind == kind and row.id > after),
-                key=lambda row: row.id,
-            )
+            rows = [row for row in self._owed_of(kind) if row.id > after and node in (None, row.node)]
             return tuple(rows[: max(0, limit)])
 
     # --- shared helpers, called with the lock held
@@ -571,25 +654,34 @@ class MemoryStore:
     def _get(self, scope: str, session: SessionId) -> MemoryJournal:
         journal = self._journals.get((scope, session))
         if journal is None:
-            nearest = self._nearest(scope, session)
-            like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
-            message = f"there is no session {session!r}{like}"
-            raise SessionNotFound(message, nearest=nearest)
+            # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
+            place = bisect_left(self._keys, (scope, session))
+            beside = self._keys[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
+            raise unknown_session(session, [name for of, name in beside if of == scope])
         return journal
 
     def _root(self, scope: str, session: SessionId) -> MemoryJournal:
         journal = self._get(scope, session)
-        if journal.root != session:
-            raise OptionError(
-                [f"session {session!r} belongs to the tree of {journal.root!r}: name that one instead"]
-            )
+        check_root(journal.stored())
         return journal
 
-    def _nearest(self, scope: str, session: str) -> list[str]:
-        # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
-        place = bisect_left(self._keys, (scope, session))
-        beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
+    def _wanting_owner(self, due_at_ms: int) -> list[_Key]:
+        """Return the roots of trees with unfinished work, or with a timer up to a time, in order."""
+        timed = (self._journals[key] for key in self._timed)
+        due = [one for one in timed if (one.standing.due_at_ms or 0) <= due_at_ms]
+        working = [self._journals[key] for key in self._working]
+        return sorted(
+            {(one.scope, one.root) for one in (*due, *working) if not one.standing.has_ended}
+            & self._journals.keys()
+        )
+
+    def _count_open_roots(self, owner: str) -> int:
+        journals = (self._journals[key] for key in self._of_owner.get(owner, ()))
+        return sum(one.root == one.session and not one.standing.has_ended for one in journals)
+
+    def _owed_of(self, kind: str) -> list[OwedRow]:
+        rows = (row for row in self._owed_rows.values() if row.kind == kind)
+        return sorted(rows, key=lambda row: row.id)
 
     def _check_tree(self, opening: Opening) -> None:
         """Refuse a child that an old owner adds to a tree now owned by another node."""
@@ -606,11 +698,15 @@ class MemoryStore:
             raise StillNeeded(top.session, by=[f"node {top.node}"])
 
     def _is_alive(self, node: str, now: int) -> bool:
-        seen = self._nodes.get(node)
-        return seen is not None and now - seen.seen_at_ms < self._lease_ms
+        return not is_dead(self._nodes.get(node), now=now, lease=self._lease_ms)
 
     def _known_nodes(self, now: int) -> Iterable[Node]:
-        return (one for one in self._nodes.values() if self._owned[one.id] or self._is_alive(one.id, now))
+        owing = {row.node for row in self._owed_rows.values()}
+        return (
+            one
+            for one in self._nodes.values()
+            if self._owned[one.id] or one.id in owing or self._is_alive(one.id, now)
+        )
 
     def _own(self, journal: MemoryJournal, node: str) -> None:
         self._owned[journal.node] -= 1

@@ -5,7 +5,7 @@ After a disk error the connection is dropped. A corrupt file is set aside and sa
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -16,21 +16,22 @@ import msgspec
 from agentrail import outside
 from agentrail.abc.store import (
     Append,
+    Beat,
     Cause,
     Erasure,
     Filters,
     Node,
     Opening,
     OwedRow,
+    SharedDraw,
     StoredSession,
     StoredSnapshot,
     Taken,
     TakeOver,
 )
-from agentrail.core.journal.record import Record
+from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import (
     AgentrailError,
-    Fenced,
     NotAStore,
     OptionError,
     StoreInUse,
@@ -39,6 +40,7 @@ from agentrail.errors import (
 )
 from agentrail.messages import SessionId
 from agentrail.private_paths import keep_private
+from agentrail.stores.append_rules import Refusal
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -73,12 +75,21 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
+from agentrail.stores.sqlite_nodes import (
+    adopt_rows,
+    claim_trees,
+    draw,
+    forget_earlier_nodes,
+    hear_of,
+    known_nodes,
+    owned_sessions,
+    report_gone,
+)
 from agentrail.stores.sqlite_owed_rows import change_rows, fetch_rows
 from agentrail.stores.sqlite_queries import (
     due_sessions,
     find_sessions,
     kept_snapshots,
-    known_nodes,
     orphans_of,
     read_records,
     size_of,
@@ -97,8 +108,6 @@ from agentrail.stores.sqlite_writes import (
     Standings,
     append_batch,
     create_journal,
-    forget_earlier_nodes,
-    hear_of,
     keep_snapshot,
     release_tree,
     take_over_tree,
@@ -345,6 +354,7 @@ class SqliteStore:
     """Journals in a file. See `Store` for the contract of each call."""
 
     is_immediate: Final = False
+    is_shared: Final = False
 
     def __init__(  # noqa: PLR0913 - replaceable for tests
         self,
@@ -452,12 +462,12 @@ class SqliteStore:
             raise no_store_at(self._path, error.strerror or str(error)) from error
         try:
             with self._transaction() as connection:
-                forget_earlier_nodes(connection)
+                forget_earlier_nodes(connection, self.now_ms())
         except StoreUnavailable:
             if not self._is_suspect:
                 raise
             with self._transaction() as connection:  # it is damaged, and this attempt salvages it
-                forget_earlier_nodes(connection)
+                forget_earlier_nodes(connection, self.now_ms())
 
     def _connected(self) -> apsw.Connection:
         if self._lock is None or self._is_closed:
@@ -597,27 +607,63 @@ class SqliteStore:
             self._standings.clear()
             create_journal(connection, opening, self.now_ms())
 
-    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+    def take(  # noqa: PLR0913 - the arguments of the port
+        self,
+        scope: str,
+        root: SessionId,
+        node: str,
+        cause: Cause,
+        *,
+        force: bool = False,
+        silent: frozenset[str] | None = None,
+        tail: Tail | None = None,
+    ) -> Taken:
         """Transfer a tree to a node as its owner.
 
         See `Store.take`. Nodes of earlier processes are dead and hold nothing.
         """
+        wanted = TakeOver(
+            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
+        )
         with self._transaction() as connection:
-            return take_over_tree(
-                connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
-            )
+            return take_over_tree(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
         """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
         with self._transaction() as connection:
             return take_over_trees(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
 
+    def claim(  # noqa: PLR0913 - the arguments of the port
+        self,
+        node: str,
+        silent: frozenset[str] | None = None,
+        *,
+        codec: int = 0,
+        within_ms: int = 0,
+        limit: int = 8,
+        again: bool = False,
+    ) -> tuple[StoredSession, ...]:
+        """Reserve trees of dead owners. See `Store.claim`."""
+        with self._transaction() as connection:
+            now = self.now_ms()
+            return claim_trees(
+                connection,
+                node,
+                silent,
+                codec=codec,
+                due=now + within_ms,
+                limit=limit,
+                again=again,
+                now=now,
+                lease=self._lease_ms,
+            )
+
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner of a tree, if it is this node."""
+        """Remove the owner of a tree, if it is this node, and its reservation."""
         with self._transaction() as connection:
             release_tree(connection, node, scope, root)
 
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
         """Append records of many sessions in one transaction. See `Store.append`."""
         with self._transaction() as connection:
             return append_batch(connection, batch, self.now_ms(), self._standings)
@@ -627,15 +673,34 @@ class SqliteStore:
         with self._transaction() as connection:
             keep_snapshot(connection, snapshot)
 
-    def beat(self, node: Node) -> None:
+    def beat(self, node: Node) -> Beat:
         """Record that a node is alive."""
         with self._transaction() as connection:
-            hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
+            return hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
+
+    def gone(self, node: str) -> bool:
+        """Report that the process of a node has ended. See `Store.gone`."""
+        with self._transaction() as connection:
+            return report_gone(connection, node, self.now_ms())
+
+    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+        """Draw one piece of a shared allowance. See `Store.take_allowance`."""
+        with self._transaction() as connection:
+            return draw(connection, key, step_ms, limit_ms, self.now_ms())
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
         """Insert and delete owed rows. See `OwedStore.change_owed`."""
         with self._transaction() as connection:
             change_rows(connection, put, drop)
+
+    def adopt_owed(
+        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+    ) -> tuple[OwedRow, ...]:
+        """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
+        with self._transaction() as connection:
+            return adopt_rows(
+                connection, kind, node, silent, limit=limit, now=self.now_ms(), lease=self._lease_ms
+            )
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
@@ -774,10 +839,17 @@ class SqliteStore:
             row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else row[0]
 
-    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+    def owed(
+        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
+    ) -> tuple[OwedRow, ...]:
         """Return owed rows ordered by id. See `OwedStore.owed`."""
         with self._reading() as connection:
-            return fetch_rows(connection, kind, after, limit)
+            return fetch_rows(connection, kind, after, limit, node)
+
+    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
+        """Return the epochs of a node's sessions. See `Store.owned`."""
+        with self._reading() as connection:
+            return owned_sessions(connection, node)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that own a session or have sent a heartbeat within the lease."""

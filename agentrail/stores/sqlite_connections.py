@@ -87,12 +87,19 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
             raise
         return connection
 
-    def to_read(self) -> apsw.Connection:
+    def to_read(self, *, is_current: bool = False) -> apsw.Connection:
+        """Open a file for reading.
+
+        Args:
+            is_current: Whether to show the tables of an older file with the later columns.
+        """
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = self.connect(self._uri("mode=ro"), flags, self.vfs)
         try:
             connection.set_busy_timeout(READ_PATIENCE_MS)
             connection.pragma("temp_store", "memory")
+            if is_current:
+                _show_later_columns(connection)
         except BaseException:
             forget(connection)
             raise
@@ -135,6 +142,24 @@ def _set_up(connection: apsw.Connection) -> None:
     # Deleted data must not end up in an unknown temporary file.
     connection.pragma("temp_store", "memory")
     connection.wal_autocheckpoint(0)
+
+
+_LATER_COLUMNS: Final = (
+    ("session", "0 AS codec, 0 AS deaths"),
+    ("node", "0 AS load, 0 AS codec, '' AS digest, is_gone * seen_at_ms AS gone_at_ms"),
+    ("owed", "'' AS node"),
+)
+_HAS_THEM: Final = 3
+
+
+def _show_later_columns(connection: apsw.Connection) -> None:
+    # If a writer upgrades the file meanwhile, the columns of the tables themselves come first, and win.
+    if connection.pragma("user_version") < _HAS_THEM:
+        for table, columns in _LATER_COLUMNS:
+            if connection.table_exists("main", table):
+                connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {columns} FROM main.{table}")  # noqa: S608 - constants
+            else:
+                connection.execute(f"CREATE TEMP TABLE {table} (kind, id, body, node)")
 
 
 def forget(connection: apsw.Connection) -> None:
@@ -191,7 +216,7 @@ class ReadConnections:
                 generation = self._generation
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = self._connector.to_read()
+                connection = self._connector.to_read(is_current=True)
             try:
                 yield connection
             except AgentrailError:

@@ -3,7 +3,6 @@
 Copies of the file, from an upgrade or a salvage, still contain it until operators delete them.
 """
 
-import hashlib
 from typing import Final
 
 import apsw
@@ -11,8 +10,16 @@ import apsw
 from agentrail.abc.store import Erasure, Standing, StoredSession
 from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record
-from agentrail.errors import HeldBy, OptionError, StillNeeded
+from agentrail.errors import StillNeeded
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import (
+    check_deletion,
+    check_trim,
+    check_trim_has_snapshot,
+    is_dead,
+    is_intact,
+)
+from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
@@ -22,7 +29,7 @@ from agentrail.stores.sqlite_rows import (
     row_of,
     standing_row,
 )
-from agentrail.stores.sqlite_writes import check_not_held, tree_of
+from agentrail.stores.sqlite_writes import tree_of
 
 _BYTES_OF: tuple[str, ...] = (
     "SELECT sum(length(body) + octet_length(does)) FROM record WHERE scope = ? AND session = ?",
@@ -46,13 +53,10 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
         (SELECT session FROM session WHERE root = ?2 AND scope = ?1) ORDER BY session""",
         (scope, root),
     )
-    if by := [row[0] for row in forks]:
-        raise StillNeeded(root, by=by)
     tree = tree_of(connection, scope, root)
-    _check_left(connection, top, tree, now=now, lease=lease)
     written_at_ms = max(one.written_at_ms for one in tree)
-    if written_before_ms is not None and written_at_ms >= written_before_ms:
-        raise StillNeeded(root, by=[f"its own records: the last was written at {written_at_ms}"])
+    check_deletion(root, [row[0] for row in forks], written_at_ms, written_before_ms)
+    _check_left(connection, top, tree, now=now, lease=lease)
     removed = 0
     for one in tree:
         for statement in _BYTES_OF:
@@ -67,11 +71,9 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
 def _check_left(
     connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
 ) -> None:
-    if any(not one.standing.has_ended for one in tree):
-        try:
-            check_not_held(connection, top.session, top.node, now=now, lease=lease)
-        except HeldBy as error:
-            raise StillNeeded(top.session, by=[f"node {top.node}"]) from error
+    works_on = any(not one.standing.has_ended for one in tree)
+    if works_on and not is_dead(fetch_node(connection, top.node), now=now, lease=lease):
+        raise StillNeeded(top.session, by=[f"node {top.node}"])
 
 
 def _digests_of(connection: apsw.Connection, scope: str, session: str) -> list[str]:
@@ -99,11 +101,11 @@ _ERASE_RECORD: Final = (
 )
 
 _END_SESSION: Final = """
-UPDATE session SET node = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms = ?,
+UPDATE session SET node = '', claimed_by = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms = ?,
     is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ?, owner = ''
 WHERE scope = ? AND session = ?
 """
-_LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"
+_LET_GO: Final = "UPDATE session SET node = '', claimed_by = '' WHERE scope = ? AND session = ?"
 """For a session that was erased before and taken since."""
 
 
@@ -178,14 +180,11 @@ def write_anew(connection: apsw.Connection) -> None:
 def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> int:
     """Drop records before a number. Their large values stay, because snapshots may refer to them."""
     there = known(connection, scope, session)
-    if before > there.tail.seq:
-        fault = f"before is {before}, but session {session!r} ends at {there.tail.seq}: name a record of it"
-        raise OptionError([fault])
+    check_trim(session, before, there.tail.seq)
     if before <= there.first_seq:
         return 0
-    if not _has_sound_snapshot(connection, scope, session, before):
-        fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
-        raise OptionError([fault])
+    has_snapshot = _has_sound_snapshot(connection, scope, session, before)
+    check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
     forks = connection.execute(
         "SELECT session FROM session WHERE scope = ? AND forked_from = ? AND forked_at >= ? ORDER BY session",
         (scope, session, there.first_seq),
@@ -205,8 +204,7 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
 def _has_sound_snapshot(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> bool:
     for one in kept_snapshots(connection, scope, session, None):
         record = fetch_records(connection, scope, session, one.seq - 1, 1)
-        is_of_this = bool(record) and (record[0].seq, record[0].hash) == (one.seq, one.hash)
-        is_whole = one.check == hashlib.blake2b(one.hash + one.state, digest_size=16).digest()
-        if one.seq >= before and is_of_this and is_whole:
+        is_of_this = bool(record) and record[0].seq == one.seq
+        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
             return True
     return False

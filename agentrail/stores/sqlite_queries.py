@@ -1,14 +1,14 @@
 """Queries of `SqliteStore`. Each function gets a connection and changes nothing."""
 
-import difflib
 from typing import Final
 
 import apsw
 
-from agentrail.abc.store import Filters, Node, StoredSession, StoredSnapshot
+from agentrail.abc.store import Filters, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record
-from agentrail.errors import OptionError, SessionNotFound, Trimmed
+from agentrail.errors import Trimmed
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import NEIGHBOURS, check_root, unknown_session
 from agentrail.stores.sqlite_rows import (
     SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
@@ -18,11 +18,6 @@ from agentrail.stores.sqlite_rows import (
     session_of,
     snapshot_from_row,
 )
-
-_NEIGHBOURS: Final = 32
-"""Number of ids compared on each side of an unknown id, to suggest similar ones."""
-_COMPARED: Final = 128
-"""Characters of an unknown id that are compared. A whole megabyte would take a tenth of a second."""
 
 IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
 """Whether a node sent a heartbeat within the lease to the current writing process.
@@ -41,12 +36,6 @@ _DUE: Final = f"""
 SELECT {SESSION_COLUMNS} FROM session AS one
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :at AND has_ended = 0 AND NOT EXISTS {IS_ALIVE.format(owner="one.node")}
 ORDER BY due_at_ms, scope, session LIMIT :limit
-"""  # noqa: S608 - a constant
-
-_NODES: Final = f"""
-SELECT id, address, version, pid, boot, seen_at_ms FROM node AS one
-WHERE EXISTS {IS_ALIVE.format(owner="one.id")} OR EXISTS (SELECT 1 FROM session WHERE session.node = one.id)
-ORDER BY id
 """  # noqa: S608 - a constant
 
 
@@ -69,32 +58,22 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
     if there is not None:
         return there
     check_witness(connection, scope, session, None)
-    nearest = _nearest(connection, scope, session)
-    like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
-    message = f"there is no session {session!r}{like}"
-    raise SessionNotFound(message, nearest=nearest)
-
-
-def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    there = known(connection, scope, session)
-    if there.root != session:
-        raise OptionError(
-            [f"session {session!r} belongs to the tree of {there.root!r}: name that one instead"]
-        )
-    return there
-
-
-def _nearest(connection: apsw.Connection, scope: str, session: str) -> list[str]:
     # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
     beside = [
         row[0]
         for order in ("< ? ORDER BY session DESC", "> ? ORDER BY session")
         for row in connection.execute(
             f"SELECT session FROM session WHERE scope = ? AND session {order} LIMIT ?",  # noqa: S608 - one of two
-            (scope, session, _NEIGHBOURS),
+            (scope, session, NEIGHBOURS),
         )
     ]
-    return difflib.get_close_matches(session[:_COMPARED], beside)
+    raise unknown_session(session, beside)
+
+
+def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
+    there = known(connection, scope, session)
+    check_root(there)
+    return there
 
 
 def find_sessions(
@@ -117,9 +96,10 @@ def find_sessions(
             conditions.append(f"{column} = {int(is_so)}")
     if filters.only_roots:
         conditions.append("session = root")
-    if filters.written_before_ms is not None:
-        conditions.append("written_at_ms < ?")
-        values.append(filters.written_before_ms)
+    for order, bound in (("<", filters.written_before_ms), (">=", filters.written_after_ms)):
+        if bound is not None:
+            conditions.append(f"written_at_ms {order} ?")
+            values.append(bound)
     if after is not None:
         conditions.append("(scope, session) > (?, ?)")
         values += after
@@ -140,14 +120,6 @@ def due_sessions(
 ) -> tuple[StoredSession, ...]:
     asked = {"at": at, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_DUE, asked)))
-
-
-def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[Node, ...]:
-    rows = connection.execute(_NODES, {"now": now, "lease": lease})
-    return tuple(
-        Node(id=row[0], address=row[1], version=row[2], pid=row[3], boot=row[4], seen_at_ms=row[5])
-        for row in rows
-    )
 
 
 _SIZE: Final = """

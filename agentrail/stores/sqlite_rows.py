@@ -1,6 +1,6 @@
 """Rows of `SqliteStore` and their values, with the few statements that several modules need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import apsw
@@ -14,11 +14,14 @@ from agentrail.stores.sqlite_connections import DamagedStoreError
 
 SqliteRow: TypeAlias = tuple[Any, ...]
 
-SESSION_COLUMNS: Final = (
+OLD_SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
     "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title"
 )
-"""Columns of a session, in the order of `session_row`."""
+"""Columns of a session since version 1, in the order of `session_row`."""
+
+SESSION_COLUMNS: Final = f"{OLD_SESSION_COLUMNS}, codec, deaths"
+"""Columns of a session. Readers of an older file get the later ones from `show_later_columns`."""
 
 RECORD_COLUMNS: Final = "at_ms, kind, body, does, events, scope, session, seq, epoch, hash"
 """Columns of a record, in the order of the fields of `Record`: a record is its own row."""
@@ -27,7 +30,7 @@ SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
 """Columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
 
 PUT_SESSION: Final = (
-    f"INSERT INTO session ({SESSION_COLUMNS}, owner) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+    f"INSERT INTO session ({SESSION_COLUMNS}, owner) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 )
 PUT_RECORD: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT_COLUMNS}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
@@ -42,7 +45,7 @@ FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
 _EPOCH_AT: Final = "SELECT epoch FROM record WHERE scope = ? AND session = ? AND seq = ?"
 
 _KINDS: Final = frozenset(
-    (*(str,) * 4, *fork, str, *(int,) * 5, bytes, *(int,) * 4, due, str)
+    (*(str,) * 4, *fork, str, *(int,) * 5, bytes, *(int,) * 4, due, str, int, int)
     for fork in ((str, int), (type(None), type(None)))
     for due in (int, type(None))
 )
@@ -108,6 +111,8 @@ def session_of(row: SqliteRow) -> StoredSession:
         tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
         events=row[13],
         standing=_standing_of(row[14:]),
+        codec=row[19],
+        deaths=row[20],
     )
 
 
@@ -118,7 +123,7 @@ def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
         *(one.opened_at_ms, one.written_at_ms, one.first_seq),
         *(one.tail.seq, one.tail.epoch, one.tail.hash, one.events),
         *standing_row(one.standing),
-        owner,
+        *(one.codec, one.deaths, owner),
     )
 
 
@@ -148,6 +153,7 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
             tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
             events=last.events,
             standing=opening.standing,
+            codec=opening.codec,
         ),
         opening.owner,
     )
@@ -166,17 +172,31 @@ def fetch_records(
     return tuple(record_of(scope, session, row) for row in rows)
 
 
-def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
-    """Return the number of the last record up to this epoch, or the one before the first record."""
-    low, high = there.first_seq - 1, there.tail.seq
-    while low < high:
-        middle = (low + high + 1) // 2
-        row = connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
-        if row is not None and row[0] <= epoch:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+class SqliteJournal:
+    """The journal of a session as a `StoredJournal`."""
+
+    def __init__(self, connection: apsw.Connection, there: StoredSession) -> None:
+        self._connection = connection
+        self._there = there
+        self.tail: Tail = there.tail
+
+    def has(self, records: Sequence[Record]) -> bool:
+        there = self._there
+        kept = tuple(record for record in records if record.seq >= there.first_seq)
+        before = kept[0].seq - 1 if kept else 0
+        return fetch_records(self._connection, there.scope, there.session, before, len(kept)) == kept
+
+    def last_of(self, epoch: int) -> int:
+        there = self._there
+        low, high = there.first_seq - 1, there.tail.seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            row = self._connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
+            if row is not None and row[0] <= epoch:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:

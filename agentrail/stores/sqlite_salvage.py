@@ -15,13 +15,13 @@ from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
 from agentrail.stores.sqlite_files import beside
-from agentrail.stores.sqlite_owed_rows import MAKE_OWED, OWED_COLUMNS, PUT_OWED
+from agentrail.stores.sqlite_owed_rows import PUT_OWED
 from agentrail.stores.sqlite_owners import fill_owners
 from agentrail.stores.sqlite_rows import (
+    OLD_SESSION_COLUMNS,
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
-    SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
     SqliteRow,
     fetch_records,
@@ -140,9 +140,9 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
 
 def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> SalvageReport:
     sessions: dict[tuple[str, str], StoredSession] = {}
-    for row in _rows(source, "session", SESSION_COLUMNS, "scope, session"):
+    for row in _rows(source, "session", OLD_SESSION_COLUMNS, "scope, session"):
         with suppress(DamagedStoreError):
-            there = session_of(row)
+            there = session_of((*row, 0, 0))
             sessions[there.scope, there.session] = there
     snapshots = list(_rows(source, "snapshot", SNAPSHOT_COLUMNS, "rowid"))
     names = {*sessions, *_owners_of_records(source), *((row[0], row[1]) for row in snapshots)}
@@ -171,9 +171,8 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
 
 
 def _salvage_owed(source: apsw.Connection, fresh: apsw.Connection) -> None:
-    for row in _rows(source, "owed", OWED_COLUMNS, "kind, id"):
-        fresh.execute(MAKE_OWED)
-        _put(fresh, PUT_OWED, row)
+    for row in _rows(source, "owed", "kind, id, body", "kind, id"):
+        _put(fresh, PUT_OWED, (*row, ""))
 
 
 def _save_session(

@@ -6,6 +6,7 @@ from typing import Final
 import apsw
 import msgspec
 
+from agentrail.stores.sqlite_nodes import ADD_CLAIMS
 from agentrail.stores.sqlite_owners import add_owners
 
 APPLICATION_ID: Final = 0x61677472
@@ -21,6 +22,7 @@ CREATE TABLE session (
     first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, epoch INTEGER NOT NULL, hash BLOB NOT NULL, events INTEGER NOT NULL,
     is_working INTEGER NOT NULL, has_ended INTEGER NOT NULL, waits_for INTEGER NOT NULL, due_at_ms INTEGER, title TEXT NOT NULL,
     owner TEXT NOT NULL DEFAULT '',
+    codec INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0, claimed_by TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (scope, session)
 ) WITHOUT ROWID, STRICT;
 CREATE INDEX session_by_root ON session (root, scope, session);
@@ -28,6 +30,8 @@ CREATE INDEX session_by_node ON session (node, scope, session);
 CREATE INDEX session_by_owner ON session (owner, scope, session);
 CREATE INDEX session_working ON session (scope, session) WHERE is_working = 1;
 CREATE INDEX session_due ON session (due_at_ms) WHERE due_at_ms IS NOT NULL;
+CREATE INDEX session_deaths ON session (scope, session) WHERE deaths > 0;
+CREATE INDEX session_claimed ON session (claimed_by) WHERE claimed_by <> '';
 CREATE INDEX session_forks ON session (scope, forked_from) WHERE forked_from IS NOT NULL;
 
 -- Numbers first: to read them no page that only a long body fills is turned.
@@ -55,8 +59,18 @@ CREATE INDEX blob_use_by_digest ON blob_use (digest);
 
 CREATE TABLE node (
     id TEXT PRIMARY KEY, address TEXT NOT NULL, version TEXT NOT NULL, pid INTEGER NOT NULL, boot TEXT NOT NULL,
-    seen_at_ms INTEGER NOT NULL, is_gone INTEGER NOT NULL
+    seen_at_ms INTEGER NOT NULL, is_gone INTEGER NOT NULL, load INTEGER NOT NULL DEFAULT 0, codec INTEGER NOT NULL DEFAULT 0,
+    digest TEXT NOT NULL DEFAULT '', gone_at_ms INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID, STRICT;
+
+CREATE TABLE owed (
+    kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, node TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (kind, id)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX owed_by_node ON owed (node, kind, id);
+
+CREATE TABLE allowance (key TEXT PRIMARY KEY, full_at_ms REAL NOT NULL) WITHOUT ROWID, STRICT;
+CREATE INDEX allowance_full ON allowance (full_at_ms);
 """
 
 
@@ -73,7 +87,7 @@ class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
     steps: Mapping[int, str | Callable[[apsw.Connection], None]] = {}
 
 
-SCHEMA: Final = StoreSchema(version=2, tables=_TABLES, steps={1: add_owners})
+SCHEMA: Final = StoreSchema(version=3, tables=_TABLES, steps={1: add_owners, 2: ADD_CLAIMS})
 """The current schema."""
 
 

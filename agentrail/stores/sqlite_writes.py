@@ -11,8 +11,6 @@ import msgspec
 
 from agentrail.abc.store import (
     Append,
-    Cause,
-    Node,
     Opening,
     Standing,
     StoredSession,
@@ -20,40 +18,58 @@ from agentrail.abc.store import (
     Taken,
     TakeOver,
 )
-from agentrail.core.journal.record import ERASED, Record, sealed, tail_of, taken_draft
-from agentrail.errors import AgentrailError, AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound
+from agentrail.core.journal.record import ERASED, Tail
+from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import (
+    KEPT_SNAPSHOTS,
+    Refusal,
+    by_session,
+    check_dense,
+    check_quota,
+    check_same_opening,
+    check_take,
+    decide_append,
+    joined,
+    resets_deaths,
+    takeover_record,
+)
+from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import known, known_root
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
     SESSION_COLUMNS,
+    SqliteJournal,
     SqliteRow,
     check_witness,
-    fetch_records,
     fetch_session,
-    last_of_epoch,
     opened_row,
     row_of,
     session_of,
     standing_row,
 )
 
-_KEPT_SNAPSHOTS: Final = 2
-
 _ADVANCE: Final = """
-UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5
+UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5, codec = max(codec, ?10)
 WHERE scope = ?6 AND session = ?7 AND last_seq = ?8 AND epoch = ?9
 RETURNING ?1
 """
 
 _ADVANCE_AND_STAND: Final = """
-UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5,
-    is_working = ?10, has_ended = ?11, waits_for = ?12, due_at_ms = ?13, title = ?14
+UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5, codec = max(codec, ?10),
+    is_working = ?11, has_ended = ?12, waits_for = ?13, due_at_ms = ?14, title = ?15
 WHERE scope = ?6 AND session = ?7 AND last_seq = ?8 AND epoch = ?9
 RETURNING ?1
 """
+
+_RESET_DEATHS: Final = """
+UPDATE session SET deaths = 0 WHERE deaths > 0
+AND (scope, session) = (SELECT scope, root FROM session WHERE scope = ? AND session = ?)
+"""
+
+_COUNT_OPEN_ROOTS: Final = "SELECT count(*) FROM session WHERE owner = ? AND session = root AND has_ended = 0"
 
 Standings: TypeAlias = dict[tuple[str, str], Standing]
 """Standings in the file, by scope and id, as known to the writing connection. Cleared whenever in doubt."""
@@ -66,22 +82,15 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
     first = opening.records[0]
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
     there = fetch_session(connection, first.scope, first.session)
-    if there is None:
-        check_witness(connection, first.scope, first.session, None)
-        _check_tree(connection, opening)
-        connection.execute(PUT_SESSION, opened_row(opening, now))
-        connection.executemany(PUT_RECORD, map(row_of, opening.records))
-        _keep_blobs(connection, first.scope, first.session, opening.blobs.items())
+    if there is not None:
+        check_same_opening(opening, there, SqliteJournal(connection, there))
         return
-    tail = tail_of(opening.records)
-    is_same = (there.root, there.parent, there.forked_from) == (
-        opening.root, opening.parent, opening.forked_from
-    ) and _are_there(connection, opening.records, there)  # fmt: skip
-    if is_same and there.tail.epoch > tail.epoch:
-        raise Fenced(there.session, durable_up_to=last_of_epoch(connection, there, tail.epoch))
-    if not is_same or there.node not in ("", opening.node):
-        message = f"session {there.session!r} already exists: call resume_session, or choose another id"
-        raise AlreadyExists(message)
+    check_witness(connection, first.scope, first.session, None)
+    _check_tree(connection, opening)
+    check_quota(opening, lambda owner: int(connection.execute(_COUNT_OPEN_ROOTS, (owner,)).get or 0))
+    connection.execute(PUT_SESSION, opened_row(opening, now))
+    connection.executemany(PUT_RECORD, map(row_of, opening.records))
+    _keep_blobs(connection, first.scope, first.session, opening.blobs.items())
 
 
 def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
@@ -92,72 +101,29 @@ def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
             raise Fenced(first.session, durable_up_to=0)
 
 
-def _are_there(connection: apsw.Connection, records: Sequence[Record], there: StoredSession) -> bool:
-    """Whether all these records are stored. Trimmed ones cannot be compared."""
-    if records[-1].seq > there.tail.seq:
-        return False
-    kept = tuple(record for record in records if record.seq >= there.first_seq)
-    if not kept:
-        return True
-    first = kept[0]
-    return fetch_records(connection, first.scope, first.session, first.seq - 1, len(kept)) == kept
-
-
-def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None:
-    """Raise ValueError for records that no session could have written."""
-    first, last = records[0], records[-1]
-    if last.seq - first.seq + 1 != len(records) or (is_one_epoch and first.epoch != last.epoch):
-        message = f"records {first.seq} to {last.seq} of session {first.session!r} are {len(records)}, of epochs {first.epoch} to {last.epoch}: expected numbers without gaps, and one epoch"
-        raise ValueError(message)
-
-
 # --- the fence
 
 
 def append_batch(
     connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
-) -> tuple[Fenced | None, ...]:
+) -> tuple[Refusal | None, ...]:
     """Append records of many sessions. See `Store.append`."""
     for one in batch:
         check_dense(one.records)
-    answers: list[Fenced | None] = [None] * len(batch)
-    groups = _by_session(batch)
-    joined = [(places, whole) for places in groups if (whole := _joined(batch, places)) is not None]
-    advanced = _advance_all(connection, [one for _, one in joined], now, known)
-    done = {places[0] for (places, _), is_in in zip(joined, advanced, strict=True) if is_in}
+    answers: list[Refusal | None] = [None] * len(batch)
+    groups = by_session(batch)
+    joins = [(places, joined([batch[at] for at in places])) for places in groups]
+    whole = [(places, one) for places, one in joins if one is not None]
+    advanced = _advance_all(connection, [one for _, one in whole], now, known)
+    done = {places[0] for (places, _), is_in in zip(whole, advanced, strict=True) if is_in}
     for places in groups:
         if places[0] in done:
             continue
-        refused: Fenced | None = None
+        refused: Refusal | None = None
         for place in places:
-            found = _append_alone(connection, batch[place], now, known, is_behind_refused=refused is not None)
-            refused = refused or found
-            answers[place] = found
+            refused = refused or _append_alone(connection, batch[place], now, known)
+            answers[place] = refused
     return tuple(answers)
-
-
-def _by_session(batch: Sequence[Append]) -> list[list[int]]:
-    groups: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(batch):
-        first = one.records[0]
-        groups.setdefault((first.scope, first.session), []).append(place)
-    return list(groups.values())
-
-
-def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
-    if len(places) == 1:
-        return batch[places[0]]
-    records: list[Record] = []
-    blobs: dict[str, bytes] = {}
-    for place in places:
-        one = batch[place]
-        if records and (
-            one.records[0].seq != records[-1].seq + 1 or one.records[0].epoch != records[-1].epoch
-        ):
-            return None
-        records += one.records
-        blobs.update(one.blobs)
-    return Append(records=tuple(records), standing=batch[places[-1]].standing, blobs=blobs)
 
 
 def _advance_all(
@@ -180,6 +146,9 @@ def _advance_all(
                 is_in[place] = True
     written = [one for one, is_written in zip(appends, is_in, strict=True) if is_written]
     connection.executemany(PUT_RECORD, (row_of(record) for one in written for record in one.records))
+    if connection.execute("SELECT 1 FROM session WHERE deaths > 0 LIMIT 1").get:
+        shown = [(one.scope, one.session) for one in written if resets_deaths(one.records)]
+        connection.executemany(_RESET_DEATHS, shown)
     for one in written:
         known[(one.scope, one.session)] = one.standing
         if one.blobs:
@@ -193,28 +162,17 @@ def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
     first, last = one.records[0], one.records[-1]
     return (
         *(place, last.seq, last.hash, last.events, now),
-        *(first.scope, first.session, first.seq - 1, first.epoch),
+        *(first.scope, first.session, first.seq - 1, first.epoch, one.codec),
     )
 
 
-def _append_alone(
-    connection: apsw.Connection, one: Append, now: int, known: Standings, *, is_behind_refused: bool
-) -> Fenced | None:
+def _append_alone(connection: apsw.Connection, one: Append, now: int, known: Standings) -> Refusal | None:
     """Write the missing rest of an append that is partly stored, or return why it is refused."""
-    first = one.records[0]
-    there = fetch_session(connection, first.scope, first.session)
-    check_witness(connection, first.scope, first.session, there)
-    if there is None:
-        return Fenced(first.session, durable_up_to=0)
-    overlap = one.records[: max(0, there.tail.seq - first.seq + 1)]
-    missing = one.records[len(overlap) :]
-    if (
-        is_behind_refused
-        or first.epoch != there.tail.epoch
-        or first.seq > there.tail.seq + 1
-        or (overlap and not _are_there(connection, overlap, there))
-    ):
-        return Fenced(first.session, durable_up_to=last_of_epoch(connection, there, first.epoch))
+    there = fetch_session(connection, one.scope, one.session)
+    check_witness(connection, one.scope, one.session, there)
+    missing = decide_append(one, None if there is None else SqliteJournal(connection, there))
+    if not isinstance(missing, tuple):
+        return missing
     # A repeated append changes nothing. In particular it must not restore an older standing of the session.
     if missing:
         _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now, known)
@@ -224,30 +182,25 @@ def _append_alone(
 # --- owners
 
 
-def take_over_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
-    connection: apsw.Connection,
-    scope: str,
-    root: SessionId,
-    node: str,
-    cause: Cause,
-    *,
-    force: bool,
-    now: int,
-    lease: int,
-) -> Taken:
+def take_over_tree(connection: apsw.Connection, wanted: TakeOver, *, now: int, lease: int) -> Taken:
+    scope, root, node = wanted.scope, wanted.root, wanted.node
     top = known_root(connection, scope, root)
-    if top.node not in ("", node) and not force:
-        check_not_held(connection, root, top.node, now=now, lease=lease)
-    row = connection.execute("SELECT version FROM node WHERE id = ?", (node,)).fetchone()
-    engine = "" if row is None else row[0]
+    claimed_by = connection.execute(
+        "SELECT claimed_by FROM session WHERE scope = ? AND session = ?", (scope, root)
+    ).get
+    check_take(wanted, top, claimed_by, lambda one: fetch_node(connection, one), now=now, lease=lease)
+    taker = fetch_node(connection, node)
     taken: list[StoredSession] = []
-    connection.execute("UPDATE session SET node = ? WHERE root = ? AND scope = ?", (node, root, scope))
+    connection.execute(
+        "UPDATE session SET node = ?, claimed_by = '' WHERE root = ? AND scope = ?", (node, root, scope)
+    )
     for one in tree_of(connection, scope, root):
         check_witness(connection, scope, one.session, one)
         if not one.standing.has_ended:
-            draft = taken_draft(node=node, cause=cause, engine=engine, at_ms=now, events=one.events)
-            tail = msgspec.structs.replace(one.tail, epoch=one.tail.epoch + 1)
-            (record,), after = sealed([draft], tail, scope=scope, session=one.session)
+            record = takeover_record(
+                one, node=node, cause=wanted.cause, engine=taker.version if taker else "", now=now
+            )
+            after = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
             connection.execute(PUT_RECORD, row_of(record))
             connection.execute(
                 "UPDATE session SET last_seq = ?, epoch = ?, hash = ?, written_at_ms = ? WHERE scope = ? AND session = ?",
@@ -267,20 +220,9 @@ def take_over_trees(
     for one in wanted:
         try:
             with connection:  # a savepoint: a refused tree leaves nothing in the shared transaction
-                taken = take_over_tree(
-                    connection,
-                    one.scope,
-                    one.root,
-                    one.node,
-                    one.cause,
-                    force=one.force,
-                    now=now,
-                    lease=lease,
-                )
+                answers.append(take_over_tree(connection, one, now=now, lease=lease))
         except (SessionNotFound, OptionError, HeldBy) as error:
             answers.append(error)
-        else:
-            answers.append(taken)
     return tuple(answers)
 
 
@@ -289,35 +231,14 @@ def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[St
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 
-def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, now: int, lease: int) -> None:
-    """Raise HeldBy if the owner is alive."""
-    row = connection.execute(
-        "SELECT address, seen_at_ms, is_gone FROM node WHERE id = ?", (owner,)
-    ).fetchone()
-    if row is not None and not row[2] and now - row[1] < lease:
-        raise HeldBy(root, node=owner, address=row[0], seen_ago_ms=max(0, now - row[1]))
-
-
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
     connection.execute(
         "UPDATE session SET node = '' WHERE root = ? AND scope = ? AND node = ?", (root, scope, node)
     )
-
-
-def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) -> None:
     connection.execute(
-        "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, 0)",
-        (node.id, node.address, node.version, node.pid, node.boot, now),
+        "UPDATE session SET claimed_by = '' WHERE scope = ? AND session = ? AND claimed_by = ?",
+        (scope, root, node),
     )
-    connection.execute(
-        """DELETE FROM node WHERE (is_gone = 1 OR seen_at_ms <= ?)
-        AND NOT EXISTS (SELECT 1 FROM session WHERE session.node = node.id)""",
-        (now - lease,),
-    )
-
-
-def forget_earlier_nodes(connection: apsw.Connection) -> None:
-    connection.execute("UPDATE node SET is_gone = 1 WHERE is_gone = 0")
 
 
 # --- snapshots and large values
@@ -335,7 +256,7 @@ def keep_snapshot(connection: apsw.Connection, snapshot: StoredSnapshot) -> None
     connection.execute(
         """DELETE FROM snapshot WHERE scope = ?1 AND session = ?2 AND seq NOT IN
         (SELECT seq FROM snapshot WHERE scope = ?1 AND session = ?2 ORDER BY seq DESC LIMIT ?3)""",
-        (*key, _KEPT_SNAPSHOTS),
+        (*key, KEPT_SNAPSHOTS),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from agentrail.abc.store import Append, Store, Taken, TakeOver, take_all
-from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
 
 # `CutStore`: a store with a connection that is cut, before a call took effect or after it.
 
@@ -104,9 +104,9 @@ class FaultyStore:
 
     # --- operations of the store
 
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
         """Write records; see `Store.append`."""
-        answers: tuple[Fenced | None, ...] = self._write("append", batch)
+        answers: tuple[Fenced | JournalBehind | None, ...] = self._write("append", batch)
         return answers
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
@@ -147,5 +147,5 @@ class FaultyStore:
 
 
 _WRITING = frozenset(
-    "create take release put_snapshot beat delete trim erase overwrite_removed change_owed".split()  # noqa: SIM905 - as a list it would fill a page
+    "create take claim release put_snapshot beat gone take_allowance delete trim erase overwrite_removed change_owed adopt_owed".split()  # noqa: SIM905 - as a list it would fill a page
 )

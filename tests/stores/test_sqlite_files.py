@@ -1,18 +1,19 @@
 """The files of `SqliteStore`: who may read and write them, and what is no store or no place for one."""
 
+import gzip
 import json
 import os
 import stat
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
 from agentrail import open_supervisor
-from agentrail.abc.store import Filters
+from agentrail.abc.store import Filters, OwedRow
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.file_systems import file_system_of
@@ -25,6 +26,7 @@ from agentrail.testing.store_rules.trial import session_ids
 from tests.stores.rig import following, opening
 
 ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).with_name("golden")
 
 HOLDS = """
 import sys
@@ -154,8 +156,15 @@ def test_a_file_system_without_shared_memory_or_that_is_not_known_is_refused(pat
     assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
 
 
+TO_VERSION_1 = """
+DROP INDEX session_by_owner; DROP INDEX session_deaths; DROP INDEX session_claimed;
+ALTER TABLE session DROP COLUMN owner; ALTER TABLE session DROP COLUMN codec; ALTER TABLE session DROP COLUMN deaths;
+ALTER TABLE session DROP COLUMN claimed_by; ALTER TABLE node DROP COLUMN load; ALTER TABLE node DROP COLUMN codec;
+ALTER TABLE node DROP COLUMN digest; ALTER TABLE node DROP COLUMN gone_at_ms; DROP TABLE owed; DROP TABLE allowance;
+PRAGMA user_version = 1
+"""
 STEP = "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"
-NEXT = StoreSchema(version=3, tables=SCHEMA.tables, steps={2: STEP})
+NEXT = StoreSchema(version=4, tables=SCHEMA.tables, steps={3: STEP})
 
 
 def test_an_older_store_is_brought_up_after_a_copy(path):
@@ -167,22 +176,22 @@ def test_an_older_store_is_brought_up_after_a_copy(path):
         assert store.read("", "s") == records
         one, _ = following(store.get("", "s").tail, "b")
         assert store.append([one]) == (None,)
-    copy = path.with_name("sessions.db.v2")
+    copy = path.with_name("sessions.db.v3")
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     with closing(apsw.Connection(str(path))) as connection:
-        assert connection.pragma("user_version") == 3
+        assert connection.pragma("user_version") == 4
         assert connection.execute("SELECT extra FROM session").get == "none"
     with closing(SqliteStore(copy)) as store:
         assert store.read("", "s") == records
-    with pytest.raises(StoreTooNew, match="version 3"):
+    with pytest.raises(StoreTooNew, match="version 4"):
         SqliteStore(path)
 
 
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        ({2: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}, r"from table version 2 .*nowhere"),
-        ({}, "there is no migration from table version 2 to version 3"),
+        ({3: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}, r"from table version 3 .*nowhere"),
+        ({}, "there is no migration from table version 3 to version 4"),
     ],
 )
 def test_a_migration_that_fails_changes_nothing(path, steps, said):
@@ -191,11 +200,76 @@ def test_a_migration_that_fails_changes_nothing(path, steps, said):
         store.create(opening(more=["a"]))
     for _ in range(2):
         with pytest.raises(ValueError, match=said):
-            SqliteStore(path, schema=StoreSchema(version=3, tables=SCHEMA.tables, steps=steps))
+            SqliteStore(path, schema=StoreSchema(version=4, tables=SCHEMA.tables, steps=steps))
     for options in ({}, {"schema": NEXT}):
         with closing(SqliteStore(path, **options)) as store:
             assert store.get("", "s").tail.seq == 2
             assert not [one.name for one in path.parent.iterdir() if "damaged" in one.name]
+
+
+def unpacked(version, path):
+    path.write_bytes(gzip.decompress((GOLDEN / f"sessions.v{version}.db.gz").read_bytes()))
+
+
+def test_a_store_of_version_2_opens_with_all_that_it_had(path):
+    """Read-only before the upgrade and after it: sessions, records, owed rows, nodes; then it takes new records."""
+    unpacked(2, path)
+    with closing(SqliteStore(path, read_only=True)) as store:
+        before = (store.find(), store.read("", "root"), store.snapshots("", "root"), store.owed("letter"))
+        assert [(one.session, one.node, one.codec, one.deaths) for one in before[0]] == [
+            ("child", "n1", 0, 0),
+            ("fork", "", 0, 0),
+            ("root", "n1", 0, 0),
+        ]
+        assert before[3] == (OwedRow(kind="letter", id="1", body=b"x"),)
+        assert store.nodes()[0].address == "http://10.0.0.7:8700"
+        with closing(SqliteStore(path)) as upgraded:
+            assert upgraded.nodes()[0].gone_at_ms > 0
+            assert store.get("", "root") == upgraded.get("", "root")  # a reader that was open meanwhile
+    with closing(SqliteStore(path)) as store:
+        assert (
+            store.find(),
+            store.read("", "root"),
+            store.snapshots("", "root"),
+            store.owed("letter"),
+        ) == before
+        one, _ = following(store.get("", "root").tail, "c", session="root")
+        assert store.append([one]) == (None,)
+        assert [one.session for one in store.claim("n2")] == ["root"]
+    new = path.with_name("new.db")
+    SqliteStore(new).close()
+    with closing(apsw.Connection(str(path))) as found, closing(apsw.Connection(str(new))) as fresh:
+        assert columns_of(found) == columns_of(fresh)
+
+
+def columns_of(connection):
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    columns = {
+        table: set(
+            connection.execute(
+                'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?)', (table,)
+            )
+        )
+        for table in tables
+    }
+    return columns, set(connection.execute("SELECT name, tbl_name FROM sqlite_schema WHERE type = 'index'"))
+
+
+def test_a_damaged_store_of_version_2_is_salvaged(path):
+    """Its rows lack the later columns, and keep what they have."""
+    unpacked(2, path)
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 3 + 16] = bytes(16)
+    path.write_bytes(content)
+    with closing(SqliteStore(path)) as store:
+        with suppress(StoreUnavailable):
+            store.find()
+        with suppress(StoreUnavailable):
+            store.check_file()
+        store.release("nobody", "", "root")
+        assert store.salvaged is not None
+        assert store.owed("letter") == (OwedRow(kind="letter", id="1", body=b"x"),)
+        assert store.get("", "root").root == "root"
 
 
 async def test_owners_of_older_sessions_are_read_from_their_journals(path):
@@ -213,8 +287,7 @@ async def test_owners_of_older_sessions_are_read_from_their_journals(path):
         store.trim("t", "s2", shot.seq)
         owners = [session_ids(store.find(Filters(owner=session_owner_key(one)))) for one in [*data, {}]]
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("DROP INDEX session_by_owner; ALTER TABLE session DROP COLUMN owner")
-        connection.pragma("user_version", 1)
+        connection.execute(TO_VERSION_1)
     with closing(SqliteStore(path, read_only=True)) as store:
         assert len(store.find(limit=9)) == 4
     with closing(SqliteStore(path)) as store:

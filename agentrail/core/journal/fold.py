@@ -281,7 +281,7 @@ def _attempts(records: Sequence[Record]) -> int:
     for record in records:
         if record.kind == TAKEN:
             takers.append(record)
-        elif takers and record.kind not in _OF_A_RECOVERY:
+        elif takers and record.kind not in RECOVERY_KINDS:
             takers.clear()
     return sum(decode_taken(record.body).cause != "drain" for record in takers)
 
@@ -397,7 +397,7 @@ def asked_by(state: SessionState, ask: Ask) -> SessionState:
 
 # --- one record
 
-_OF_A_RECOVERY: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})
+RECOVERY_KINDS: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})
 """Kinds of records that a recovery writes itself. If only these follow, nothing has happened since."""
 
 _MANY_NAMED: Final = 1_000

@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from agentrail.abc.store import Append, Erasure, Filters, Node, Standing
+from agentrail.abc.store import Append, Erasure, Filters, Node, Standing, Store
 from agentrail.core.journal.erasure import closing_record
 from agentrail.core.journal.record import (
     CLOSED,
@@ -277,6 +277,11 @@ def a_store_is_closed_twice(trial: StoreTrial) -> None:
     trial.store.close()
 
 
+def _nodes(store: Store) -> list[Node]:
+    # A store that only its own process writes may know that the nodes of an earlier process have ended.
+    return [msgspec.structs.replace(node, gone_at_ms=0) for node in store.nodes()]
+
+
 def what_was_kept_is_there_again(trial: StoreTrial) -> None:
     """After reopening, everything is unchanged: journals, standings, owners, nodes, snapshots, values, and the fence."""
     if trial.reopen is None:
@@ -289,13 +294,13 @@ def what_was_kept_is_there_again(trial: StoreTrial) -> None:
     trial.store.beat(Node(id="n2", address="http://b"))
     (taken, _) = trial.store.take("team", author.session, "n2", "gone").sessions
     before = (
-        *(trial.store.find(), trial.store.read("team", author.session), trial.store.nodes()),
+        *(trial.store.find(), trial.store.read("team", author.session), _nodes(trial.store)),
         *(trial.store.snapshots("team", author.session), trial.store.blob(blob_name(_LARGE))),
     )
     again = trial.reopen(trial.store)
     try:
         after = (
-            *(again.find(), again.read("team", author.session), again.nodes()),
+            *(again.find(), again.read("team", author.session), _nodes(again)),
             *(again.snapshots("team", author.session), again.blob(blob_name(_LARGE))),
         )
         for what, one, other in zip(

@@ -79,13 +79,15 @@ def journals_are_read_in_pages(trial: StoreTrial) -> None:
 
 
 def numbers_have_no_gaps(trial: StoreTrial) -> None:
-    """An append whose first number is not the next one is refused as a whole."""
+    """An append whose first number is above the next one is `JournalBehind`, with the store's last number and the missing one."""
     author = trial.begin("s", "a")
     missed = author.write("lost")
     late = author.write("b", "c")
-    (fenced,) = trial.refuse(late)
+    (behind,) = trial.find_behind(late)
     expect_same(
-        (fenced.session_id, fenced.durable_up_to), ("s", 2), "the refused session, and the durable records"
+        (behind.session_id, behind.have, behind.acknowledged),
+        ("s", 2, 3),
+        "the refused session, the durable records, and the number before the append",
     )
     expect_same(trial.stored("s").tail.seq, 2, "the last number")
     trial.keep(missed)

@@ -72,12 +72,12 @@ def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
 
 
 def an_epoch_that_was_never_given_is_refused(trial: StoreTrial) -> None:
-    """An append with a higher epoch than the newest is refused: only `take` issues a new one."""
+    """An append with a higher epoch than the newest is `JournalBehind`: only `take` gives epochs, so the store lost that `taken` record."""
     author = trial.begin("s")
     ahead = Author("s", tail=msgspec.structs.replace(author.tail, epoch=2))
-    trial.refuse(ahead.write("a"))
+    trial.find_behind(ahead.write("a"))
     trial.keep(author.write("b"))
-    trial.refuse(ahead.write("c"))
+    trial.find_behind(ahead.write("c"))
     trial.expect_journal(author)
 
 

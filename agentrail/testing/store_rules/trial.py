@@ -2,16 +2,18 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from attrs import field, frozen
 
 from agentrail.abc.store import Append, Opening, Store, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import OPENED, Draft, Record, Tail, first_broken, sealed
-from agentrail.errors import Fenced
+from agentrail.errors import Fenced, JournalBehind
 from agentrail.messages import SessionId
 from agentrail.testing.faulty_store import CutStore, DecideCut
 from agentrail.testing.rule_failures import expect_same
+
+E = TypeVar("E", Fenced, JournalBehind)
 
 OpenCut: TypeAlias = Callable[[Store, DecideCut], Store]
 
@@ -84,11 +86,20 @@ class StoreTrial:
         expect_same(self.store.append(batch), (None,) * len(batch), "the answer to appends that fit")
 
     def refuse(self, *batch: Append) -> tuple[Fenced, ...]:
-        """Append a batch that must be refused."""
+        """Append a batch that must be refused as that of an old owner."""
+        return self._refused(Fenced, *batch)
+
+    def find_behind(self, *batch: Append) -> tuple[JournalBehind, ...]:
+        """Append a batch that must be refused because the store lacks earlier records."""
+        return self._refused(JournalBehind, *batch)
+
+    def _refused(self, kind: type[E], *batch: Append) -> tuple[E, ...]:
         answers = self.store.append(batch)
         expect_same(len(answers), len(batch), "the number of answers")
-        refused = tuple(one for one in answers if isinstance(one, Fenced))
-        expect_same(len(refused), len(batch), f"the number of refused appends among {answers}")
+        refused = tuple(one for one in answers if isinstance(one, kind))
+        expect_same(
+            len(refused), len(batch), f"the number of appends refused as {kind.__name__} among {answers}"
+        )
         return refused
 
     def expect_journal(self, author: Author) -> None:

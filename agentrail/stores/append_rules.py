@@ -1,0 +1,250 @@
+"""Decisions that every store makes alike: openings, appends, takeovers, reservations, deletions, allowances. Pure.
+
+No file, no lock and no clock. Functions that begin with `check_` raise the errors of the port.
+"""
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from agentrail.abc.store import (
+    Append,
+    Cause,
+    Node,
+    Opening,
+    SharedDraw,
+    StoredSession,
+    StoredSnapshot,
+    TakeOver,
+)
+from agentrail.core.journal.fold import RECOVERY_KINDS
+from agentrail.core.journal.record import Record, Tail, sealed, tail_of, taken_draft
+from agentrail.errors import (
+    AlreadyExists,
+    Fenced,
+    HeldBy,
+    JournalBehind,
+    OptionError,
+    QuotaReached,
+    SessionNotFound,
+    StillNeeded,
+)
+from agentrail.messages import SessionId
+
+Refusal: TypeAlias = Fenced | JournalBehind
+
+KEPT_SNAPSHOTS: Final = 2
+"""Snapshots that a store keeps of each session."""
+
+NEIGHBOURS: Final = 32
+"""Number of ids compared on each side of an unknown id, to suggest similar ones."""
+
+_COMPARED: Final = 128
+"""Characters of an unknown id that are compared. A whole megabyte would take a tenth of a second."""
+
+_SLACK_MS: Final = 0.5
+"""Tolerance of an allowance: sums of steps are inexact, and the clock of a store has whole milliseconds."""
+
+
+class StoredJournal(Protocol):
+    """The journal of a session that exists, as a store reads it."""
+
+    @property
+    def tail(self) -> Tail: ...
+
+    def has(self, records: Sequence[Record]) -> bool:
+        """Return whether exactly these records are stored at their numbers. Trimmed ones cannot be compared and count."""
+        ...
+
+    def last_of(self, epoch: int) -> int:
+        """Return the number of the last record up to this epoch, or the one before the first record."""
+        ...
+
+
+# --- openings
+
+
+def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None:
+    """Raise ValueError for records that no session could have written."""
+    first, last = records[0], records[-1]
+    if last.seq - first.seq + 1 != len(records) or (is_one_epoch and first.epoch != last.epoch):
+        message = f"records {first.seq} to {last.seq} of session {first.session!r} are {len(records)}, of epochs {first.epoch} to {last.epoch}: expected numbers without gaps, and one epoch"
+        raise ValueError(message)
+
+
+def check_same_opening(opening: Opening, there: StoredSession, journal: StoredJournal) -> None:
+    """Check that a session that exists began with this opening, and that its node may still write it."""
+    tail = tail_of(opening.records)
+    is_same = (there.root, there.parent, there.forked_from) == (
+        opening.root, opening.parent, opening.forked_from
+    ) and there.tail.seq >= tail.seq and journal.has(opening.records)  # fmt: skip
+    if is_same and there.tail.epoch > tail.epoch:
+        raise Fenced(there.session, durable_up_to=journal.last_of(tail.epoch))
+    if not is_same or there.node not in ("", opening.node):
+        message = f"session {there.session!r} already exists: call resume_session, or choose another id"
+        raise AlreadyExists(message)
+
+
+def check_quota(opening: Opening, count_open_roots: Callable[[str], int]) -> None:
+    """Check the number of sessions of the opening's user. It is counted only if the opening has a limit."""
+    limit = opening.max_of_owner
+    is_counted = opening.owner and opening.root == opening.records[0].session
+    if limit is not None and is_counted and count_open_roots(opening.owner) >= limit:
+        message = f"{limit} sessions are open, which is the limit; end one, or continue one of them"
+        raise QuotaReached(message)
+
+
+# --- appends
+
+
+def by_session(batch: Sequence[Append]) -> list[list[int]]:
+    """Return the places of a batch, those of one session together, in order."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, one in enumerate(batch):
+        groups.setdefault((one.scope, one.session), []).append(place)
+    return list(groups.values())
+
+
+def joined(appends: Sequence[Append]) -> Append | None:
+    """Return appends of one session as one, or None unless each begins where the one before ends."""
+    if len(appends) == 1:
+        return appends[0]
+    records: list[Record] = []
+    blobs: dict[str, bytes] = {}
+    for one in appends:
+        first = one.records[0]
+        if records and (first.seq, first.epoch) != (records[-1].seq + 1, records[-1].epoch):
+            return None
+        records += one.records
+        blobs.update(one.blobs)
+    codec = max(one.codec for one in appends)
+    return Append(records=tuple(records), standing=appends[-1].standing, codec=codec, blobs=blobs)
+
+
+def decide_append(one: Append, journal: StoredJournal | None) -> tuple[Record, ...] | Refusal:
+    """Return the records of an append that are not stored yet, or why it is refused.
+
+    An epoch above the stored one is reported as a loss of records, since `take` alone gives epochs and had stored this one.
+    """
+    first = one.records[0]
+    if journal is None:
+        return Fenced(one.session, durable_up_to=0)
+    tail = journal.tail
+    overlap = tail.seq - first.seq + 1
+    if first.epoch > tail.epoch or (first.epoch == tail.epoch and overlap < 0):
+        return JournalBehind(one.session, have=tail.seq, acknowledged=first.seq - 1)
+    if first.epoch < tail.epoch or (overlap and not journal.has(one.records[:overlap])):
+        return Fenced(one.session, durable_up_to=journal.last_of(first.epoch))
+    return one.records[overlap:]
+
+
+def resets_deaths(records: Iterable[Record]) -> bool:
+    """Whether these records show that a session does more than recover, which sets its `deaths` to 0."""
+    return any(record.kind not in RECOVERY_KINDS for record in records)
+
+
+# --- owners
+
+
+def is_dead(node: Node | None, *, now: int, lease: int, silent: frozenset[str] | None = None) -> bool:
+    """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
+    if node is None or node.gone_at_ms:
+        return True
+    return now - node.seen_at_ms >= lease and (silent is None or node.id in silent)
+
+
+def check_take(  # noqa: PLR0913 - the rows that decide, and the clock
+    wanted: TakeOver,
+    top: StoredSession,
+    claimed_by: str,
+    node_of: Callable[[str], Node | None],
+    *,
+    now: int,
+    lease: int,
+) -> None:
+    """Check that a node may take a tree, whose root may be reserved by a node.
+
+    Raises:
+        HeldBy: As in `Store.take`.
+    """
+    is_moved = wanted.tail is not None and wanted.tail != top.tail
+    if not is_moved and (wanted.force or claimed_by == wanted.node):
+        return
+    for holder in (claimed_by, top.node):
+        node = node_of(holder)
+        if holder not in ("", wanted.node) and not is_dead(node, now=now, lease=lease, silent=wanted.silent):
+            raise _held_by(top, holder, node, now)
+    if is_moved:
+        raise _held_by(top, top.node, node_of(top.node), now)
+
+
+def _held_by(top: StoredSession, holder: str, node: Node | None, now: int) -> HeldBy:
+    address, seen_at_ms = (node.address, node.seen_at_ms) if node else ("", now)
+    return HeldBy(top.session, node=holder, address=address, seen_ago_ms=max(0, now - seen_at_ms))
+
+
+def takeover_record(one: StoredSession, *, node: str, cause: Cause, engine: str, now: int) -> Record:
+    """Return the `taken` record that gives a session to a node, under the next number and the next epoch."""
+    draft = taken_draft(node=node, cause=cause, engine=engine, at_ms=now, events=one.events)
+    tail = msgspec.structs.replace(one.tail, epoch=one.tail.epoch + 1)
+    return sealed([draft], tail, scope=one.scope, session=one.session)[0][0]
+
+
+# --- what is refused
+
+
+def unknown_session(session: str, neighbours: Sequence[str]) -> SessionNotFound:
+    """Return the error for an unknown id, which suggests similar ones among its neighbours in order."""
+    nearest = difflib.get_close_matches(session[:_COMPARED], neighbours)
+    like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"
+    return SessionNotFound(f"there is no session {session!r}{like}", nearest=nearest)
+
+
+def check_root(there: StoredSession) -> None:
+    """Check that a session is the root of its tree."""
+    if there.root != there.session:
+        fault = f"session {there.session!r} belongs to the tree of {there.root!r}: name that one instead"
+        raise OptionError([fault])
+
+
+def check_deletion(root: SessionId, forks: Iterable[str], written_at_ms: int, before_ms: int | None) -> None:
+    """Check that no fork needs a tree, and that its last record is old enough."""
+    if by := sorted(forks):
+        raise StillNeeded(root, by=by)
+    if before_ms is not None and written_at_ms >= before_ms:
+        raise StillNeeded(root, by=[f"its own records: the last was written at {written_at_ms}"])
+
+
+def is_intact(snapshot: StoredSnapshot, digest: bytes | None) -> bool:
+    """Whether a snapshot is unchanged and belongs to the record with this hash. None if there is no such record."""
+    check = hashlib.blake2b(snapshot.hash + snapshot.state, digest_size=16).digest()
+    return snapshot.hash == digest and snapshot.check == check
+
+
+def check_trim(session: SessionId, before: int, last: int) -> None:
+    """Check that the records before a number may be dropped, if the last has this number."""
+    if before > last:
+        fault = f"before is {before}, but session {session!r} ends at {last}: name a record of it"
+        raise OptionError([fault])
+
+
+def check_trim_has_snapshot(session: SessionId, before: int, *, has_snapshot: bool) -> None:
+    """Check that an intact snapshot replaces the records before a number."""
+    if not has_snapshot:
+        fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
+        raise OptionError([fault])
+
+
+# --- allowances
+
+
+def draw_allowance(full_at_ms: float, *, step_ms: float, limit_ms: float, now: int) -> SharedDraw:
+    """Draw from an allowance that is full at a time. See `Store.take_allowance`. The answer's `full_at_ms` is to be stored."""
+    start = max(full_at_ms, float(now))
+    is_allowed = start + step_ms <= now + limit_ms + _SLACK_MS
+    return SharedDraw(
+        is_allowed=is_allowed, full_at_ms=start + step_ms if is_allowed else start, now_ms=float(now)
+    )
