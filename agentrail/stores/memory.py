@@ -3,7 +3,7 @@
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -310,6 +310,7 @@ class MemoryStore:
         *,
         codec: int = 0,
         within_ms: int = 0,
+        skip: Collection[tuple[str, SessionId]] = (),
         limit: int = 8,
         again: bool = False,
     ) -> tuple[StoredSession, ...]:
@@ -327,7 +328,7 @@ class MemoryStore:
                 is_again = again and top.claimed_by == node
                 codecs = (self._journals[one].codec for one in self._tree(top.scope, top.root))
                 if top.node not in alive and (is_again or top.claimed_by not in alive):
-                    found += [top] if max(codecs) <= codec else []
+                    found += [top] if max(codecs) <= codec and key not in skip else []
             found.sort(key=lambda top: top.deaths)
             return tuple(self._reserve(top, node) for top in found[: max(0, limit)])
 
