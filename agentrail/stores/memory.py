@@ -1,5 +1,6 @@
 """`MemoryStore`: journals in dictionaries, with the same fencing as on disk. Nothing survives the process."""
 
+import hashlib
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
@@ -324,6 +325,8 @@ class MemoryStore:
             } | {node}
             found: list[MemoryJournal] = []
             for key in self._wanting_owner(now + within_ms):
+                if key in skip:
+                    continue
                 top = self._journals[key]
                 is_again = again and top.claimed_by == node
                 codecs = (self._journals[one].codec for one in self._tree(top.scope, top.root))
@@ -341,14 +344,13 @@ class MemoryStore:
         return before
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner of a tree, if it is this node, and its reservation."""
+        """Remove the owner and the reservation of a tree. See `Store.release`."""
         with self._lock:
             top = self._journals.get((scope, root))
             if top is None or top.root != root:
                 return
-            if top.claimed_by == node:
+            if node in (top.node, top.claimed_by):
                 top.claimed_by = ""
-            if top.node == node:
                 for key in self._tree(scope, root):
                     self._own(self._journals[key], "")
 

@@ -5,7 +5,7 @@ After a disk error the connection is dropped. A corrupt file is set aside and sa
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -640,6 +640,7 @@ class SqliteStore:
         *,
         codec: int = 0,
         within_ms: int = 0,
+        skip: Collection[tuple[str, SessionId]] = (),
         limit: int = 8,
         again: bool = False,
     ) -> tuple[StoredSession, ...]:
@@ -652,6 +653,7 @@ class SqliteStore:
                 silent,
                 codec=codec,
                 due=now + within_ms,
+                skip=skip,
                 limit=limit,
                 again=again,
                 now=now,
@@ -659,7 +661,7 @@ class SqliteStore:
             )
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner of a tree, if it is this node, and its reservation."""
+        """Remove the owner and the reservation of a tree. See `Store.release`."""
         with self._transaction() as connection:
             release_tree(connection, node, scope, root)
 

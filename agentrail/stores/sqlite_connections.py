@@ -146,7 +146,7 @@ def _set_up(connection: apsw.Connection) -> None:
 
 _LATER_COLUMNS: Final = (
     ("session", "0 AS codec, 0 AS deaths"),
-    ("node", "0 AS load, 0 AS codec, '' AS digest, is_gone * seen_at_ms AS gone_at_ms"),
+    ("node", "0 AS load, 0 AS codec, '' AS digest, 0 AS lease_ms, is_gone * seen_at_ms AS gone_at_ms"),
     ("owed", "'' AS node"),
 )
 _HAS_THEM: Final = 3

@@ -22,7 +22,7 @@ _COLUMNS: Final = (
     f"SELECT {SNAPSHOT_COLUMNS} FROM snapshot LIMIT 0",  # noqa: S608 - a constant
     "SELECT digest, content FROM blob LIMIT 0",
     "SELECT scope, session, digest FROM blob_use LIMIT 0",
-    "SELECT id, address, version, pid, boot, load, codec, digest, seen_at_ms, gone_at_ms, is_gone FROM node LIMIT 0",
+    "SELECT id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms, is_gone FROM node LIMIT 0",
     "SELECT kind, id, body, node FROM owed LIMIT 0",
     "SELECT key, full_at_ms FROM allowance LIMIT 0",
 )

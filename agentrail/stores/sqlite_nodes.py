@@ -1,6 +1,6 @@
 """Nodes of a `SqliteStore`: heartbeats, reservations, owed rows with owners, allowances. Within a transaction of the caller."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import apsw
@@ -21,6 +21,7 @@ CREATE INDEX session_claimed ON session (claimed_by) WHERE claimed_by <> '';
 ALTER TABLE node ADD COLUMN load INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE node ADD COLUMN codec INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE node ADD COLUMN digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE node ADD COLUMN lease_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE node ADD COLUMN gone_at_ms INTEGER NOT NULL DEFAULT 0;
 UPDATE node SET gone_at_ms = seen_at_ms WHERE is_gone = 1;
 CREATE TABLE IF NOT EXISTS owed (
@@ -34,7 +35,9 @@ CREATE INDEX allowance_full ON allowance (full_at_ms);
 """
 """Upgrade of tables of version 2 to version 3."""
 
-_NODE_COLUMNS: Final = "id, address, version, pid, boot, load, codec, digest, seen_at_ms, gone_at_ms"
+_NODE_COLUMNS: Final = (
+    "id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms"
+)
 """Columns of a node, in the order of the fields of `Node`."""
 
 _KNOWN: Final = """EXISTS (SELECT 1 FROM session WHERE session.node = one.id)
@@ -50,6 +53,7 @@ SELECT {SESSION_COLUMNS}, claimed_by FROM session AS top
 WHERE (scope, session) IN (
     SELECT scope, root FROM session WHERE is_working = 1 AND has_ended = 0
     UNION SELECT scope, root FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= :due AND has_ended = 0)
+AND json_array(scope, session) NOT IN (SELECT value FROM json_each(:skip))
 AND node NOT IN (SELECT value FROM json_each(:alive))
 AND (claimed_by NOT IN (SELECT value FROM json_each(:alive)) OR :again AND claimed_by = :node)
 AND NOT EXISTS (SELECT 1 FROM session AS one WHERE one.root = top.root AND one.scope = top.scope AND one.codec > :codec)
@@ -78,7 +82,7 @@ def hear_of(connection: apsw.Connection, node: Node, *, now: int, lease: int) ->
     before = fetch_node(connection, node.id) or Node(id=node.id)
     heard = msgspec.structs.astuple(msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0))
     connection.execute(
-        f"INSERT OR REPLACE INTO node ({_NODE_COLUMNS}, is_gone) VALUES (?,?,?,?,?,?,?,?,?,?,0)",  # noqa: S608 - a constant
+        f"INSERT OR REPLACE INTO node ({_NODE_COLUMNS}, is_gone) VALUES (?,?,?,?,?,?,?,?,?,?,?,0)",  # noqa: S608 - a constant
         heard,
     )
     connection.execute(_FORGET, (now - lease,))
@@ -111,6 +115,7 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
     *,
     codec: int,
     due: int,
+    skip: Collection[tuple[str, SessionId]],
     limit: int,
     again: bool,
     now: int,
@@ -120,6 +125,7 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     asked = {"due": due, "codec": codec, "limit": max(0, limit), "node": node, "again": again}
     asked["alive"] = msgspec.json.encode(sorted(alive)).decode()
+    asked["skip"] = msgspec.json.encode([msgspec.json.encode(one).decode() for one in skip]).decode()
     found = connection.execute(_CLAIMABLE, asked).fetchall()
     return tuple(_reserve(connection, session_of(row[:-1]), str(row[-1]), node) for row in found)
 
@@ -154,7 +160,8 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
     """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     found: list[SqliteRow] = connection.execute(
-        """SELECT id, body FROM owed WHERE kind = ? AND node NOT IN (SELECT value FROM json_each(?))
+        """SELECT id, body FROM owed WHERE kind = ? AND json_array(scope, session) NOT IN (SELECT value FROM json_each(:skip))
+AND node NOT IN (SELECT value FROM json_each(?))
         ORDER BY id LIMIT ?""",
         (kind, msgspec.json.encode(sorted(alive)).decode(), max(0, limit)),
     ).fetchall()

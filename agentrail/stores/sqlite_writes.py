@@ -233,11 +233,9 @@ def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[St
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
     connection.execute(
-        "UPDATE session SET node = '' WHERE root = ? AND scope = ? AND node = ?", (root, scope, node)
-    )
-    connection.execute(
-        "UPDATE session SET claimed_by = '' WHERE scope = ? AND session = ? AND claimed_by = ?",
-        (scope, root, node),
+        """UPDATE session SET node = '', claimed_by = '' WHERE root = ?1 AND scope = ?2
+        AND EXISTS (SELECT 1 FROM session AS top WHERE top.scope = ?2 AND top.session = ?1 AND ?3 IN (top.node, top.claimed_by))""",
+        (root, scope, node),
     )
 
 

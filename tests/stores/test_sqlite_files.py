@@ -160,7 +160,8 @@ TO_VERSION_1 = """
 DROP INDEX session_by_owner; DROP INDEX session_deaths; DROP INDEX session_claimed;
 ALTER TABLE session DROP COLUMN owner; ALTER TABLE session DROP COLUMN codec; ALTER TABLE session DROP COLUMN deaths;
 ALTER TABLE session DROP COLUMN claimed_by; ALTER TABLE node DROP COLUMN load; ALTER TABLE node DROP COLUMN codec;
-ALTER TABLE node DROP COLUMN digest; ALTER TABLE node DROP COLUMN gone_at_ms; DROP TABLE owed; DROP TABLE allowance;
+ALTER TABLE node DROP COLUMN digest; ALTER TABLE node DROP COLUMN lease_ms; ALTER TABLE node DROP COLUMN gone_at_ms;
+DROP TABLE owed; DROP TABLE allowance;
 PRAGMA user_version = 1
 """
 STEP = "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"
