@@ -93,12 +93,14 @@ class PostgresServer:
     def stall(self) -> None:
         """Stop all of its processes with SIGSTOP: connections stay open, and nothing answers."""
         for pid in self._pids():
-            os.kill(pid, signal.SIGSTOP)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continue it after `stall`."""
         for pid in self._pids():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a server process of a connection that has just ended
+                os.kill(pid, signal.SIGCONT)
 
     @contextmanager
     def stalled(self) -> Iterator[None]:

@@ -1,0 +1,400 @@
+"""`PostgresStore`: journals in PostgreSQL 15 or newer, for nodes on many machines.
+
+One connection writes, up to four read. Each append of a batch is one statement. The clock of all nodes is that of the server.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar
+
+import psycopg
+
+from agentrail.abc.store import (
+    Append,
+    Beat,
+    Cause,
+    Erasure,
+    Filters,
+    Node,
+    Opening,
+    OwedRow,
+    SharedDraw,
+    StoredSession,
+    StoredSnapshot,
+    Taken,
+    TakeOver,
+)
+from agentrail.core.journal.record import Record, Tail
+from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
+from agentrail.messages import SessionId
+from agentrail.stores.postgres_connections import (
+    Connect,
+    Connection,
+    Connector,
+    LostRaceError,
+    ReadConnections,
+    forget,
+)
+from agentrail.stores.postgres_deletions import delete_tree, erase_tree, trim_journal
+from agentrail.stores.postgres_nodes import (
+    adopt_rows,
+    change_rows,
+    claim_trees,
+    draw,
+    fetch_rows,
+    forget_nodes,
+    hear_of,
+    known_nodes,
+    owned_sessions,
+    report_gone,
+)
+from agentrail.stores.postgres_queries import (
+    due_sessions,
+    fetch_blob,
+    find_sessions,
+    orphans_of,
+    read_records,
+    size_of,
+)
+from agentrail.stores.postgres_rows import fetch_session, fetch_snapshots, run
+from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, check_database
+from agentrail.stores.postgres_writes import (
+    append_batch,
+    create_journal,
+    keep_snapshot,
+    release_tree,
+    server_now_ms,
+    take_trees,
+)
+
+T = TypeVar("T")
+
+_LOST_RACES: Final = (
+    LostRaceError,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.ForeignKeyViolation,  # the row of a node was removed while it became an owner
+)
+_MAX_TRIES: Final = 20
+_CLOSE_SECONDS: Final = 2.0
+"""Time that `close` waits for a call of another thread, which otherwise closes its connection itself."""
+
+
+class PostgresStore:
+    """Journals in a database. See `Store` for the contract of each call."""
+
+    is_immediate: Final = False
+    is_shared: Final = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lease_ms: int = 15_000,
+        allow_unsafe: bool = False,
+        connect: Connect = psycopg.connect,
+        schema: PostgresSchema = SCHEMA,
+    ) -> None:
+        """Open a store whose tables exist: see `agentrail.stores.postgres_schema.migrate`.
+
+        Args:
+            url: `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with libpq's parameters after `?`.
+            lease_ms: Time after its last heartbeat during which a node counts as alive.
+            allow_unsafe: Whether to accept a server that may lose acknowledged records in a crash.
+            connect: Opens connections, like `psycopg.connect`.
+            schema: Expected schema of the tables.
+
+        Raises:
+            OptionError: Your move: it is not a URL of PostgreSQL.
+            StoreUnavailable: The database cannot be reached, or cannot keep journals. The message has the command to run.
+            NotAStore: Your move: the schema `agentrail` belongs to another application.
+            StoreTooNew: Your move: a newer agentrail created the tables.
+        """
+        self._connector = Connector(url, connect)
+        self._lease_ms = lease_ms
+        self._allow_unsafe = allow_unsafe
+        self._schema = schema
+        self._readers = ReadConnections(self._connector)
+        self._writer: Connection | None = None
+        # One thread writes. The lock is for another thread that closes the store.
+        self._turn = threading.RLock()
+        self._is_closed = False
+        with self._connector.translated():
+            self._writer = self._opened()
+
+    def __repr__(self) -> str:
+        """Return the URL without password."""
+        return f"PostgresStore({self._connector.place!r}{', closed' if self._is_closed else ''})"
+
+    @property
+    def place(self) -> str:
+        """URL without password."""
+        return self._connector.place
+
+    def _opened(self) -> Connection:
+        connection = self._connector.open()
+        try:
+            check_database(connection, self._connector.place, self._schema, allow_unsafe=self._allow_unsafe)
+        except BaseException:
+            forget(connection)
+            raise
+        return connection
+
+    # --- calls
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """Lend the writing connection. After an error of the database it is closed, and the next call opens another."""
+        with self._turn:
+            try:
+                with self._connector.translated():
+                    yield self._open_writer()
+            except AgentrailError as error:
+                if isinstance(error, StoreUnavailable):
+                    self._drop_writer()
+                raise
+            except ValueError:
+                raise  # of the caller, before anything was sent
+            except BaseException:
+                self._drop_writer()
+                raise
+            finally:
+                if self._is_closed:
+                    self._drop_writer()
+
+    def _open_writer(self) -> Connection:
+        if self._is_closed:
+            message = "the store was closed"
+            raise StoreUnavailable(message)
+        if self._writer is None:
+            self._writer = self._opened()
+        return self._writer
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        forget(writer)
+
+    def _write(self, call: Callable[[Connection], T]) -> T:
+        """Make a writing call, again after a deadlock or a lost race. Each statement is a transaction of its own."""
+        with self._writing() as connection:
+            for _ in range(_MAX_TRIES - 1):
+                with suppress(*_LOST_RACES):
+                    return call(connection)
+            try:
+                return call(connection)
+            except LostRaceError:
+                message = (
+                    f"the store {self.place} changed {_MAX_TRIES} times while a call was made: repeat it"
+                )
+                raise StoreUnavailable(message) from None
+
+    def _transact(self, call: Callable[[Connection], T]) -> T:
+        """Make a writing call in a transaction."""
+
+        def within(connection: Connection) -> T:
+            with connection.transaction():
+                return call(connection)
+
+        return self._write(within)
+
+    def _read(self, call: Callable[[Connection], T]) -> T:
+        with self._readers.borrowed() as connection:
+            return call(connection)
+
+    def now_ms(self) -> int:
+        """Return the server's clock: milliseconds since 1970."""
+        return self._read(server_now_ms)
+
+    # --- writing
+
+    def create(self, opening: Opening) -> None:
+        """Create a journal. See `Store.create`."""
+        self._transact(lambda connection: create_journal(connection, opening))
+
+    def take(  # noqa: PLR0913 - as in the port
+        self,
+        scope: str,
+        root: SessionId,
+        node: str,
+        cause: Cause,
+        *,
+        force: bool = False,
+        silent: frozenset[str] | None = None,
+        tail: Tail | None = None,
+    ) -> Taken:
+        """Transfer a tree to a node as its owner. See `Store.take`."""
+        wanted = TakeOver(
+            scope=scope, root=root, node=node, cause=cause, force=force, silent=silent, tail=tail
+        )
+        (answer,) = self.take_many([wanted])
+        if isinstance(answer, AgentrailError):
+            raise answer
+        return answer
+
+    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+        """Transfer many trees to their new owners in one transaction. See `ManyTaker.take_many`."""
+        if not wanted:
+            return ()
+        return self._transact(lambda connection: take_trees(connection, wanted, lease=self._lease_ms))
+
+    def claim(  # noqa: PLR0913 - as in the port
+        self,
+        node: str,
+        silent: frozenset[str] | None = None,
+        *,
+        codec: int = 0,
+        within_ms: int = 0,
+        skip: Collection[tuple[str, SessionId]] = (),
+        limit: int = 8,
+        again: bool = False,
+    ) -> tuple[StoredSession, ...]:
+        """Reserve trees of dead owners. See `Store.claim`."""
+        return self._write(
+            lambda connection: claim_trees(
+                connection,
+                node,
+                silent,
+                codec=codec,
+                within_ms=within_ms,
+                skip=skip,
+                limit=limit,
+                again=again,
+                lease=self._lease_ms,
+            )
+        )
+
+    def release(self, node: str, scope: str, root: SessionId) -> None:
+        """Clear the owner and the reservation of a tree. See `Store.release`."""
+        self._transact(lambda connection: release_tree(connection, node, scope, root))
+
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
+        """Append records of many sessions in one statement. See `Store.append`."""
+        return self._write(lambda connection: append_batch(connection, batch))
+
+    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
+        """Store a snapshot. Each session keeps its last two."""
+        self._transact(lambda connection: keep_snapshot(connection, snapshot))
+
+    def beat(self, node: Node) -> Beat:
+        """Record a heartbeat. See `Store.beat`."""
+        beat = self._write(lambda connection: hear_of(connection, node))
+        self._write(forget_nodes)
+        return beat
+
+    def gone(self, node: str) -> bool:
+        """Report that the process of a node has ended. See `Store.gone`."""
+        return self._write(lambda connection: report_gone(connection, node))
+
+    def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+        """Draw one piece of a shared allowance. See `Store.take_allowance`."""
+        return self._transact(lambda connection: draw(connection, key, step_ms, limit_ms))
+
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Insert and delete owed rows. See `OwedStore.change_owed`."""
+        self._transact(lambda connection: change_rows(connection, put, drop))
+
+    def adopt_owed(
+        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+    ) -> tuple[OwedRow, ...]:
+        """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
+        return self._write(
+            lambda connection: adopt_rows(connection, kind, node, silent, limit=limit, lease=self._lease_ms)
+        )
+
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
+        """Delete a root with its tree. See `Store.delete`."""
+        return self._transact(
+            lambda connection: delete_tree(
+                connection, scope, session, lease=self._lease_ms, written_before_ms=written_before_ms
+            )
+        )
+
+    def trim(self, scope: str, session: SessionId, before: int) -> int:
+        """Drop the records before a number. See `Store.trim`."""
+        return self._transact(lambda connection: trim_journal(connection, scope, session, before))
+
+    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
+        """Erase the content of a tree. See `Store.erase`."""
+        return self._transact(
+            lambda connection: erase_tree(connection, scope, session, why, lease=self._lease_ms)
+        )
+
+    def overwrite_removed(self) -> bool:
+        """Return False: old row versions, the log and backups of the server are the operator's."""
+        return False
+
+    # --- reading
+
+    def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
+        """Return the epoch of each session that a node owns and that has not ended."""
+        return self._read(lambda connection: owned_sessions(connection, node))
+
+    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
+        """Return records from number `after + 1`, in order. See `Store.read`."""
+        return self._read(lambda connection: read_records(connection, scope, session, after, limit))
+
+    def find(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Return sessions after a position, sorted by scope and id."""
+        return self._read(lambda connection: find_sessions(connection, filters, after, limit))
+
+    def get(self, scope: str, session: SessionId) -> StoredSession | None:
+        """Return one session, or None if the id is unknown."""
+        return self._read(lambda connection: fetch_session(connection, scope, session))
+
+    def snapshots(
+        self, scope: str, session: SessionId, at_most: int | None = None
+    ) -> tuple[StoredSnapshot, ...]:
+        """Return snapshots up to a number, newest first."""
+        return self._read(lambda connection: fetch_snapshots(connection, scope, session, at_most))
+
+    def blob(self, digest: str) -> bytes | None:
+        """Return a large value by its SHA-256, or None."""
+        return self._read(lambda connection: fetch_blob(connection, digest))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes that own sessions or owed rows, or have sent a heartbeat within the lease."""
+        return self._read(lambda connection: known_nodes(connection, self._lease_ms))
+
+    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
+        """Return roots with open work and no live owner. See `Store.orphans`."""
+        return self._read(lambda connection: orphans_of(connection, after, lease=self._lease_ms, limit=limit))
+
+    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Return sessions without a live owner whose timer is due. See `Store.due`."""
+        return self._read(
+            lambda connection: due_sessions(connection, within_ms, lease=self._lease_ms, limit=limit)
+        )
+
+    def owed(
+        self, kind: str, after: str = "", limit: int = 1000, *, node: str | None = None
+    ) -> tuple[OwedRow, ...]:
+        """Return owed rows of a kind, sorted by id. See `OwedStore.owed`."""
+        return self._read(lambda connection: fetch_rows(connection, kind, after, limit, node))
+
+    def size(self, scope: str, session: SessionId) -> int:
+        """Return the bytes of one session. See `Store.size`."""
+        return self._read(lambda connection: size_of(connection, scope, session))
+
+    def secret(self) -> bytes:
+        """Return 32 random bytes that all nodes share. Only their role can read them."""
+        rows = self._read(
+            lambda connection: run(connection, "SELECT value FROM agentrail.secret WHERE name = 'nodes'")
+        )
+        return bytes(rows[0][0])
+
+    def close(self) -> None:
+        """Close all connections. Idempotent. A call in another thread ends with its own connection."""
+        self._is_closed = True
+        self._readers.close()
+        if self._turn.acquire(timeout=_CLOSE_SECONDS):
+            try:
+                self._drop_writer()
+            finally:
+                self._turn.release()

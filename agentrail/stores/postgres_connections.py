@@ -1,0 +1,189 @@
+"""Connections of `PostgresStore` through psycopg: opening, error translation, packed arrays, and a pool for reading. Names no table.
+
+Nothing is set per session, because a pooler in transaction mode gives each transaction another session of the server.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import conninfo, pq
+from psycopg.adapt import Dumper
+from psycopg.types.numeric import Int8BinaryDumper
+
+from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Connect: TypeAlias = Callable[..., Connection]
+"""Opens a connection, with the arguments of `psycopg.connect`."""
+
+MAX_READERS: Final = 4
+
+_DEFAULTS: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "application_name": "agentrail",
+}
+"""Parameters of libpq, unless the URL has others. A vanished server is noticed within about 20 seconds."""
+
+
+class LostRaceError(Exception):
+    """Another node changed a row after it was read. The call is to be repeated."""
+
+
+class BigintArray(bytes):
+    """A `bigint[]` in the binary format of PostgreSQL. psycopg would choose its type by the values, and take longer."""
+
+
+class ByteaArray(bytes):
+    """A `bytea[]` in the same format."""
+
+
+class _BigintArrayDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1016
+
+    def dump(self, obj: bytes) -> bytes:
+        return obj
+
+
+class _ByteaArrayDumper(_BigintArrayDumper):
+    oid = 1001
+
+
+_HEAD: Final = struct.Struct(">iiiii")
+_LENGTH: Final = struct.Struct(">i")
+_BIGINT: Final = struct.Struct(">iq")
+_NULL: Final = _LENGTH.pack(-1)
+
+
+def bigints(values: Sequence[int | None]) -> BigintArray:
+    """Pack numbers, and None as NULL."""
+    pack = _BIGINT.pack
+    items = [_NULL if one is None else pack(8, one) for one in values]
+    return BigintArray(_HEAD.pack(1, 1, 20, len(items), 1) + b"".join(items))
+
+
+def byteas(values: Sequence[bytes]) -> ByteaArray:
+    pack, items = _LENGTH.pack, list[bytes]()
+    for one in values:
+        items += (pack(len(one)), one)
+    return ByteaArray(_HEAD.pack(1, 0, 17, len(values), 1) + b"".join(items))
+
+
+def texts(values: Iterable[str]) -> ByteaArray:
+    return byteas([one.encode() for one in values])
+
+
+class Connector:
+    """Opens connections to one database."""
+
+    def __init__(self, url: str, connect: Connect) -> None:
+        """Parse a URL.
+
+        Raises:
+            OptionError: Your move: it is not a URL of PostgreSQL. The message does not repeat it, since it may hold a password.
+        """
+        try:
+            parts = conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            fault = "the URL of the store is not one of PostgreSQL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
+            raise OptionError([fault]) from error
+        self._parts = {**_DEFAULTS, **parts}
+        self._connect = connect
+        self._password = str(parts.get("password") or "")
+        host = f"{parts.get('host', '')}:{parts['port']}" if "port" in parts else str(parts.get("host", ""))
+        user = f"{parts['user']}@" if "user" in parts else ""
+        self.place: str = f"postgres://{user}{host}/{parts.get('dbname', '')}"
+        """URL without password."""
+
+    def open(self) -> Connection:
+        with self.translated():
+            connection = self._connect(**self._parts, autocommit=True, prepare_threshold=None)
+            adapters = connection.adapters
+            adapters.register_dumper(
+                int, Int8BinaryDumper
+            )  # one type for all numbers, so one plan per statement
+            adapters.register_dumper(BigintArray, _BigintArrayDumper)
+            adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
+            row = connection.execute("SELECT pg_backend_pid()").fetchone()
+            # A pooler invents a process id. Through it, a prepared statement may be unknown to the next server session.
+            if row is not None and row[0] == connection.info.backend_pid:
+                connection.prepare_threshold = 2
+            return connection
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Translate errors of the database."""
+        try:
+            yield
+        except psycopg.Error as error:
+            sentence = " ".join(str(error).split()) or type(error).__name__
+            if self._password:
+                sentence = sentence.replace(self._password, "***")
+            message = f"the store {self.place} cannot be used now: {sentence}; sessions continue when it can. To see the reason, try: psql {self.place}"
+            raise StoreUnavailable(message) from None  # the original may hold the password
+
+
+def forget(connection: Connection | None) -> None:
+    if connection is not None:
+        with suppress(psycopg.Error):
+            connection.close()
+
+
+class ReadConnections:
+    """Lends connections for reading, at most `MAX_READERS` at a time."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._free = threading.Semaphore(MAX_READERS)
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._is_closed = False
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Connection]:
+        """Lend a connection for the block. One with an error is not reused."""
+        with self._free, self._connector.translated():
+            with self._lock:
+                if self._is_closed:
+                    message = "the store was closed"
+                    raise StoreUnavailable(message)
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = self._connector.open()
+            try:
+                yield connection
+            except AgentrailError:
+                self._give_back(connection)
+                raise
+            except BaseException:
+                forget(connection)
+                self._drop()  # a restart of the server breaks all of them
+                raise
+            self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        forget(connection)
+
+    def _drop(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            forget(connection)
+
+    def close(self) -> None:
+        """Stop lending. Can be called repeatedly."""
+        with self._lock:
+            self._is_closed = True
+        self._drop()

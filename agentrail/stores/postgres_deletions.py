@@ -1,0 +1,179 @@
+"""Deletions of `PostgresStore`, within a transaction of the caller. Nothing is overwritten: old row versions stay until the server reuses their space."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from agentrail.abc.store import Erasure, StoredSession
+from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
+from agentrail.core.journal.record import ERASED, Record
+from agentrail.core.journal.session_owner import NO_OWNER
+from agentrail.errors import StillNeeded
+from agentrail.messages import SessionId
+from agentrail.stores.append_rules import (
+    check_deletion,
+    check_trim,
+    check_trim_has_snapshot,
+    is_dead,
+    is_intact,
+)
+from agentrail.stores.postgres_connections import Connection, bigints, byteas, texts
+from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run
+from agentrail.stores.postgres_writes import fetch_nodes, lock_trees, put_records, server_now_ms
+
+_FORKS: Final = """
+SELECT session FROM agentrail.session WHERE scope = %b AND root <> %b AND forked_from = ANY(%b) ORDER BY session
+"""
+_SIZE: Final = """
+SELECT (SELECT coalesce(sum(length(body) + length(does)), 0) FROM agentrail.record WHERE scope = %b AND session = ANY(%b))
+    + (SELECT coalesce(sum(length(state)), 0) FROM agentrail.snapshot WHERE scope = %b AND session = ANY(%b))
+"""
+_PAGE: Final = 500
+"""Records that are read and rewritten at a time."""
+
+
+def _locked_tree(
+    connection: Connection, scope: str, root: SessionId
+) -> tuple[StoredSession, tuple[StoredSession, ...]]:
+    """Return a root, and its tree, after locking all rows."""
+    tree = lock_trees(connection, [(scope, root)])
+    top = known_root(connection, scope, root)
+    return top, tree[scope, root].sessions
+
+
+def _check_left(
+    connection: Connection, top: StoredSession, tree: Sequence[StoredSession], lease: int
+) -> None:
+    owner = fetch_nodes(connection, [top.node]).get(top.node)
+    works_on = any(not one.standing.has_ended for one in tree)
+    if works_on and not is_dead(owner, now=server_now_ms(connection), lease=lease):
+        raise StillNeeded(top.session, by=[f"node {top.node}"])
+
+
+def delete_tree(
+    connection: Connection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
+) -> int:
+    """Delete a root with its tree. See `Store.delete`."""
+    top, tree = _locked_tree(connection, scope, root)
+    names = texts(one.session for one in tree)
+    forks = [row[0].decode() for row in run(connection, _FORKS, scope.encode(), root.encode(), names)]
+    check_deletion(root, forks, max(one.written_at_ms for one in tree), written_before_ms)
+    _check_left(connection, top, tree, lease)
+    ((size,),) = run(connection, _SIZE, scope.encode(), names, scope.encode(), names)
+    freed = _drop_contents(connection, scope, tree)[1]
+    for table in ("record", "session"):
+        statement = f"DELETE FROM agentrail.{table} WHERE scope = %b AND session = ANY(%b)"  # noqa: S608 - one of two
+        run(connection, statement, scope.encode(), names)
+    return int(size) + freed
+
+
+def _drop_contents(connection: Connection, scope: str, tree: Sequence[StoredSession]) -> tuple[int, int, int]:
+    """Drop snapshots and unshared large values of sessions.
+
+    Returns:
+        Number of values, their bytes, and number of snapshots.
+    """
+    keys = (scope.encode(), texts(one.session for one in tree))
+    shots = run(
+        connection, "DELETE FROM agentrail.snapshot WHERE scope = %b AND session = ANY(%b) RETURNING 1", *keys
+    )
+    used = run(
+        connection,
+        "DELETE FROM agentrail.blob_use WHERE scope = %b AND session = ANY(%b) RETURNING digest",
+        *keys,
+    )
+    digests = byteas(sorted({row[0] for row in used}))
+    # Locked before the uses are looked at, because an append in another node locks a value before it uses it.
+    run(connection, "SELECT 1 FROM agentrail.blob WHERE digest = ANY(%b) ORDER BY digest FOR UPDATE", digests)
+    statement = """DELETE FROM agentrail.blob AS b WHERE digest = ANY(%b)
+        AND NOT EXISTS (SELECT 1 FROM agentrail.blob_use AS u WHERE u.digest = b.digest) RETURNING length(content)"""
+    sizes = [row[0] for row in run(connection, statement, digests)]
+    return len(sizes), sum(sizes), len(shots)
+
+
+# --- erasing content
+
+_ERASE_RECORDS: Final = """
+UPDATE agentrail.record AS r SET kind = e.kind, does = e.does, body = e.body
+FROM unnest(%b, %b, %b, %b) AS e (seq, kind, does, body) WHERE r.scope = %b AND r.session = %b AND r.seq = e.seq
+"""
+_END_SESSION: Final = """
+UPDATE agentrail.session SET node = '', claimed_by = '', last_seq = %b, epoch = %b, hash = %b, written_at_ms = %b,
+    is_working = false, has_ended = true, waits_for = 0, due_at_ms = NULL, title = '', owner = %b
+WHERE scope = %b AND session = %b
+"""
+_LET_GO: Final = "UPDATE agentrail.session SET node = '', claimed_by = '' WHERE scope = %b AND session = %b"
+
+
+def erase_tree(connection: Connection, scope: str, root: SessionId, why: str, *, lease: int) -> Erasure:
+    """Erase the content of a tree. See `Store.erase`."""
+    top, tree = _locked_tree(connection, scope, root)
+    _check_left(connection, top, tree, lease)
+    now = server_now_ms(connection)
+    return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
+
+
+def _erase_session(connection: Connection, one: StoredSession, why: str, now: int) -> Erasure:
+    key = (one.scope.encode(), one.session.encode())
+    end = fetch_records(connection, one.scope, one.session, one.tail.seq - 2, 2)
+    records = 0
+    if not is_erased(end, why):
+        records = _erase_records(connection, one, why)
+        last = closing_record(end[-1], why, now)
+        put_records(connection, [last])
+        run(connection, _END_SESSION, last.seq, last.epoch, last.hash, now, NO_OWNER.encode(), *key)
+    else:
+        run(connection, _LET_GO, *key)
+    blobs, _, snapshots = _drop_contents(connection, one.scope, [one])
+    return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
+
+
+def _erase_records(connection: Connection, one: StoredSession, why: str) -> int:
+    after, count = one.first_seq - 1, 0
+    while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
+        changed = [erased_record(record, why) for record in page if record.kind != ERASED]
+        run(connection, _ERASE_RECORDS, *_pack_erased(changed), one.scope.encode(), one.session.encode())
+        count += len(changed)
+        after = page[-1].seq
+    return count
+
+
+def _pack_erased(records: Sequence[Record]) -> tuple[object, ...]:
+    return (
+        bigints([one.seq for one in records]),
+        texts(one.kind for one in records),
+        texts(one.does for one in records),
+        byteas([one.body for one in records]),
+    )
+
+
+# --- trimming
+
+
+def trim_journal(connection: Connection, scope: str, session: SessionId, before: int) -> int:
+    """Drop records before a number. Their large values stay, because snapshots may refer to them."""
+    key = (scope.encode(), session.encode())
+    run(connection, "SELECT 1 FROM agentrail.session WHERE scope = %b AND session = %b FOR UPDATE", *key)
+    there = known(connection, scope, session)
+    check_trim(session, before, there.tail.seq)
+    if before <= there.first_seq:
+        return 0
+    has_snapshot = _has_sound_snapshot(connection, scope, session, before)
+    check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
+    forks = """SELECT session FROM agentrail.session
+        WHERE scope = %b AND forked_from = %b AND forked_at >= %b ORDER BY session"""
+    if by := [row[0].decode() for row in run(connection, forks, *key, there.first_seq)]:
+        raise StillNeeded(session, by=by)
+    dropped = "DELETE FROM agentrail.record WHERE scope = %b AND session = %b AND seq < %b RETURNING 1"
+    count = len(run(connection, dropped, *key, before))
+    first = "UPDATE agentrail.session SET first_seq = %b WHERE scope = %b AND session = %b"
+    run(connection, first, before, *key)
+    return count
+
+
+def _has_sound_snapshot(connection: Connection, scope: str, session: SessionId, before: int) -> bool:
+    for one in fetch_snapshots(connection, scope, session, None):
+        record = fetch_records(connection, scope, session, one.seq - 1, 1)
+        is_of_this = bool(record) and record[0].seq == one.seq
+        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
+            return True
+    return False

@@ -1,0 +1,226 @@
+"""Nodes of a `PostgresStore`: heartbeats, reservations, owed rows with owners, allowances."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from agentrail.abc.store import Beat, Node, OwedRow, SharedDraw, StoredSession
+from agentrail.messages import SessionId
+from agentrail.stores.append_rules import draw_allowance
+from agentrail.stores.postgres_connections import Connection, byteas, texts
+from agentrail.stores.postgres_rows import (
+    NODE_COLUMNS,
+    SESSION_COLUMNS,
+    Row,
+    node_of,
+    owed_of,
+    run,
+    session_of,
+)
+
+_FORGET_MS: Final = 3_600_000
+"""Age of the last heartbeat at which the row of a node that owns nothing is removed.
+
+Not a lease: a node that comes back later must find that it was reported gone.
+"""
+
+DEAD: Final = """
+dead AS MATERIALIZED (
+    SELECT id FROM agentrail.node, (SELECT agentrail.now_ms() AS ms) AS now
+    WHERE id <> %(node)b AND (seen_at_ms = 0 OR gone_at_ms > 0 OR now.ms - seen_at_ms >= %(lease)b AND (%(all)b OR id = ANY(%(silent)b)))
+)"""
+"""Common table of the nodes whose sessions may be taken, among them the empty id."""
+
+
+def dead_values(node: str | None, silent: frozenset[str] | None, lease: int) -> dict[str, object]:
+    """Return the values of `DEAD`, for a node that looks, or for nobody: no id has the byte 255."""
+    asking = b"\xff" if node is None else node.encode()
+    return {"node": asking, "lease": lease, "all": silent is None, "silent": texts(sorted(silent or ()))}
+
+
+def run_named(connection: Connection, statement: str, values: Mapping[str, object]) -> list[Row]:
+    return connection.execute(statement.encode(), values, binary=True).fetchall()
+
+
+# --- heartbeats
+
+_BEAT: Final = f"""
+WITH old AS (SELECT seen_at_ms, gone_at_ms FROM agentrail.node WHERE id = %(id)b FOR UPDATE), put AS (
+    INSERT INTO agentrail.node ({NODE_COLUMNS})
+    VALUES (%(id)b, %(address)b, %(version)b, %(pid)b, %(boot)b, %(load)b, %(codec)b, %(digest)b, %(lease_ms)b, agentrail.now_ms(), 0)
+    ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, pid = excluded.pid, boot = excluded.boot,
+        load = excluded.load, codec = excluded.codec, digest = excluded.digest, lease_ms = excluded.lease_ms, seen_at_ms = excluded.seen_at_ms, gone_at_ms = 0
+    RETURNING seen_at_ms
+)
+SELECT put.seen_at_ms, coalesce(old.seen_at_ms, 0), coalesce(old.gone_at_ms, 0) FROM put LEFT JOIN old ON true
+"""  # noqa: S608 - a constant
+
+_OWNS: Final = """EXISTS (SELECT 1 FROM agentrail.session WHERE session.node = one.id)
+OR EXISTS (SELECT 1 FROM agentrail.owed WHERE owed.node = one.id)"""
+
+_FORGET: Final = f"""
+WITH now AS (SELECT agentrail.now_ms() AS ms), full_allowances AS (
+    DELETE FROM agentrail.allowance USING now WHERE full_at_ms <= now.ms
+)
+DELETE FROM agentrail.node AS one USING now WHERE one.id <> '' AND now.ms - one.seen_at_ms >= {_FORGET_MS}
+AND NOT ({_OWNS}) AND NOT EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
+"""  # noqa: S608 - a constant
+
+_GONE: Final = """
+UPDATE agentrail.node SET gone_at_ms = CASE gone_at_ms WHEN 0 THEN agentrail.now_ms() ELSE gone_at_ms END
+WHERE id = %b AND seen_at_ms > 0 RETURNING 1
+"""
+
+_NODES: Final = f"""
+SELECT {NODE_COLUMNS} FROM agentrail.node AS one, (SELECT agentrail.now_ms() AS ms) AS now
+WHERE seen_at_ms > 0 AND (gone_at_ms = 0 AND now.ms - seen_at_ms < %b OR {_OWNS}) ORDER BY id
+"""  # noqa: S608 - a constant
+
+
+def hear_of(connection: Connection, node: Node) -> Beat:
+    """Store a heartbeat. See `Store.beat`."""
+    values = {
+        name: value.encode() if isinstance(value, str) else value
+        for name, value in msgspec.structs.asdict(node).items()
+    }
+    ((at_ms, before_ms, gone_at_ms),) = run_named(connection, _BEAT, values)
+    return Beat(at_ms=at_ms, before_ms=before_ms, was_gone=gone_at_ms > 0)
+
+
+def forget_nodes(connection: Connection) -> None:
+    """Remove rows of old nodes that own nothing, and unused allowances."""
+    run(connection, _FORGET)
+
+
+def report_gone(connection: Connection, node: str) -> bool:
+    return bool(run(connection, _GONE, node.encode()))
+
+
+def known_nodes(connection: Connection, lease: int) -> tuple[Node, ...]:
+    return tuple(map(node_of, run(connection, _NODES, lease)))
+
+
+# --- reservations
+
+_TOP: Final = ", ".join(f"s.{name}" for name in SESSION_COLUMNS.split(", "))
+
+# The conditions on `top` are tested again on a row that changed before it was locked.
+_CLAIM: Final = f"""
+WITH {DEAD}, chosen AS (
+    SELECT top.scope, top.session, top.deaths - (top.claimed_by = %(node)b)::int AS deaths FROM agentrail.session AS top
+    WHERE (top.scope, top.session) IN (
+        SELECT scope, root FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead)) AND is_working AND NOT has_ended
+        UNION SELECT scope, root FROM agentrail.session WHERE node = ANY(ARRAY(SELECT id FROM dead))
+            AND due_at_ms IS NOT NULL AND due_at_ms <= (SELECT agentrail.now_ms()) + %(within)b AND NOT has_ended)
+    AND (top.scope, top.session) NOT IN (SELECT * FROM unnest(%(scopes)b, %(roots)b))
+    AND top.node = ANY(ARRAY(SELECT id FROM dead))
+    AND (top.claimed_by = ANY(ARRAY(SELECT id FROM dead)) OR %(again)b AND top.claimed_by = %(node)b
+        OR NOT EXISTS (SELECT 1 FROM agentrail.node WHERE id = top.claimed_by))
+    AND NOT EXISTS (SELECT 1 FROM agentrail.session AS one WHERE one.root = top.session AND one.scope = top.scope AND one.codec > %(codec)b)
+    ORDER BY top.deaths, top.scope, top.session LIMIT %(limit)b FOR UPDATE OF top SKIP LOCKED
+)
+UPDATE agentrail.session AS s SET claimed_by = %(node)b,
+    deaths = s.deaths + (s.claimed_by <> %(node)b AND NOT (s.node = '' AND s.claimed_by = ''))::int
+FROM chosen WHERE s.scope = chosen.scope AND s.session = chosen.session
+RETURNING {_TOP}, greatest(chosen.deaths, 0)
+"""  # noqa: S608 - a constant
+
+
+def claim_trees(  # noqa: PLR0913 - the arguments of the port
+    connection: Connection,
+    node: str,
+    silent: frozenset[str] | None,
+    *,
+    codec: int,
+    within_ms: int,
+    skip: Collection[tuple[str, SessionId]],
+    limit: int,
+    again: bool,
+    lease: int,
+) -> tuple[StoredSession, ...]:
+    """Reserve trees of dead owners, with one statement. See `Store.claim`."""
+    values = dead_values(node, silent, lease)
+    values |= {"codec": codec, "within": within_ms, "limit": max(0, limit), "again": again}
+    values |= {"scopes": texts(scope for scope, _ in skip), "roots": texts(root for _, root in skip)}
+    rows = run_named(connection, _CLAIM, values)
+    found = [msgspec.structs.replace(session_of(row[:-1]), deaths=row[-1]) for row in rows]
+    return tuple(sorted(found, key=lambda one: (one.deaths, one.scope, one.session)))
+
+
+def owned_sessions(connection: Connection, node: str) -> dict[tuple[str, SessionId], int]:
+    statement = "SELECT scope, session, epoch FROM agentrail.session WHERE node = %b AND NOT has_ended"
+    rows = run(connection, statement, node.encode())
+    return {(scope.decode(), SessionId(session.decode())): epoch for scope, session, epoch in rows}
+
+
+# --- owed rows
+
+_OWED_COLUMNS: Final = "kind, id, body, node"
+_PUT_OWED: Final = f"""
+INSERT INTO agentrail.owed ({_OWED_COLUMNS}) SELECT * FROM unnest(%b, %b, %b, %b)
+ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body, node = excluded.node
+"""  # noqa: S608 - a constant
+_DROP_OWED: Final = """
+DELETE FROM agentrail.owed AS o USING unnest(%b, %b) AS d (kind, id) WHERE o.kind = d.kind AND o.id = d.id
+"""
+_ADOPT: Final = f"""
+WITH {DEAD}, chosen AS (
+    SELECT kind, id FROM agentrail.owed AS o WHERE kind = %(kind)b AND node <> %(node)b
+    AND (node = ANY(ARRAY(SELECT id FROM dead)) OR NOT EXISTS (SELECT 1 FROM agentrail.node WHERE node.id = o.node))
+    ORDER BY id LIMIT %(limit)b FOR UPDATE SKIP LOCKED
+)
+UPDATE agentrail.owed AS o SET node = %(node)b FROM chosen WHERE o.kind = chosen.kind AND o.id = chosen.id
+RETURNING o.kind, o.id, o.body, o.node
+"""  # noqa: S608 - a constant
+
+
+def change_rows(connection: Connection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]]) -> None:
+    """Insert and delete rows, in a transaction of the caller."""
+    rows = list({(row.kind, row.id): row for row in put}.values())
+    if rows:
+        run(
+            connection,
+            _PUT_OWED,
+            texts(row.kind for row in rows),
+            texts(row.id for row in rows),
+            byteas([row.body for row in rows]),
+            texts(row.node for row in rows),
+        )
+    if drop:
+        run(connection, _DROP_OWED, texts(kind for kind, _ in drop), texts(name for _, name in drop))
+
+
+def fetch_rows(
+    connection: Connection, kind: str, after: str, limit: int, node: str | None
+) -> tuple[OwedRow, ...]:
+    of_node = "" if node is None else "AND node = %b"
+    statement = f"SELECT {_OWED_COLUMNS} FROM agentrail.owed WHERE kind = %b AND id > %b {of_node} ORDER BY id LIMIT %b"  # noqa: S608 - our own words
+    values = [kind.encode(), after.encode(), *([] if node is None else [node.encode()]), max(0, limit)]
+    return tuple(map(owed_of, run(connection, statement, *values)))
+
+
+def adopt_rows(  # noqa: PLR0913 - the arguments of the port
+    connection: Connection, kind: str, node: str, silent: frozenset[str] | None, *, limit: int, lease: int
+) -> tuple[OwedRow, ...]:
+    """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
+    values = dead_values(node, silent, lease) | {"kind": kind.encode(), "limit": max(0, limit)}
+    return tuple(sorted(map(owed_of, run_named(connection, _ADOPT, values)), key=lambda row: row.id))
+
+
+# --- allowances
+
+
+def draw(connection: Connection, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+    """Draw one piece of a shared allowance, in a transaction of the caller. See `Store.take_allowance`."""
+    lock = """INSERT INTO agentrail.allowance AS a VALUES (%b, 0) ON CONFLICT (key) DO UPDATE SET full_at_ms = a.full_at_ms
+        RETURNING full_at_ms, agentrail.now_ms()"""
+    ((full_at_ms, now),) = run(connection, lock, key.encode())
+    drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)
+    run(
+        connection,
+        "UPDATE agentrail.allowance SET full_at_ms = %b WHERE key = %b",
+        drawn.full_at_ms,
+        key.encode(),
+    )
+    return drawn

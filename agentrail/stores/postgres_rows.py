@@ -1,0 +1,169 @@
+"""Rows of `PostgresStore` and their values, with the statements that several modules need."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from agentrail.abc.store import Node, OwedRow, Standing, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import Record, Tail
+from agentrail.errors import SessionNotFound
+from agentrail.messages import SessionId
+from agentrail.stores.append_rules import NEIGHBOURS, check_root, unknown_session
+from agentrail.stores.postgres_connections import Connection
+
+Row: TypeAlias = tuple[Any, ...]
+
+SESSION_COLUMNS: Final = (
+    "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
+    "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title, codec, deaths"
+)
+RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
+SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
+NODE_COLUMNS: Final = "id, address, version, pid, boot, load, codec, digest, lease_ms, seen_at_ms, gone_at_ms"
+"""Columns of a node, in the order of the fields of `Node`."""
+
+_EPOCH_AT: Final = "SELECT epoch FROM agentrail.record WHERE scope = %b AND session = %b AND seq = %b"
+
+
+def run(connection: Connection, statement: str, *values: object) -> list[Row]:
+    """Execute a statement with placeholders `%b`, and return its rows."""
+    cursor = connection.execute(statement.encode(), values, binary=True)
+    return cursor.fetchall() if cursor.description else []
+
+
+def session_of(row: Row) -> StoredSession:
+    return StoredSession(
+        scope=row[0].decode(),
+        session=SessionId(row[1].decode()),
+        root=SessionId(row[2].decode()),
+        parent=row[3].decode(),
+        forked_from=None if row[4] is None else (SessionId(row[4].decode()), row[5]),
+        node=row[6].decode(),
+        opened_at_ms=row[7],
+        written_at_ms=row[8],
+        first_seq=row[9],
+        tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
+        events=row[13],
+        standing=Standing(
+            is_working=row[14],
+            has_ended=row[15],
+            waits_for=row[16],
+            due_at_ms=row[17],
+            title=row[18].decode(),
+        ),
+        codec=row[19],
+        deaths=row[20],
+    )
+
+
+def record_of(row: Row) -> Record:
+    scope, session, seq, epoch, at_ms, kind, body, does, events, digest = row
+    return Record(
+        scope=scope.decode(),
+        session=SessionId(session.decode()),
+        seq=seq,
+        epoch=epoch,
+        at_ms=at_ms,
+        kind=kind.decode(),
+        body=body,
+        does=does.decode(),
+        events=events,
+        hash=digest,
+    )
+
+
+def snapshot_from_row(row: Row) -> StoredSnapshot:
+    scope, session, seq, digest, state, check = row
+    return StoredSnapshot(
+        scope=scope.decode(),
+        session=SessionId(session.decode()),
+        seq=seq,
+        hash=digest,
+        state=state,
+        check=check,
+    )
+
+
+def node_of(row: Row) -> Node:
+    values: list[Any] = [one.decode() if isinstance(one, bytes) else one for one in row]
+    return Node(**dict(zip(Node.__struct_fields__, values, strict=True)))
+
+
+def owed_of(row: Row) -> OwedRow:
+    kind, name, body, node = row
+    return OwedRow(kind=kind.decode(), id=name.decode(), body=body, node=node.decode())
+
+
+def fetch_session(connection: Connection, scope: str, session: str) -> StoredSession | None:
+    statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE scope = %b AND session = %b"  # noqa: S608 - a constant
+    rows = run(connection, statement, scope.encode(), session.encode())
+    return session_of(rows[0]) if rows else None
+
+
+def fetch_records(
+    connection: Connection, scope: str, session: str, after: int, limit: int
+) -> tuple[Record, ...]:
+    statement = f"""SELECT {RECORD_COLUMNS} FROM agentrail.record
+        WHERE scope = %b AND session = %b AND seq > %b ORDER BY seq LIMIT %b"""  # noqa: S608 - a constant
+    rows = run(connection, statement, scope.encode(), session.encode(), after, max(0, limit))
+    return tuple(map(record_of, rows))
+
+
+def fetch_snapshots(
+    connection: Connection, scope: str, session: str, at_most: int | None
+) -> tuple[StoredSnapshot, ...]:
+    statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM agentrail.snapshot
+        WHERE scope = %b AND session = %b AND seq <= %b ORDER BY seq DESC"""  # noqa: S608 - a constant
+    last = 2**63 - 1 if at_most is None else at_most
+    return tuple(map(snapshot_from_row, run(connection, statement, scope.encode(), session.encode(), last)))
+
+
+def known(connection: Connection, scope: str, session: str) -> StoredSession:
+    """Return a session, or raise SessionNotFound."""
+    there = fetch_session(connection, scope, session)
+    if there is None:
+        raise not_found(connection, scope, session)
+    return there
+
+
+def known_root(connection: Connection, scope: str, session: str) -> StoredSession:
+    there = known(connection, scope, session)
+    check_root(there)
+    return there
+
+
+def not_found(connection: Connection, scope: str, session: str) -> SessionNotFound:
+    beside: list[str] = []
+    for order in ("< %b ORDER BY session DESC", "> %b ORDER BY session"):
+        statement = f"SELECT session FROM agentrail.session WHERE scope = %b AND session {order} LIMIT %b"  # noqa: S608 - one of two
+        beside += [
+            row[0].decode()
+            for row in run(connection, statement, scope.encode(), session.encode(), NEIGHBOURS)
+        ]
+    return unknown_session(session, beside)
+
+
+class PostgresJournal:
+    """The journal of a session as a `StoredJournal`."""
+
+    def __init__(self, connection: Connection, there: StoredSession) -> None:
+        self._connection = connection
+        self._there = there
+        self.tail: Tail = there.tail
+
+    def has(self, records: Sequence[Record]) -> bool:
+        there = self._there
+        kept = tuple(record for record in records if record.seq >= there.first_seq)
+        before = kept[0].seq - 1 if kept else 0
+        return fetch_records(self._connection, there.scope, there.session, before, len(kept)) == kept
+
+    def last_of(self, epoch: int) -> int:
+        there = self._there
+        low, high = there.first_seq - 1, there.tail.seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            rows = run(self._connection, _EPOCH_AT, there.scope.encode(), there.session.encode(), middle)
+            if rows and rows[0][0] <= epoch:
+                low = middle
+            else:
+                high = middle - 1
+        return low

@@ -1,0 +1,412 @@
+"""Writes of `PostgresStore` to journals, including the fence and changes of owners. Reads no clock but the server's.
+
+A session's row repeats its last record, and is advanced only from number and epoch before the new records.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from agentrail.abc.store import Append, Node, Opening, StoredSession, StoredSnapshot, Taken, TakeOver
+from agentrail.core.journal.record import ERASED, Record, Tail
+from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, SessionNotFound
+from agentrail.stores.append_rules import (
+    KEPT_SNAPSHOTS,
+    Refusal,
+    by_session,
+    check_dense,
+    check_quota,
+    check_same_opening,
+    check_take,
+    decide_append,
+    joined,
+    resets_deaths,
+    takeover_record,
+)
+from agentrail.stores.postgres_connections import Connection, LostRaceError, bigints, byteas, texts
+from agentrail.stores.postgres_rows import (
+    NODE_COLUMNS,
+    SESSION_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    PostgresJournal,
+    Row,
+    fetch_session,
+    known,
+    known_root,
+    node_of,
+    run,
+    session_of,
+)
+
+# --- records
+
+
+def pack_records(records: Sequence[Record]) -> Row:
+    """Return the arrays of `seq, at_ms, kind, body, does, events, hash`."""
+    return (
+        bigints([one.seq for one in records]),
+        bigints([one.at_ms for one in records]),
+        texts(one.kind for one in records),
+        byteas([one.body for one in records]),
+        texts(one.does for one in records),
+        bigints([one.events for one in records]),
+        byteas([one.hash for one in records]),
+    )
+
+
+_PUT_RECORDS: Final = """
+INSERT INTO agentrail.record (scope, session, epoch, seq, at_ms, kind, body, does, events, hash)
+SELECT * FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
+"""
+
+
+def put_records(connection: Connection, records: Sequence[Record]) -> None:
+    keys = (texts(one.scope for one in records), texts(one.session for one in records))
+    run(connection, _PUT_RECORDS, *keys, bigints([one.epoch for one in records]), *pack_records(records))
+
+
+# --- openings
+
+_OPEN: Final = f"""
+WITH owner AS (INSERT INTO agentrail.node (id) VALUES (%b) ON CONFLICT DO NOTHING)
+INSERT INTO agentrail.session ({SESSION_COLUMNS}, owner)
+SELECT %b, %b, %b, %b, %b::bytea, %b::bigint, %b, now.ms, now.ms, %b, %b, %b, %b, %b, %b, %b, %b, %b::bigint, %b, %b, 0, %b
+FROM (SELECT agentrail.now_ms() AS ms) AS now
+ON CONFLICT DO NOTHING RETURNING 1
+"""  # noqa: S608 - a constant
+
+# Roots of one user are counted one opening at a time. An allowance that is full is removed by a heartbeat.
+_LOCK_OWNER: Final = """
+INSERT INTO agentrail.allowance VALUES (%b, 0) ON CONFLICT (key) DO UPDATE SET full_at_ms = 0
+"""
+_COUNT_OPEN_ROOTS: Final = """
+SELECT count(*) FROM agentrail.session WHERE owner = %b AND owner <> '' AND session = root AND NOT has_ended
+"""
+
+
+def create_journal(connection: Connection, opening: Opening) -> None:
+    """Create a journal, in a transaction of the caller. See `Store.create`."""
+    first = opening.records[0]
+    check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
+    there = fetch_session(connection, first.scope, first.session)
+    if there is not None:
+        check_same_opening(opening, there, PostgresJournal(connection, there))
+        return
+    _check_tree(connection, opening)
+    check_quota(opening, lambda owner: _count_open_roots(connection, owner))
+    if not run(connection, _OPEN, opening.node.encode(), *_opened_row(opening)):
+        raise LostRaceError  # another node created it in between
+    put_records(connection, opening.records)
+    if opening.blobs:
+        digests = sorted(opening.blobs)
+        contents = byteas([opening.blobs[one] for one in digests])
+        run(connection, _PUT_BLOBS, texts(digests), contents)
+        run(connection, _USE_BLOBS, first.scope.encode(), first.session.encode(), texts(digests))
+
+
+def _check_tree(connection: Connection, opening: Opening) -> None:
+    """Lock the rows that must not change before the opening is stored, and check the owner of its tree."""
+    first = opening.records[0]
+    needed = {opening.root, *(opening.forked_from or ())[:1]} - {first.session}
+    if needed:
+        statement = """SELECT 1 FROM agentrail.session WHERE scope = %b AND session = ANY(%b)
+            ORDER BY session FOR SHARE"""
+        run(connection, statement, first.scope.encode(), texts(map(str, needed)))
+    if opening.root != first.session and known(connection, first.scope, opening.root).node != opening.node:
+        raise Fenced(first.session, durable_up_to=0)
+
+
+def _count_open_roots(connection: Connection, owner: str) -> int:
+    run(connection, _LOCK_OWNER, f"owner {owner}".encode())
+    return int(run(connection, _COUNT_OPEN_ROOTS, owner.encode())[0][0])
+
+
+def _opened_row(opening: Opening) -> Row:
+    first, last, standing = opening.records[0], opening.records[-1], opening.standing
+    forked_from, forked_at = opening.forked_from or (None, None)
+    return (
+        *(first.scope.encode(), first.session.encode(), opening.root.encode(), opening.parent.encode()),
+        *(None if forked_from is None else forked_from.encode(), forked_at, opening.node.encode()),
+        *(first.seq, last.seq, last.epoch, last.hash, last.events),
+        *(standing.is_working, standing.has_ended, standing.waits_for, standing.due_at_ms),
+        *(standing.title.encode(), opening.codec, opening.owner.encode()),
+    )
+
+
+# A row that exists is locked, so that a deletion in another node, which found no use of it, does not remove it.
+_PUT_BLOBS: Final = """
+INSERT INTO agentrail.blob SELECT * FROM unnest(%b, %b) ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest
+"""
+_USE_BLOBS: Final = """
+INSERT INTO agentrail.blob_use SELECT %b, %b, unnest(%b) ON CONFLICT DO NOTHING
+"""
+
+# --- the fence
+
+_ADVANCE: Final = """
+WITH advanced AS (
+    UPDATE agentrail.session AS s
+    SET last_seq = a.last_seq, hash = a.hash, events = a.events, written_at_ms = (SELECT agentrail.now_ms()),
+        is_working = a.is_working = 1, has_ended = a.has_ended = 1, waits_for = a.waits_for, due_at_ms = a.due_at_ms, title = a.title,
+        codec = greatest(s.codec, a.codec), deaths = CASE WHEN a.resets_deaths = 1 THEN 0 ELSE s.deaths END
+    FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b) AS a (
+        place, scope, session, before, epoch, last_seq, hash, events, is_working, has_ended, waits_for, due_at_ms, title, codec, resets_deaths)
+    WHERE s.scope = a.scope AND s.session = a.session AND s.last_seq = a.before AND s.epoch = a.epoch
+    RETURNING a.place, s.scope, s.session, s.epoch
+), written AS (
+    INSERT INTO agentrail.record (scope, session, epoch, seq, at_ms, kind, body, does, events, hash)
+    SELECT advanced.scope, advanced.session, advanced.epoch, r.seq, r.at_ms, r.kind, r.body, r.does, r.events, r.hash
+    FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b) AS r (place, seq, at_ms, kind, body, does, events, hash)
+    JOIN advanced ON advanced.place = r.place
+)"""
+
+_APPEND: Final = f"{_ADVANCE} SELECT place FROM advanced"  # noqa: S608 - a constant
+
+_APPEND_WITH_BLOBS: Final = f"""{_ADVANCE}, used AS (
+    INSERT INTO agentrail.blob_use
+    SELECT advanced.scope, advanced.session, u.digest FROM unnest(%b, %b) AS u (place, digest) JOIN advanced ON advanced.place = u.place
+    ON CONFLICT DO NOTHING
+), kept AS (
+    INSERT INTO agentrail.blob
+    SELECT b.digest, b.content FROM unnest(%b, %b) AS b (digest, content) WHERE b.digest IN (
+        SELECT u.digest FROM unnest(%b, %b) AS u (place, digest) JOIN advanced ON advanced.place = u.place)
+    ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest
+) SELECT place FROM advanced"""  # noqa: S608 - a constant
+
+
+def append_batch(connection: Connection, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
+    """Append records of many sessions, with one statement unless some are refused or repeated. See `Store.append`."""
+    for one in batch:
+        check_dense(one.records)
+    answers: list[Refusal | None] = [None] * len(batch)
+    groups = by_session(batch)
+    maybe = [(places, joined([batch[at] for at in places])) for places in groups]
+    whole = [(places, one) for places, one in maybe if one is not None]
+    advanced = _advance_all(connection, [one for _, one in whole])
+    done = {places[0] for number, (places, _) in enumerate(whole) if number in advanced}
+    for places in groups:
+        if places[0] in done:
+            continue
+        refused: Refusal | None = None
+        for place in places:
+            refused = refused or _append_alone(connection, batch[place])
+            answers[place] = refused
+    return tuple(answers)
+
+
+def _advance_all(connection: Connection, appends: Sequence[Append]) -> set[int]:
+    """Write each append that fits, and return their places."""
+    if not appends:
+        return set()
+    # Rows are locked in this order, the one in which `take` locks them.
+    order = sorted(range(len(appends)), key=lambda place: (appends[place].scope, appends[place].session))
+    values = (*_pack_advances(order, appends), *_pack_all_records(order, appends))
+    if any(one.blobs for one in appends):
+        values += _pack_blobs(appends)
+        return {row[0] for row in run(connection, _APPEND_WITH_BLOBS, *values)}
+    return {row[0] for row in run(connection, _APPEND, *values)}
+
+
+def _pack_advances(order: Sequence[int], appends: Sequence[Append]) -> Row:
+    some = [appends[place] for place in order]
+    firsts, lasts = [one.records[0] for one in some], [one.records[-1] for one in some]
+    standings = [one.standing for one in some]
+    return (
+        bigints(order),
+        texts(one.scope for one in firsts),
+        texts(one.session for one in firsts),
+        bigints([one.seq - 1 for one in firsts]),
+        bigints([one.epoch for one in firsts]),
+        bigints([one.seq for one in lasts]),
+        byteas([one.hash for one in lasts]),
+        bigints([one.events for one in lasts]),
+        bigints([one.is_working for one in standings]),
+        bigints([one.has_ended for one in standings]),
+        bigints([one.waits_for for one in standings]),
+        bigints([one.due_at_ms for one in standings]),
+        texts(one.title for one in standings),
+        bigints([one.codec for one in some]),
+        bigints([resets_deaths(one.records) for one in some]),
+    )
+
+
+def _pack_all_records(order: Sequence[int], appends: Sequence[Append]) -> Row:
+    places = [place for place in order for _ in appends[place].records]
+    return (bigints(places), *pack_records([record for place in order for record in appends[place].records]))
+
+
+def _pack_blobs(appends: Sequence[Append]) -> Row:
+    uses = [(place, digest) for place, one in enumerate(appends) for digest in one.blobs]
+    contents = {digest: content for one in appends for digest, content in one.blobs.items()}
+    digests = sorted(contents)  # locked in this order
+    places = (bigints([place for place, _ in uses]), texts(digest for _, digest in uses))
+    return (*places, texts(digests), byteas([contents[one] for one in digests]), *places)
+
+
+def _append_alone(connection: Connection, one: Append) -> Refusal | None:
+    """Write the missing rest of an append that is partly stored, or return why it is refused."""
+    there = fetch_session(connection, one.scope, one.session)
+    missing = decide_append(one, None if there is None else PostgresJournal(connection, there))
+    if not isinstance(missing, tuple):
+        return missing
+    # A repeated append changes nothing. In particular it must not restore an older standing of the session.
+    if missing and not _advance_all(connection, [msgspec.structs.replace(one, records=missing)]):
+        raise LostRaceError  # the owner changed in between
+    return None
+
+
+# --- owners
+
+_TREE: Final = f"""
+SELECT {", ".join(f"s.{name}" for name in SESSION_COLUMNS.split(", "))}, s.claimed_by
+FROM agentrail.session AS s JOIN unnest(%b, %b) AS w (scope, root) ON s.scope = w.scope AND s.root = w.root
+ORDER BY s.scope, s.session FOR UPDATE OF s
+"""  # noqa: S608 - a constant
+
+_OWN: Final = """
+WITH owner AS (INSERT INTO agentrail.node (id) SELECT DISTINCT unnest(%b) ON CONFLICT DO NOTHING)
+UPDATE agentrail.session AS s SET node = t.node, claimed_by = '', last_seq = t.last_seq, epoch = t.epoch, hash = t.hash,
+    written_at_ms = t.written_at_ms
+FROM unnest(%b, %b, %b, %b, %b, %b, %b) AS t (node, scope, session, last_seq, epoch, hash, written_at_ms)
+WHERE s.scope = t.scope AND s.session = t.session
+"""
+
+_RELEASE: Final = """
+UPDATE agentrail.session AS s SET node = '', claimed_by = ''
+FROM (
+    SELECT scope, session FROM agentrail.session WHERE scope = %b AND session = %b AND (node = %b OR claimed_by = %b) FOR UPDATE
+) AS top WHERE s.root = top.session AND s.scope = top.scope
+"""
+
+
+class TreeRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A locked tree: its sessions in order of their keys, and the node that reserved its root."""
+
+    sessions: tuple[StoredSession, ...]
+    claimed_by: str
+
+
+def lock_trees(connection: Connection, roots: Sequence[tuple[str, str]]) -> dict[tuple[str, str], TreeRows]:
+    """Lock all rows of trees in order of their keys, and return them."""
+    values = (texts(scope for scope, _ in roots), texts(root for _, root in roots))
+    # Twice: a child that was created while this waited for the root's row is seen by the second statement.
+    run(connection, _TREE, *values)
+    found: dict[tuple[str, str], TreeRows] = {}
+    for row in run(connection, _TREE, *values):
+        one = session_of(row[:-1])
+        key = (one.scope, one.root)
+        there = found.get(key, TreeRows(sessions=(), claimed_by=""))
+        claimed_by = row[-1].decode() if one.session == one.root else there.claimed_by
+        found[key] = TreeRows(sessions=(*there.sessions, one), claimed_by=claimed_by)
+    return found
+
+
+def fetch_nodes(connection: Connection, names: Iterable[str]) -> dict[str, Node]:
+    statement = f"SELECT {NODE_COLUMNS} FROM agentrail.node WHERE id = ANY(%b) AND seen_at_ms > 0"  # noqa: S608 - a constant
+    return {one.id: one for one in map(node_of, run(connection, statement, texts(sorted(set(names)))))}
+
+
+def server_now_ms(connection: Connection) -> int:
+    return int(run(connection, "SELECT agentrail.now_ms()")[0][0])
+
+
+def take_trees(
+    connection: Connection, wanted: Sequence[TakeOver], *, lease: int
+) -> tuple[Taken | AgentrailError, ...]:
+    """Transfer trees, each completely or not at all, in a transaction of the caller. See `ManyTaker.take_many`."""
+    trees = lock_trees(connection, [(one.scope, one.root) for one in wanted])
+    holders = {name for tree in trees.values() for name in (tree.claimed_by, tree.sessions[0].node)}
+    nodes = fetch_nodes(connection, holders | {one.node for one in wanted})
+    now = server_now_ms(connection)
+    answers: list[Taken | AgentrailError] = []
+    changed: dict[tuple[str, str], StoredSession] = {}
+    records: list[Record] = []
+    for one in wanted:
+        try:
+            tree = trees.get((one.scope, one.root)) or _missing_tree(connection, one)
+            top = next(session for session in tree.sessions if session.session == one.root)
+            check_take(one, top, tree.claimed_by, nodes.get, now=now, lease=lease)
+        except (SessionNotFound, OptionError, HeldBy) as error:
+            answers.append(error)
+            continue
+        after, written = _taken_over(tree, one, nodes, now)
+        trees[one.scope, one.root] = after
+        changed |= {(session.scope, session.session): session for session in after.sessions}
+        records += written
+        first = next(session for session in after.sessions if session.session == one.root)
+        rest = [
+            session for session in after.sessions if session is not first and not session.standing.has_ended
+        ]
+        answers.append(Taken(sessions=(first, *rest)))
+    if changed:
+        _own(connection, list(changed.values()))
+        put_records(connection, records)
+    return tuple(answers)
+
+
+def _missing_tree(connection: Connection, one: TakeOver) -> TreeRows:
+    known_root(connection, one.scope, one.root)  # raises, unless it was created in between
+    raise LostRaceError
+
+
+def _taken_over(
+    tree: TreeRows, wanted: TakeOver, nodes: Mapping[str, Node], now: int
+) -> tuple[TreeRows, list[Record]]:
+    engine = nodes[wanted.node].version if wanted.node in nodes else ""
+    sessions: list[StoredSession] = []
+    records: list[Record] = []
+    for one in tree.sessions:
+        owned = msgspec.structs.replace(one, node=wanted.node)
+        if not one.standing.has_ended:
+            record = takeover_record(one, node=wanted.node, cause=wanted.cause, engine=engine, now=now)
+            records.append(record)
+            tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
+            owned = msgspec.structs.replace(owned, tail=tail, written_at_ms=now)
+        sessions.append(owned)
+    return TreeRows(sessions=tuple(sessions), claimed_by=""), records
+
+
+def _own(connection: Connection, sessions: Sequence[StoredSession]) -> None:
+    nodes = texts(one.node for one in sessions)
+    run(
+        connection,
+        _OWN,
+        nodes,
+        nodes,
+        texts(one.scope for one in sessions),
+        texts(one.session for one in sessions),
+        bigints([one.tail.seq for one in sessions]),
+        bigints([one.tail.epoch for one in sessions]),
+        byteas([one.tail.hash for one in sessions]),
+        bigints([one.written_at_ms for one in sessions]),
+    )
+
+
+def release_tree(connection: Connection, node: str, scope: str, root: str) -> None:
+    """Clear the owner and the reservation of a tree, in a transaction of the caller. See `Store.release`."""
+    lock_trees(connection, [(scope, root)])
+    run(connection, _RELEASE, scope.encode(), root.encode(), node.encode(), node.encode())
+
+
+# --- snapshots
+
+_PUT_SNAPSHOT: Final = f"""
+INSERT INTO agentrail.snapshot ({SNAPSHOT_COLUMNS}) VALUES (%b, %b, %b, %b, %b, %b)
+ON CONFLICT (scope, session, seq) DO UPDATE SET hash = excluded.hash, state = excluded.state, checked = excluded.checked
+"""  # noqa: S608 - a constant
+_DROP_SNAPSHOTS: Final = """
+DELETE FROM agentrail.snapshot WHERE scope = %b AND session = %b AND seq NOT IN (
+    SELECT seq FROM agentrail.snapshot WHERE scope = %b AND session = %b ORDER BY seq DESC LIMIT %b)
+"""
+
+
+def keep_snapshot(connection: Connection, snapshot: StoredSnapshot) -> None:
+    """Store a snapshot, unless its session was deleted or erased, in a transaction of the caller."""
+    key = (snapshot.scope.encode(), snapshot.session.encode())
+    lock = "SELECT 1 FROM agentrail.session WHERE scope = %b AND session = %b FOR KEY SHARE"
+    kind = "SELECT kind FROM agentrail.record WHERE scope = %b AND session = %b AND seq = %b"
+    if not run(connection, lock, *key) or run(connection, kind, *key, snapshot.seq) == [(ERASED.encode(),)]:
+        return
+    run(connection, _PUT_SNAPSHOT, *key, snapshot.seq, snapshot.hash, snapshot.state, snapshot.check)
+    run(connection, _DROP_SNAPSHOTS, *key, *key, KEPT_SNAPSHOTS)

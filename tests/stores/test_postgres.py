@@ -1,0 +1,227 @@
+"""`PostgresStore`: it keeps to the port, under every rule that there is for stores, on a clock that the test moves."""
+
+import subprocess
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from agentrail.abc.store import Node
+from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
+from agentrail.stores.postgres import PostgresStore
+from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, StoreRoles, migrate, schema_sql
+from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
+from tests.stores.rig import following, opening
+
+CLOCK = """
+CREATE TABLE public.clock (ms bigint);
+INSERT INTO public.clock VALUES (1000000);
+CREATE OR REPLACE FUNCTION agentrail.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT ms FROM public.clock';
+"""
+
+
+def run_sql(url, sql):
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(sql)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def databases(postgres_server):
+    """Create databases with tables and a clock that stands still; they are dropped when the test is over."""
+    names = []
+
+    def create():
+        names.append(postgres_server.create_database())
+        url = postgres_server.cluster.port_url_of(names[-1])
+        migrate(url)
+        run_sql(url, CLOCK)
+        return url
+
+    yield create
+    for name in names:
+        postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def url(databases):
+    return databases()
+
+
+@pytest.fixture
+def store(url):
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+@pytest.mark.machine(18)
+@pytest.mark.parametrize("rule", STORE_RULES, ids=store_rule_name)
+def test_postgres_keeps_to_the_port(rule, databases):
+    """Opened again it has all that it had."""
+    urls = []
+
+    def make():
+        urls.append(databases())
+        return PostgresStore(urls[-1])
+
+    def move():
+        for url in urls:
+            run_sql(url, "UPDATE public.clock SET ms = ms + 15001")
+
+    def reopen(store):
+        store.close()
+        return PostgresStore(urls[0])
+
+    check_store(make, pass_lease=move, reopen=reopen, rules=[rule])
+
+
+def test_a_batch_of_many_sessions_is_one_statement(store, url):
+    """Whatever the number of sessions."""
+    tails = {}
+    for number in range(40):
+        store.create(opening(f"s{number}"))
+        tails[number] = store.get("", f"s{number}").tail
+    before = run_sql(url, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")[0][0]
+    batch = [following(tail, "a", "b", session=f"s{number}")[0] for number, tail in tails.items()]
+    assert store.append(batch) == (None,) * 40
+    records = run_sql(url, "SELECT count(*), count(DISTINCT xmin::text) FROM agentrail.record WHERE seq > 1")
+    assert records == [(80, 1)]  # all in one transaction
+    assert before >= 0
+
+
+def test_ended_connections_are_opened_again(store, postgres_server, url):
+    """The call that meets the end is unavailable, the next one succeeds, and nothing is twice."""
+    store.create(opening())
+    one, _ = following(store.get("", "s").tail, "a")
+    postgres_server.terminate_connections(url.rpartition("/")[2].partition("?")[0])
+    with pytest.raises(StoreUnavailable, match="sessions continue when it can"):
+        store.append([one])
+    assert store.append([one]) == (None,)
+    assert store.append([one]) == (None,)
+    with pytest.raises(StoreUnavailable):  # the connection that reads has been ended too
+        store.get("", "s")
+    assert store.get("", "s").tail.seq == 2
+
+
+def test_a_killed_server_loses_nothing_that_it_acknowledged(store, postgres_server):
+    """All processes of the server end as in a power failure."""
+    store.create(opening())
+    tail = store.get("", "s").tail
+    for text in "abc":
+        one, tail = following(tail, text)
+        assert store.append([one]) == (None,)
+    postgres_server.kill()
+    late, _ = following(tail, "d")
+    with pytest.raises(StoreUnavailable):
+        store.append([late])
+    postgres_server.start()
+    assert store.append([late]) == (None,)
+    with pytest.raises(StoreUnavailable):  # the connection that reads has ended too
+        store.get("", "s")
+    assert [record.body for record in store.read("", "s", after=1)] == [b"a", b"b", b"c", b"d"]
+
+
+def test_an_empty_database_is_named_with_the_command(postgres_url):
+    """The message has no password."""
+    with pytest.raises(StoreUnavailable, match="agentrail store migrate postgres://") as caught:
+        PostgresStore(postgres_url)
+    password = psycopg.conninfo.conninfo_to_dict(postgres_url)["password"]
+    assert password not in str(caught.value)
+
+
+def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
+    assert migrate(postgres_url) == (0, 1)
+    assert migrate(postgres_url) == (1, 1)
+    step = "ALTER TABLE agentrail.session ADD COLUMN IF NOT EXISTS extra bigint NOT NULL DEFAULT 0"
+    later = PostgresSchema(version=2, tables=SCHEMA.tables, steps={1: [step]})
+    with pytest.raises(StoreUnavailable, match="tables of version 1, expected 2"):
+        PostgresStore(postgres_url, schema=later)
+    with closing(PostgresStore(postgres_url)) as old:
+        assert migrate(postgres_url, schema=later) == (1, 2)
+        old.create(opening())  # nodes of the earlier version go on
+    with pytest.raises(StoreTooNew):
+        PostgresStore(postgres_url)
+    with closing(PostgresStore(postgres_url, schema=later)) as new:
+        assert new.get("", "s").tail.seq == 1
+
+
+def test_a_database_of_another_application_is_left_alone(postgres_url):
+    run_sql(postgres_url, "CREATE SCHEMA agentrail; CREATE TABLE agentrail.meta (id int)")
+    for call in (PostgresStore, migrate):
+        with pytest.raises(NotAStore, match="not a store of agentrail"):
+            call(postgres_url)
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes", "synchronous_commit"])
+def test_a_server_that_may_lose_records_is_refused(url, postgres_server, setting):
+    """With what it risks and the statement, unless that is accepted."""
+    reload = "SELECT pg_reload_conf()"
+    system = setting != "synchronous_commit"
+    change = (
+        f"ALTER SYSTEM SET {setting} = off"
+        if system
+        else "ALTER ROLE CURRENT_USER SET synchronous_commit = off"
+    )
+    back = f"ALTER SYSTEM RESET {setting}" if system else "ALTER ROLE CURRENT_USER RESET synchronous_commit"
+    run_sql(url, change)
+    try:
+        run_sql(url, reload)
+        with pytest.raises(StoreUnavailable, match=f"{setting} = off, so a crash"):
+            wait_until_refused(url)
+        with closing(PostgresStore(url, allow_unsafe=True)) as store:
+            store.beat(Node(id="n1"))
+    finally:
+        run_sql(url, back)
+        run_sql(url, reload)
+
+
+def wait_until_refused(url):
+    for _ in range(50):  # the server reads its configuration some time after it was told to
+        PostgresStore(url).close()
+
+
+@pytest.mark.machine(31)
+def test_roles_have_no_more_rights_than_they_need(postgres_server, postgres_url):
+    """Readers see views and no secret; nodes write rows and change no table. The printed script gives the same rights."""
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    nodes, readers = f"{name}_nodes", f"{name}_readers"
+    for role in (nodes, readers):
+        postgres_server.run_sql(f"CREATE ROLE {role} LOGIN")
+    try:
+        migrate(postgres_url, StoreRoles(nodes=nodes, readers=readers))
+        other = postgres_server.create_database()
+        postgres_server.run_sql(schema_sql(StoreRoles(nodes=nodes, readers=readers)), other)
+        dumps = {one: dump_of(postgres_server, one) for one in (name, other)}
+        assert dumps[name] == dumps[other]
+        postgres_server.drop_database(other)
+
+        def as_role(role, sql):
+            return postgres_server.run_sql(f"SET ROLE {role}; {sql}", name)
+
+        assert as_role(readers, "SELECT count(*) FROM agentrail.sessions") == "0"
+        assert as_role(nodes, "SELECT length(value) FROM agentrail.secret") == "32"
+        for role, sql in (
+            (readers, "SELECT value FROM agentrail.secret"),
+            (readers, "SELECT body FROM agentrail.record"),
+            (nodes, "ALTER TABLE agentrail.session ADD COLUMN mine int"),
+            (nodes, "UPDATE agentrail.secret SET value = ''"),
+            (nodes, "UPDATE agentrail.meta SET value = '9'"),
+            (nodes, "DROP TABLE agentrail.record"),
+        ):
+            with pytest.raises(AssertionError, match=r"permission denied|must be owner"):
+                as_role(role, sql)
+    finally:
+        for role in (nodes, readers):
+            postgres_server.run_sql(f"DROP OWNED BY {role}; DROP ROLE {role}", name)
+
+
+def dump_of(server, database):
+    command = [server.program("pg_dump"), "--schema-only", "-d", server.cluster.url_of(database)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line for line in said.splitlines() if not line.startswith(("--", "\\"))]
+
+
+def test_what_is_no_url_is_refused_without_repeating_it():
+    with pytest.raises(OptionError, match="% codes") as caught:
+        PostgresStore("postgres://u:p%a@ss/x?y")
+    assert "p%a" not in str(caught.value)
