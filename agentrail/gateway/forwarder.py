@@ -5,7 +5,7 @@ A call that has reached a node is passed on no further. If the owner does not an
 
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -38,6 +38,7 @@ from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.logs import Logger
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_nodes import SessionNodes
+from agentrail.web.httpx_body import OnePiece
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -195,16 +196,16 @@ class Forwarder:
         if not node.address:
             exchange.sent = "refused"
             return
-        failure = Kept()
+        failure, scope = Kept(), trio.CancelScope()
+
+        def end() -> None:
+            if call.is_writing and call.cut is not None:
+                call.cut()
+            scope.cancel(reason="the other node is gone, or the stream has to end")
+
         async with trio.open_nursery() as nursery:
-
-            def end() -> None:
-                if call.is_writing and call.cut is not None:
-                    call.cut()
-                nursery.cancel_scope.cancel(reason="the other node is gone, or the stream has to end")
-
             nursery.start_soon(self._watch, node, end)
-            with failure, ExitStack() as watched:
+            with failure, scope, ExitStack() as watched:
                 if route.is_stream:
                     stream = ForeignStream(end)
                     watched.enter_context(call.gateway.opened()[1].watch_stream(stream))
@@ -236,7 +237,7 @@ class Forwarder:
             found = dict(response.headers)
             signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
             if not is_signed_answer(self.secret, nonce, signature):
-                exchange.sent = "refused" if response.status == _REFUSED else "unknown"
+                exchange.sent = "refused" if response.status in (_REFUSED, _NOT_OWNER) else "unknown"
             elif response.status == _NOT_OWNER:
                 exchange.sent = "refused"
             else:
@@ -270,7 +271,7 @@ class Forwarder:
             method=call.head.method,
             url=url_of(node, call.target),
             headers=decide_headers(call, token),
-            content=call.text,
+            content=OnePiece(call.text),
             extensions={"timeout": {"connect": CONNECT_SECONDS, "pool": CONNECT_SECONDS}},
         )
 
@@ -286,10 +287,27 @@ class Forwarder:
         await call.write(
             {"type": "http.response.start", "status": response.status, "headers": [*pairs, *own]}
         )
-        async for piece in response.aiter_stream():
-            await call.write({"type": "http.response.body", "body": piece, "more_body": True})
+        pieces = response.aiter_stream()
+        try:
+            async for piece in pieces:
+                await call.write({"type": "http.response.body", "body": piece, "more_body": True})
+        except trio.Cancelled:
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                await _finish(response, pieces)  # noqa: ASYNC102 - shielded and bounded
+            raise
         exchange.sent = "answered"
         await call.write({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _finish(response: httpcore.Response, pieces: AsyncIterator[bytes]) -> None:
+    """Close the connection of an answer that is not read to its end, and read what is left.
+
+    Otherwise the generators of the library would wait for the garbage collector.
+    """
+    await response.aclose()
+    with suppress(*_LOST):
+        async for _ in pieces:
+            pass
 
 
 @asynccontextmanager

@@ -35,8 +35,10 @@ TARGET = b"/sessions/s/prompt?wait=1"
 TOKEN = encode_node_call(SECRET, CALL, "POST", TARGET)
 
 
-def judge(token=TOKEN, method="POST", target=TARGET, now_ms=NOW, *, secret=SECRET, node="n-b"):
-    return NodeCalls(secret, node).judge(token, method, target, now_ms)
+def judge(token=TOKEN, *, secret=SECRET, node="n-b", **given):
+    return NodeCalls(secret, node).judge(
+        token, **{"method": "POST", "target": TARGET, "now_ms": NOW, **given}
+    )
 
 
 def signed(**changed):
@@ -92,7 +94,7 @@ def test_nonces_are_forgotten_when_their_tokens_have_expired():
     for number in range(100):
         at_ms = NOW + number * 1_000
         assert calls.judge(signed(nonce=f"f-{number}", at_ms=at_ms), "POST", TARGET, at_ms) is not None
-    assert len(calls._nonces) <= LIFETIME_MS // 1_000 + 1
+    assert len(calls) <= LIFETIME_MS // 1_000 + 1
 
 
 def test_a_refused_request_takes_no_nonce():
