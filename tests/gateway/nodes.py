@@ -11,6 +11,7 @@ from attrs import define, field
 from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import HostPlugin
+from agentrail.messages import SessionId
 from agentrail.stores.memory import MemoryStore
 from tests.gateway.callers import auth, by
 from tests.gateway.interface import PageCheck
@@ -88,7 +89,7 @@ class ServedNode(Web):
 
     def owner(self, session_id: str = "s", scope: str = "acme") -> tuple[str, int]:
         """The node of a session in the store, and the epoch of its last record."""
-        row = self.store.get(scope, session_id)
+        row = self.store.get(scope, SessionId(session_id))
         assert row is not None
         return row.node, row.tail.epoch
 
