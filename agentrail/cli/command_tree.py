@@ -15,6 +15,10 @@ from agentrail.cli.stdio import open_missing_streams, write_error
 from agentrail.distribution import NAME
 from agentrail.gc_settings import no_looks
 from agentrail.otp.guarded_calls import call_guarded
+from agentrail.stores.store_urls import has_password
+
+_SHOWN: Final = """a store URL on the command line has a password, which every user of this machine can read in the list of processes.
+Leave it out and set PGPASSFILE or PGPASSWORD, or set the URL as AGENTRAIL_STORE or as store in [host]. Change the password if others use this machine."""
 
 
 def version_line() -> str:
@@ -300,6 +304,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
         tell_crash(error, debug=OPTION in arguments)
         return Exit.FAILED
 
+    if any(has_password(one.partition("=")[2] if one.startswith("-") else one) for one in arguments):
+        write_error(_SHOWN)
+        return Exit.USAGE
     try:
         code = call_guarded(crashed, _import_and_run, fill_in_latest(arguments))
     except CycloptsError as error:

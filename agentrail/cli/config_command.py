@@ -34,6 +34,7 @@ from agentrail.config.schema import (
 )
 from agentrail.config.settings import PolicySettings, Settings, Sourced
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.stores.store_urls import shown_store
 
 app: Final = App(name="config", result_action="return_value")
 
@@ -326,5 +327,7 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return ", ".join(show_setting(name, getattr(one, "value", one), environ) for one in value)
         case Mapping():
             return ", ".join(f"{key} = {show_setting(key, one, environ)}" for key, one in value.items())
+        case str() if name == "store":
+            return shown_store(value)
         case _:
             return HIDDEN if names_secret(name) else hide_keys(str(value))

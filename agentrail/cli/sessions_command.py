@@ -557,7 +557,9 @@ def backup(
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     with reading(place) as opened:
-        assert isinstance(opened, SqliteStore)  # noqa: S101 - only this store opens read-only
+        if not isinstance(opened, SqliteStore):
+            message = "PostgreSQL is backed up with its own tools, such as pg_dump and pg_basebackup"
+            raise OptionError([message])
         size = opened.back_up(file)
     say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
     return Exit.DONE

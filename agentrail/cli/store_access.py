@@ -43,7 +43,10 @@ class StorePlace:
     """
 
     store: Annotated[
-        str, Parameter(help="Where sessions are: sqlite:PATH, or sqlite: for the file in the data directory.")
+        str,
+        Parameter(
+            help="Where sessions are: sqlite:PATH, sqlite: for the file in the data directory, or postgres://USER@HOST/DATABASE."
+        ),
     ] = DEFAULT_STORE
     data_dir: DataDirectory = None
     scope: Annotated[

@@ -1,8 +1,15 @@
-"""`agentrail store`: commands for a whole store instead of one session. They are implemented in `sessions_command`."""
+"""`agentrail store`: commands for a whole store instead of one session."""
 
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
+
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, store_command
+from agentrail.errors import OptionError
+from agentrail.stores.store_names import path_of_store
+from agentrail.stores.store_urls import is_shared_store, shown_store
 
 app: Final = App(name="store", result_action="return_value")
 app.command(
@@ -10,3 +17,55 @@ app.command(
     name="backup",
     help="Copy the whole store to a new file, also while a process writes it; the same as `sessions backup`.",
 )
+app.command(
+    "agentrail.cli.sessions_command:check",
+    name="check",
+    help="Check that stored journals are intact; the same as `sessions check`.",
+)
+
+
+@app.command(
+    help="Create the tables of sessions in a PostgreSQL database, or upgrade them. Nodes may run meanwhile."
+)
+@store_command
+def migrate(
+    *,
+    nodes_role: Annotated[
+        str | None,
+        Parameter(
+            help="Existing role of the servers, which gets the rights to read and write.", show_default=False
+        ),
+    ] = None,
+    readers_role: Annotated[
+        str | None,
+        Parameter(help="Existing role for people, which may read the views.", show_default=False),
+    ] = None,
+    print_sql: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Print the statements for an empty database instead.", show_default=False
+        ),
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    if not is_shared_store(place.store):
+        message = f"--store is {shown_store(place.store)!r:.100}: only a PostgreSQL database is migrated by a command; expected postgres://USER@HOST/DATABASE"
+        raise OptionError([message])
+    path_of_store(place.store, Path())
+    # Imported only if needed: it needs the extra `postgres`.
+    from agentrail.stores.postgres_schema import StoreRoles, migrate as bring_up, schema_sql
+
+    roles = StoreRoles(nodes=nodes_role, readers=readers_role)
+    if print_sql:
+        say(schema_sql(roles))
+        return Exit.DONE
+    before, after = bring_up(place.store, roles)
+    done = (
+        "its tables were created"
+        if before == 0
+        else f"its tables were upgraded from {before}"
+        if before < after
+        else "its tables are current"
+    )
+    say(f"{shown_store(place.store)}: {done}, version {after}")
+    return Exit.DONE

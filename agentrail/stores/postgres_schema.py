@@ -290,7 +290,7 @@ def check_database(
             if version
             else "has no tables of agentrail"
         )
-        message = f"the store {place} {what}: run agentrail store migrate {place}, with the role that owns the database"
+        message = f"the store {place} {what}: run agentrail store migrate --store {place}, with the role that owns the database"
         raise StoreUnavailable(message)
     may_write = connection.execute(
         """SELECT bool_and(has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))

@@ -1,4 +1,4 @@
-"""Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`."""
+"""Stores by name: `memory:`, `sqlite:`, `sqlite:PATH`, `postgres://…`."""
 
 import os
 import re
@@ -12,33 +12,42 @@ import trio
 
 from agentrail import outside
 from agentrail.abc.store import Store
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
 from agentrail.stores.data_directory import STORE_FILE, find_data_directory
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory
+from agentrail.stores.store_urls import NAMES, PRIVATE, faults_of_url, is_shared_store, shown_store
 
-NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
-"""Store names, for messages."""
+__all__ = ["NAMES", "faults_of_keeping", "faults_of_limits", "open_store", "opened_store", "path_of_store"]
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:
+    """Return the file of a store, or None if it has none.
+
+    Raises:
+        OptionError: Your move: not the name of a store. The message contains no password.
+    """
     scheme, colon, rest = name.partition(":")
     if name == "memory:":
         return None
     if scheme == "sqlite" and colon:
         return Path(rest).expanduser() if rest else data_directory / STORE_FILE
-    if scheme in {"postgres", "postgresql"} and colon:
-        fault = (
-            f"store is {name!r}: shared stores such as postgres://… are not supported yet; expected {NAMES}"
-        )
+    if name == PRIVATE:
+        fault = f"store is {name!r}: only agentrail serve --nodes starts a PostgreSQL of its own; name a server, as in postgres://USER@HOST/DATABASE"
         raise OptionError([fault])
-    raise OptionError([f"store is {name!r}: expected {NAMES}"])
+    faults = faults_of_url(name)
+    if faults:
+        raise OptionError(faults)
+    return None
 
 
 def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
     """Open the store of a name, which the caller closes. Blocks."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
+    if is_shared_store(name):
+        return _open_postgres(name)
     if path is None:
         if read_only:
             raise OptionError(
@@ -53,6 +62,15 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
     if data_directory is not None:
         keep_private(data_directory)
     return SqliteStore(os.fspath(path), read_only=read_only)
+
+
+def _open_postgres(name: str) -> Store:
+    try:
+        from agentrail.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
+    except ImportError as error:  # psycopg without libpq
+        fault = f"store is {shown_store(name)!r}: {str(error).splitlines()[0]}; {install_command('postgres')}"
+        raise OptionError([fault]) from None
+    return PostgresStore(name)
 
 
 MIN_PATIENCE_SECONDS: Final = 0.1
@@ -71,6 +89,8 @@ def faults_of_keeping(
             path_of_store(store, Path())
         except OptionError as error:
             faults += error.faults
+    elif isinstance(store, list | tuple):
+        faults.append("store names several places, expected one database: shards are not built")
     elif store is not None and not hasattr(store, "append"):
         faults.append(f"store is {store!r:.80}: expected {NAMES}, or a store")
     is_number = isinstance(store_patience, int | float) and not isinstance(store_patience, bool)

@@ -223,8 +223,14 @@ async def test_a_store_that_cannot_be_read_is_said_with_what_to_do(ask, tmp_path
         ("list", "sessions.db", "there is no such file", "--data-dir"),
         ("show s-1", "there is no such file"),
         ("delete s-1", "there is no such file"),
-        ("list --store redis://x", "'memory:', 'sqlite:' or 'sqlite:PATH'"),
-        ("list --store postgres://x", "are not supported yet", "'sqlite:PATH'"),
+        ("list --store redis://x", "'memory:', 'sqlite:', 'sqlite:PATH' or 'postgres://USER@HOST/DATABASE'"),
+        (
+            "list --store postgres://nobody@127.0.0.1:1/x",
+            "cannot be used now",
+            "try: psql postgres://nobody@127.0.0.1:1/x",
+        ),
+        ("list --store postgres:", "agentrail serve --nodes"),
+        ("list --store postgres://ada:secret@h/x", "list of processes", "PGPASSFILE"),
         ("list --store memory:", "name a file"),
         ("recover --store memory:", "name a file"),
         ("list --store sqlite:/etc/passwd", "is not a store of agentrail", "it was not modified"),
@@ -409,7 +415,9 @@ def test_that_a_session_runs_follows_from_a_living_owner():
 async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opened():
     """Each fault names the option and what it may be."""
     for given, words in (
-        ({"store": "redis:"}, "'memory:', 'sqlite:' or 'sqlite:PATH'"),
+        ({"store": "redis:"}, "'memory:', 'sqlite:', 'sqlite:PATH' or"),
+        ({"store": ["postgres://a", "postgres://b"]}, "shards are not built"),
+        ({"store": "postgres://a,postgres://b"}, "shards are not built"),
         ({"store": 7}, "or a store"),
         ({"store": "memory:", "store_patience": float("nan")}, "finite seconds >= 0.1"),
     ):

@@ -123,7 +123,7 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(store, postgres_serv
 
 def test_an_empty_database_is_named_with_the_command(postgres_url):
     """The message has no password."""
-    with pytest.raises(StoreUnavailable, match="agentrail store migrate postgres://") as caught:
+    with pytest.raises(StoreUnavailable, match="agentrail store migrate --store postgres://") as caught:
         PostgresStore(postgres_url)
     password = psycopg.conninfo.conninfo_to_dict(postgres_url)["password"]
     assert password not in str(caught.value)

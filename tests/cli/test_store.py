@@ -1,0 +1,38 @@
+"""`agentrail store` on a PostgreSQL database."""
+
+import pytest
+
+from tests.cli.rig import run_beside
+
+
+@pytest.mark.machine(18)
+async def test_a_database_is_migrated_and_read(postgres_url, monkeypatch, tmp_path):
+    """The password comes from the environment, and is in no output."""
+    url, password = without_password(postgres_url)
+    variables = {"PGPASSWORD": password, "AGENTRAIL_DATA_DIR": str(tmp_path)}
+
+    async def ask(*arguments):
+        ran = await run_beside(*arguments, "--store", url, variables=variables)
+        assert password not in ran.out + ran.err
+        return ran
+
+    missing = await ask("sessions", "list")
+    assert "only a PostgreSQL database" in (await run_beside("store", "migrate", variables=variables)).err
+    assert missing.code == 2
+    assert f"agentrail store migrate --store {url}" in missing.err
+    made = await ask("store", "migrate")
+    assert (made.code, "its tables were created" in made.out) == (0, True)
+    again = await ask("store", "migrate")
+    assert "its tables are current" in again.out
+    assert "CREATE TABLE agentrail.session" in (await ask("store", "migrate", "--print-sql")).out
+    assert "has no role 'nobody_here'" in (await ask("store", "migrate", "--nodes-role", "nobody_here")).err
+    assert (await ask("sessions", "list")).code == 0
+    assert "0 sessions are intact" in (await ask("store", "check")).out
+    assert "pg_dump" in (await ask("store", "backup", str(tmp_path / "x"))).err
+
+
+def without_password(url):
+    before, _, rest = url.partition("@")
+    _, _, user = before.partition("://")
+    name, _, password = user.partition(":")
+    return f"postgres://{name}@{rest}", password
