@@ -29,6 +29,7 @@ from benchmarks.files import files, output, search
 from benchmarks.folds import folds
 from benchmarks.gateway.coming_back import reconnects, stalled_reader
 from benchmarks.gateway.fanout import few_readers, many_readers, many_sessions_read
+from benchmarks.gateway.forwarding import forwarding
 from benchmarks.gateway.hooks import requests_through_the_host
 from benchmarks.gateway.stopping import aborts_by_socket, leavers, shutdown
 from benchmarks.gateway.weights import weights_of_readers
@@ -120,6 +121,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "gateway-shutdown": shutdown,
     "gateway-aborts": aborts_by_socket,
     "gateway-wires": streams_of_wires,
+    "gateway-nodes": forwarding,
     "console-drawing": drawing,
     "console-page": ageing,
     "console-lists": lists,

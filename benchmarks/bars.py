@@ -99,6 +99,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "delivery over a wire": ("ratio", (1.3, 1.1),   None),
         "first frame of a completion": ("ours", (2, 1), None),  # ms
         "lag of 200 completions": ("ratio", (2.0, 1.5), None),
+        "forwarded call":       ("ratio", (2.0, 1.8),   None),
+        "forwarded delta":      ("ours",  (60, 50),     None),  # µs
+        "forwarded first frame": ("ours", (5, 3),       None),  # ms
         "mcp call":             ("ratio", (1.5, 1.2),   None),
         "mcp transport":        ("ratio", (1.0, 0.9),   None),
         "loop beside a large message": ("ours", (50, 25), None),  # ms
