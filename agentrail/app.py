@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
-from agentrail.abc.store import Store
+from agentrail.abc.store import LEASE_SECONDS, Store
 from agentrail.abc.tool_source import ToolServer, ToolSource
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.values.port_members import offers
@@ -57,7 +57,6 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_gauges import measured
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
 from agentrail.runtime.tree_secrets import without_known
-from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instruction_lookup import FilesAbove
@@ -233,7 +232,7 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     async with (
         HttpClients() as http,
         stores as shared,
-        opened_store(store, data_dir, environment) as kept,
+        opened_store(store, data_dir, environment, options.lease) as kept,
         _opened_audit(named.audit, kept) as audit,
     ):
         resolve, profiles = _find_models(http, environment, known)

@@ -16,6 +16,9 @@ from agentrail.messages import SessionId
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
 """Reason for a change of owner: the session's start, an expired lease, a vanished owner, or a release by the owner."""
 
+LEASE_SECONDS: Final = 15.0
+"""Default time after its last heartbeat after which other nodes may take the sessions of a node."""
+
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A process that owns sessions.

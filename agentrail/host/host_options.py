@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from attrs import field, fields, frozen
 
 from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore, ToolServer
-from agentrail.abc.store import Store
+from agentrail.abc.store import LEASE_SECONDS, Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
@@ -30,7 +30,6 @@ from agentrail.host.webhooks import Webhooks
 from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.stores.memory_store_names import (
     faults_of_embedder,

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import trio
 
 from agentrail.abc.store import (
+    LEASE_SECONDS,
     Cause,
     Filters,
     Node,
@@ -42,7 +43,7 @@ from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
-from agentrail.runtime.trust import LEASE_SECONDS, SAFE_LEASE_SECONDS, Silence, beat_seconds, silent_nodes
+from agentrail.runtime.trust import SAFE_LEASE_SECONDS, Silence, beat_seconds, silent_nodes
 from agentrail.runtime.witness import Witness
 
 LOGGER: Final = Logger("agentrail.runtime")

@@ -10,7 +10,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
-from agentrail.abc.store import Store
+from agentrail.abc.store import LEASE_SECONDS, Store
 from agentrail.actors.actor_types import worker
 from agentrail.actors.deferred_error import Kept
 from agentrail.actors.supervisor_handle import Supervisor
@@ -26,7 +26,6 @@ from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import NO_STORES, SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.runtime.trust import LEASE_SECONDS
 
 
 @frozen(kw_only=True)

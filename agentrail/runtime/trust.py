@@ -12,9 +12,6 @@ from attrs import evolve, frozen
 
 from agentrail.abc.store import Beat, Node
 
-LEASE_SECONDS: Final = 15.0
-"""Default time after its last heartbeat after which other nodes may take the sessions of a node."""
-
 SAFE_LEASE_SECONDS: Final = 10.0
 """A shorter lease is logged: a third of it is the margin for a pause of the process, and pauses of over two seconds were measured."""
 

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from agentrail import outside
-from agentrail.abc.store import Store
+from agentrail.abc.store import LEASE_SECONDS, Store
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
@@ -43,11 +43,17 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     return None
 
 
-def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
+def open_store(
+    name: str,
+    data_directory: Path | None,
+    *,
+    read_only: bool = False,
+    lease_seconds: float = LEASE_SECONDS,
+) -> Store:
     """Open the store of a name, which the caller closes. Blocks."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
     if is_shared_store(name):
-        return _open_postgres(name)
+        return _open_postgres(name, round(lease_seconds * 1000))
     if path is None:
         if read_only:
             raise OptionError(
@@ -64,13 +70,13 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
     return SqliteStore(os.fspath(path), read_only=read_only)
 
 
-def _open_postgres(name: str) -> Store:
+def _open_postgres(name: str, lease_ms: int) -> Store:
     try:
         from agentrail.stores.postgres import PostgresStore  # noqa: PLC0415 - as above
     except ImportError as error:  # psycopg without libpq
         fault = f"store is {shown_store(name)!r}: {str(error).splitlines()[0]}; {install_command('postgres')}"
         raise OptionError([fault]) from None
-    return PostgresStore(name)
+    return PostgresStore(name, lease_ms=lease_ms)
 
 
 MIN_PATIENCE_SECONDS: Final = 0.1
@@ -175,7 +181,10 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 
 @asynccontextmanager
 async def opened_store(
-    store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
+    store: str | Store | None,
+    data_directory: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[Store | None]:
     if not isinstance(store, str):
         yield store
@@ -191,7 +200,7 @@ async def opened_store(
         if data_directory is None
         else Path(data_directory)
     )
-    opened = await outside.offload(partial(open_store, store, directory))
+    opened = await outside.offload(partial(open_store, store, directory, lease_seconds=lease_seconds))
     try:
         yield opened
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
-from agentrail.abc.store import Store
+from agentrail.abc.store import LEASE_SECONDS, Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
@@ -16,7 +16,6 @@ from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_lifespan import StoreOptions, open_sessions
-from agentrail.runtime.trust import LEASE_SECONDS
 from agentrail.sandboxes.local import LocalSandbox
 
 
