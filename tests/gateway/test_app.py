@@ -251,6 +251,7 @@ async def test_a_server_that_stops_lets_all_know():
         ({"heartbeat": 0}, "heartbeat"),
         ({"drain_delay": -1}, "drain_delay"),
         ({"base_path": "agents/"}, "base_path"),
+        ({"node_ca": 7}, "node_ca"),
         ({"auth": "token"}, "auth"),
         ({"allowed_hosts": ["*"]}, "allowed_hosts"),
         ({"chat_timeot": 1}, "chat_timeot"),

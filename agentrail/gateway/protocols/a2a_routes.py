@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from agentrail import outside
 from agentrail.core.session.receipts import SteerReceipt
 from agentrail.distribution import install_command
-from agentrail.errors import AgentrailError, IdInvalid, SessionNotFound, SessionUnknown
+from agentrail.errors import AgentrailError, HeldBy, IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import PromptQueued, PromptReceived
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import UNAUTHORIZED
@@ -418,6 +418,8 @@ async def _answer_rpc(call: RouteCall) -> Result:
             refuse_call("field_unknown", "the body is not a request of JSON-RPC 2.0")
         return await _run(call, name if isinstance(name, str) else "", plain.get("params", {}), wrap)
     except (AgentrailError, CallRefused) as error:
+        if isinstance(error, HeldBy) and call.gateway.forward is not None:  # passed on to that node
+            raise
         answer = answer_to(error)
         return answer_json(wrap({"error": answer}), headers=answer.headers)
 
