@@ -138,9 +138,7 @@ class Hub:
         except trio.WouldBlock:
             pass
         except trio.EndOfChannel:
-            self._end(
-                "failed" if self._is_parked else "shutdown" if subscription.is_rested else "session_ended"
-            )
+            self._end(self._reason_of(subscription))
         except SubscriberTooSlow as cut:
             self._subscription, self._resume_after = None, cut.resume_after
             self._is_level = trio.Event()
@@ -148,7 +146,9 @@ class Hub:
         return True
 
     def _reason_of(self, subscription: Subscription) -> DoneReason:
-        return "failed" if self._is_parked else "shutdown" if subscription.is_rested else "session_ended"
+        if self._is_parked or not subscription.is_rested:
+            return "failed" if self._is_parked else "session_ended"
+        return "moved" if subscription.is_moved else "shutdown"
 
     def _end(self, reason: DoneReason) -> None:
         self.ended = self.ended or reason

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import trio
 from attrs import evolve, frozen
@@ -92,6 +92,10 @@ class UsersOfHost:
 
 
 # The readiness checks of every host: its store, its supervisor and its plugins.
+
+
+_BOUNDARY_SHARE: Final = 0.8
+"""Share of the drain time to wait for turn boundaries. The rest is for the store."""
 
 
 @frozen(eq=False)
@@ -801,6 +805,9 @@ class Host:
             self._drains_by = usual if within is None else now + within
         try:
             with trio.CancelScope(deadline=self._drains_by):
+                if self.supervisor.nodes.node is not None:  # other nodes continue the cycles
+                    left = self._drains_by - trio.current_time()
+                    await self.supervisor.drain(max(left * _BOUNDARY_SHARE, 0.0))
                 for run in self._intake.runs:
                     await run.decided.wait()
                     if run.request is not None:

@@ -23,6 +23,7 @@ from agentrail.errors import (
     OptionError,
     SessionDown,
     SessionNotFound,
+    SessionRested,
     StoreUnavailable,
     Unrevivable,
 )
@@ -45,7 +46,7 @@ from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_loader import StoredOpening
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_rest import RESTED
-from agentrail.runtime.session_resume import ReadySession, SessionResumption, WantedSession
+from agentrail.runtime.session_resume import CanRevive, ReadySession, SessionResumption, WantedSession
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import SessionEntry, Shared
 from agentrail.runtime.shutdown import close_workspace
@@ -123,6 +124,7 @@ class Hibernation:
         self._is_sooner = trio.Event()
         self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
         self._claimed: dict[tuple[str, str], tuple[Cause, bool]] = {}
+        self._checked: set[tuple[str, str]] = set()
         self._open_claimed: OpenClaimed = self._open_unasked
         self.orphans: Orphans | None = None
         if after is not None:
@@ -292,6 +294,8 @@ class Hibernation:
         async with self._shared.beginnings.reserve(key):
             if self._shared.down is not None:
                 raise SessionDown(wanted.session_id, self._shared.down)
+            if self._shared.is_draining:
+                raise SessionRested(wanted.session_id, "its node is draining, and others continue it")
             live = self._shared.live(key)  # a hibernated session returns with these options
             if live is not None:
                 message = f"session {wanted.session_id!r} is already alive: use its handle"
@@ -519,6 +523,7 @@ class Hibernation:
             force=force,
             is_asked=is_asked,
             is_claimed=(scope, session_id) in self._claimed,
+            only_checks=(scope, session_id) in self._checked,
             on_drift=on_drift,
         )
 
@@ -541,8 +546,44 @@ class Hibernation:
             LOGGER.warning("session %s was not resumed: %s", row.session, error)
             return error
         finally:
-            del self._claimed[key]
+            self._claimed.pop(key, None)
         return Unrevivable(row.session, missing=["its agent"]) if self._is_away(*key) else None
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether this node takes sessions of other nodes."""
+        return self._shared.down is None and not self._shared.is_draining
+
+    async def check_revive(self, scope: str, session_id: SessionId) -> None:
+        """Fold a session of another node and check that its code is here. Changes nothing.
+
+        Raises:
+            Unrevivable, JournalDrifted, OptionError, SessionDown, StoreUnavailable: Same as `resume_session`.
+        """
+        key = (scope, session_id)
+        self._checked.add(key)
+        try:
+            await self._open_claimed(*key)
+        except CanRevive:
+            return
+        finally:
+            self._checked.discard(key)
+        raise Unrevivable(session_id, missing=["its agent"])
+
+    async def take_moved(self, scope: str, session_id: SessionId) -> None:
+        """Continue a session that its node has released for this one.
+
+        Raises:
+            Exception: Same as `resume_session`.
+        """
+        key = (scope, session_id)
+        self._claimed[key] = "drain", True
+        try:
+            await self._open_claimed(*key)
+        except AlreadyStarted:
+            return
+        finally:
+            self._claimed.pop(key, None)
 
     def park_claimed(self, row: StoredSession, reason: str) -> None:
         self._note_parked(row.scope, row.session, reason)

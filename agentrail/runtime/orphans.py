@@ -44,6 +44,11 @@ PARKED: Final = "parked: {deaths} nodes in a row ended with it; when the cause i
 class Recovery(Protocol):
     """Resumes the trees that a look has found."""
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether this node takes sessions. Not while it drains."""
+        ...
+
     async def resume_claimed(self, row: StoredSession, cause: Cause) -> AgentrailError | None:
         """Resume a reserved tree. Return why it could not be resumed, or None."""
         ...
@@ -85,7 +90,7 @@ def decide_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node]) -> int:
 def cause_of(row: StoredSession, nodes: Iterable[Node]) -> Cause:
     """Return why a reserved tree changes its owner."""
     if not row.node:
-        return "start"
+        return "drain"  # its node has released it
     owner = next((node for node in nodes if node.id == row.node), None)
     return "gone" if owner is None or owner.gone_at_ms else "lease_over"
 
@@ -142,7 +147,7 @@ class Orphans:
         if self._waits:
             self._waits -= 1
             return False
-        return self._heartbeat.is_trusted
+        return self._heartbeat.is_trusted and self._recovery.takes_more
 
     def _tell_leases(self, others: Iterable[Node]) -> None:
         own = self._keeping.node.lease_ms

@@ -11,7 +11,8 @@ from attrs import evolve, frozen
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.journal.fold import rewound_state
-from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
+from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller, RunTool
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     Asked,
     ChangeTools,
@@ -61,7 +62,14 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_code import HeldCode
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.runtime.session_rest import RESTED, Rested, RestRequest, decide_rest, make_rested
+from agentrail.runtime.session_rest import (
+    RESTED,
+    Rested,
+    RestRequest,
+    decide_awaited,
+    decide_rest,
+    make_rested,
+)
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.signal_scrubber import SignalCleaner
 from agentrail.runtime.snapshots import is_at_rest
@@ -661,7 +669,8 @@ class SessionCell(SleepingCell):
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Stop after a step if a rest is due: effects that publish or answer are executed, and those that start work are not."""
-        at_boundary = decide_rest(self.state, effects, is_due=request.is_due)
+        is_due = request.is_due or (request.is_move and not self.calls_to_await())
+        at_boundary = decide_rest(self.state, effects, is_due=is_due)
         if at_boundary is None:
             return False
         try:
@@ -670,8 +679,27 @@ class SessionCell(SleepingCell):
             request.error, self.resting = error, None
             request.settled.set()
             return False
+        if self.journal is not None:
+            self.journal.not_begun = self._calls_not_begun()
+            self.has_moved = self.journal.is_shared
         self._finish_last_step()
         return True
+
+    def _calls_not_begun(self) -> frozenset[EffectId]:
+        held = () if self.journal is None else self.journal.outbox.held_calls()
+        return frozenset(one.effect_id for one in (*held, *self.undone) if isinstance(one, RunTool))
+
+    def hold(self, *, is_held: bool) -> None:
+        """Begin nothing in this session and its children, or continue."""
+        for cell in self.below():
+            if cell.journal is not None:
+                cell.journal.is_held = is_held
+                cell.journal.let_begin()
+
+    def calls_to_await(self) -> tuple[str, ...]:
+        """Return the tools of running calls, also of children, that must end before a move."""
+        cells = (self, *(one for _, child in self.children() for one in child.below()))
+        return tuple([name for one in cells for name in decide_awaited(one.state, one._calls_not_begun())])  # noqa: SLF001 - same class
 
     @property
     def group_id(self) -> str | None:

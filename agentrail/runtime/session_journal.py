@@ -287,6 +287,8 @@ class SessionJournal:
         first: The first signal of a resumed session. None after it, and for a new session.
         confirmed: Doubts of the node, see `trust`, when the last append or look that confirmed its owner was sent. -1 before the first.
         durable: Number up to which its records are durable.
+        is_held: Whether nothing may begin, because the session is about to move to another node.
+        not_begun: Calls that its records name but that never began: they were held when the session stopped.
         recorded_at: Time of its last record, on Trio's clock. 0 before the first.
         tail: End of the journal, including records handed over.
     """
@@ -309,6 +311,8 @@ class SessionJournal:
         "files",
         "first",
         "gone_tools",
+        "is_held",
+        "not_begun",
         "old_events",
         "outbox",
         "recorded_at",
@@ -334,6 +338,8 @@ class SessionJournal:
         guard: WorkGuard | None = None,
     ) -> None:
         self._guard = guard
+        self.is_held: bool = False
+        self.not_begun: frozenset[EffectId] = frozenset()
         self.confirmed: int = -1
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
@@ -387,7 +393,7 @@ class SessionJournal:
         if self.refusal is not None:
             return Outbox().put(1, stepped.effects, stepped.before, stepped.after, is_recorded=True)
         if self.outbox.is_empty and self.durable == self.tail.seq:
-            if self._guard is None or self._guard.may_begin(self):
+            if self._may_begin():
                 return Leaving(at_once=stepped.effects)
             self._tell()
         leaving = self.outbox.put(
@@ -473,7 +479,8 @@ class SessionJournal:
         if aside:
             self._record(aside)
         if self.tail.seq != self._snapshot:
-            self._put(state, None if is_at_rest(state) else begun_effects(state))
+            begun = [one for one in begun_effects(state) if one not in self.not_begun]
+            self._put(state, None if is_at_rest(state) else tuple(begun))
 
     def _put(self, state: SessionState, begun: tuple[EffectId, ...] | None = None) -> None:
         try:
@@ -489,8 +496,10 @@ class SessionJournal:
     def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
         """Yield the effects that may leave, each with the state after its step. The caller then waits for the next notification."""
         self._is_told = False
-        guard = self._guard
-        return self.outbox.leaving(self.durable, None if guard is None else partial(guard.may_begin, self))
+        return self.outbox.leaving(self.durable, None if self._guard is None else self._may_begin)
+
+    def _may_begin(self) -> bool:
+        return not self.is_held and (self._guard is None or self._guard.may_begin(self))
 
     async def wait_changed(self) -> None:
         self._changed = trio.Event()
@@ -531,6 +540,11 @@ class SessionJournal:
             self.confirmed = max(self.confirmed, doubts)
         elif self.refusal is None and not self._latest.ended:
             self.refused(Fenced(self._session, durable_up_to=self.durable))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other nodes can continue the session."""
+        return self._guard is not None
 
     @property
     def has_moved(self) -> bool:

@@ -1,12 +1,13 @@
 """Rest: a session stops at a point without running work, and its state is returned as bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import trio
 from attrs import frozen
 
 from agentrail.core.protocol.effects import Effect, StartStream
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
@@ -46,11 +47,12 @@ class Rested:
 class RestRequest:
     """A pending request to rest, until the session has stopped or no caller wants it any more."""
 
-    __slots__ = ("callers", "error", "is_due", "settled")
+    __slots__ = ("callers", "error", "is_due", "is_move", "settled")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_move: bool = False) -> None:
         self.callers: int = 0
         self.is_due: bool = False
+        self.is_move: bool = is_move
         self.settled: trio.Event = trio.Event()
         self.error: CodecError | None = None
 
@@ -76,6 +78,22 @@ def decide_rest(state: SessionState, effects: Sequence[Effect], *, is_due: bool)
     # A session that is ending does so soon, without a rest.
     is_ending = state.ended or state.data.stopping is not None
     return False if is_due and not is_ending else None
+
+
+def decide_awaited(state: SessionState, not_begun: Collection[EffectId]) -> tuple[str, ...]:
+    """Return the tools of the running calls that must end before a session moves, by name.
+
+    A call of a `pure` or `idempotent` tool is stopped, and runs again on the other node. One in `not_begun` runs there for the first time. For
+    a call that runs a child session, the child's own calls count.
+    """
+    return tuple(
+        [
+            one.call.name
+            for one in (*state.data.batch, *state.data.survivors)
+            if one.stage == "running" and not one.wants_child and one.effect_id not in not_begun
+            if one.spec is None or one.spec.effect_class in ("once", "reconcilable")
+        ]
+    )
 
 
 def make_rested(state: SessionState, *, at_boundary: bool) -> Rested:

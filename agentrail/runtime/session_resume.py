@@ -73,7 +73,12 @@ class WantedSession:
     force: bool = False
     is_asked: bool = True
     is_claimed: bool = False
+    only_checks: bool = False
     on_drift: OnDrift | None = None
+
+
+class CanRevive(Exception):
+    """The code here can continue a session. Nothing was changed."""
 
 
 @frozen(kw_only=True)
@@ -133,6 +138,8 @@ class SessionResumption:
             is_root = one.stored.session == wanted.session_id
             _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
             self._check_drift(one)
+        if wanted.only_checks:
+            raise CanRevive
         try:
             # A reserved tree only as it was folded: its owner may have lived on, and written more.
             tail = tree[wanted.session_id].stored.tail if wanted.is_claimed else None

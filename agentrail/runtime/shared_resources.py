@@ -82,6 +82,7 @@ class Shared:
     fan_in: FanIn = field(factory=FanIn)
     board: ReportBoard = field(factory=ReportBoard)
     down: str | None = None
+    is_draining: bool = False
 
     def live(self, key: str) -> SessionEntry | None:
         entry = self.entries.get(key)

@@ -9,7 +9,7 @@ from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.signals import StatusQuery, StopSession
-from agentrail.errors import CodecError, OptionError, SessionDown, StoreUnavailable
+from agentrail.errors import CodecError, OptionError, SessionBusy, SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.otp.exits import Killed
 from agentrail.otp.supervision_types import Report
@@ -32,6 +32,8 @@ LEAVE_WITHIN_SECONDS: Final = 2.0
 """Seconds that a closing supervisor waits until a stored session has no running work."""
 
 CLOSE_WITHIN_SECONDS: Final = 2.0
+
+MOVE_LOOK_SECONDS: Final = 0.05
 
 
 async def stop_quietly(cell: SessionCell, reason: str) -> None:
@@ -128,6 +130,44 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
         raise SessionDown(cell.ports.session_id, cell.ending or "ended")
     await cell.wait_down()
     return cell.rested
+
+
+async def leave_for_move(cell: SessionCell, within: float) -> None:
+    """Stop a session for a move: calls that must not be cut end first, and nothing else begins meanwhile.
+
+    Raises:
+        SessionBusy: Such a call did not end in time. The session continues unchanged.
+        CodecError: Same as `rest_session`.
+        SessionDown: It ended first.
+
+    Cancellation: The session continues, unless it had stopped.
+    """
+    await cell.awake()
+    cell.pending_calls.refuse_self("move")
+    if cell.resting is not None:
+        message = f"session {cell.ports.session_id!r} is already stopping"
+        raise SessionBusy(message)
+    request = cell.resting = RestRequest(is_move=True)
+    cell.hold(is_held=True)
+    try:
+        with trio.move_on_after(within):
+            while not request.settled.is_set():
+                _nudge(cell)  # again and again: the call of a child may have ended
+                with trio.move_on_after(MOVE_LOOK_SECONDS):
+                    await request.settled.wait()
+    finally:
+        if cell.rested is None:
+            cell.resting = None
+            cell.hold(is_held=False)
+    if request.error is not None:
+        raise request.error
+    if cell.rested is None:
+        if cell.ending is not None:
+            raise SessionDown(cell.ports.session_id, cell.ending)
+        names = ", ".join(cell.calls_to_await()) or "its store"
+        message = f"session {cell.ports.session_id!r} was not moved, and nothing has changed: {names} did not end within {within:g} s"
+        raise SessionBusy(message)
+    await cell.wait_down()
 
 
 def _nudge(cell: SessionCell) -> None:

@@ -567,6 +567,9 @@ class Outbox:
                 steps.popleft()
                 self._forget(step)
 
+    def held_calls(self) -> Iterator[RunTool]:
+        return (effect for effect in self._waiting() if isinstance(effect, RunTool))
+
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
         return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
 

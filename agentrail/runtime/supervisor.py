@@ -90,6 +90,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session_monitor import SessionMonitor
+from agentrail.runtime.session_moves import Moves
 from agentrail.runtime.session_nodes import SessionNodes
 from agentrail.runtime.session_options import SessionOptions, decide_options
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
@@ -160,6 +161,10 @@ def _erasure(supervisor: "SessionSupervisor") -> UserErasure:
     return supervisor._erasure  # noqa: SLF001 - same module
 
 
+def _moves(supervisor: "SessionSupervisor") -> Moves:
+    return supervisor._moves  # noqa: SLF001 - same module
+
+
 def _health(supervisor: "SessionSupervisor") -> Health:
     return supervisor._health  # noqa: SLF001 - same module
 
@@ -222,6 +227,7 @@ class SessionSupervisor:
         )
         if keeping is not None and keeping.heartbeat is not None:
             keeping.heartbeat.sessions = lambda: [entry.cell for entry in self._shared.entries.values()]
+        self._moves = Moves(self._shared, known=self._known)
         self._erasure = UserErasure(
             self._shared,
             known=self._known,
@@ -252,6 +258,11 @@ class SessionSupervisor:
     resume_all: Final = of_part(_hibernation, Hibernation.resume_all)
     follow_orphans: Final = of_part(_hibernation, Hibernation.follow_orphans)
     cluster_facts: Final = of_part(_hibernation, Hibernation.cluster_facts)
+    check_revive: Final = of_part(_hibernation, Hibernation.check_revive)
+    take_moved: Final = of_part(_hibernation, Hibernation.take_moved)
+    move_session: Final = of_part(_moves, Moves.move_session)
+    drain: Final = of_part(_moves, Moves.drain)
+    call_nodes: Final = of_part(_moves, Moves.call_nodes)
     forget_user: Final = of_part(_erasure, UserErasure.forget_user)
     memories_of: Final = of_part(_erasure, UserErasure.memories_of)
     parked_sessions: Final = of_part(_health, Health.parked_sessions)
