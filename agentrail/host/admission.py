@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 from attrs import evolve
 
+from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS
 from agentrail.commands import (
     CommandAnswer,
     CommandDesk,
@@ -20,6 +21,7 @@ from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
     AgentrailError,
     CommandError,
+    HeldBy,
     HostDraining,
     IdInvalid,
     PrincipalMismatch,
@@ -27,6 +29,7 @@ from agentrail.errors import (
     PromptError,
     SessionNotFound,
     SessionUnknown,
+    StoreUnavailable,
     TooLarge,
     WebhooksOff,
 )
@@ -65,6 +68,7 @@ from agentrail.host.requests import (
     subscribe_to_requests,
     without_session,
 )
+from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import Message, PromptRef, SessionId
@@ -160,6 +164,9 @@ class CommandsOfHost:
 
 
 LOGGER: Final = Logger("agentrail.host")
+
+RETRY_FOLLOWING_SECONDS: Final = 300.0
+"""Pause before another attempt to follow a watched request of another node, after an error, in seconds."""
 
 
 def _said(request: ChatRequest, sending: Sending) -> str:
@@ -327,20 +334,48 @@ class Intake:
         return track
 
     async def follow_awaited(self) -> None:
-        for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
+        """Follow the watched requests of earlier processes, and on a shared store those of other nodes as they die, until cancelled."""
+        delivery = self._parts.delivery
+        assert delivery is not None  # noqa: S101 - otherwise nothing is watched
+        failed: dict[str, float] = {}
+        while True:
+            for watch in delivery.awaited:
+                if failed.get(watch.request_id, float("-inf")) <= trio.current_time():
+                    await self._try_to_follow(watch, delivery, failed)
+            if not delivery.is_shared:
+                return
+            await trio.sleep(LOOK_AT_NODES_SECONDS)
+            try:
+                await delivery.load()
+            except StoreUnavailable as error:
+                LOGGER.warning("cannot look for webhooks of other nodes: %s", error)
+
+    async def _try_to_follow(
+        self, watch: WebhookWatch, delivery: WebhookDelivery, failed: dict[str, float]
+    ) -> None:
+        try:
             try:
                 await self._follow_watched(watch)
-            except AgentrailError as error:
-                LOGGER.warning(
-                    "this process cannot report the outcome of request %s: %s", watch.request_id, error
-                )
+            except HeldBy as error:
+                await delivery.hand_over(watch, error.node)
+        except AgentrailError as error:
+            LOGGER.warning(
+                "this process cannot report the outcome of request %s: %s", watch.request_id, error
+            )
+            failed[watch.request_id] = trio.current_time() + RETRY_FOLLOWING_SECONDS
+        else:
+            failed.pop(watch.request_id, None)
 
     async def _follow_watched(self, watch: WebhookWatch) -> None:
         delivery, owner = self._parts.delivery, watch.owner
         assert delivery is not None  # noqa: S101 - it has the watch
         session_id, request_id = SessionId(watch.session_id), watch.request_id
         key = key_of_requests(owner, session_id)
-        if self._parts.book.find(key, request_id) is not None:
+        self._parts.book.forget_lost(key, request_id)
+        known = self._parts.book.find(key, request_id)
+        if known is not None:
+            if known.record.has_ended:  # and was notified: this row was read before that
+                delivery.forget(watch.key)
             return
         try:
             facts = await self._parts.sessions.facts(owner, session_id, creates=True)
@@ -355,7 +390,7 @@ class Intake:
                 agent_id=watch.agent_id,
                 kind=kind_of_request(request_id),
             )
-            track = RequestTrack(record, on_change=self._parts.listener(owner, session_id, request_id))
+            track = RequestTrack(record, on_change=partial(delivery.hear, key=watch.key, is_certain=True))
             track.stand(without_session(track.standing, "it has ended"))
             track.end("")
         else:

@@ -227,8 +227,16 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
 def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
     if standing.has_ended:
         return standing
-    error = ErrorInfo(code="session_ended", message=f"the session has ended: {reason}")
+    error = ErrorInfo(code=_WITHOUT_SESSION, message=f"the session has ended: {reason}")
     return replace(standing, status="failed", pending=(), error=error)
+
+
+_WITHOUT_SESSION: Final = "session_ended"
+
+
+def is_without_session(standing: RequestStanding) -> bool:
+    """Return whether a request counts as failed only because its session left this process."""
+    return standing.error is not None and standing.error.code == _WITHOUT_SESSION
 
 
 def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> RequestStanding:
@@ -636,6 +644,12 @@ class RequestBook:
         if ended is None or request_id not in ended:
             return None
         return RequestTrack(ended[request_id])
+
+    def forget_lost(self, key: str, request_id: str) -> None:
+        """Forget the record of a request whose session left this process before it ended."""
+        record = self._ended.get(key, {}).get(request_id)
+        if record is not None and (record.status == "shutdown" or is_without_session(record)):
+            self._forget(key, request_id)
 
     def forget_session(self, key: str) -> None:
         if key in self._ended:

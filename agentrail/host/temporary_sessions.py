@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 import trio
 
+from agentrail.abc.living_nodes import Departures, is_first
 from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedRow
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound
 from agentrail.host.identity import SessionOwner, is_temporary
@@ -72,6 +73,7 @@ class TemporarySessions:
     def __init__(self, supervisor: SessionSupervisor) -> None:
         self._supervisor = supervisor
         self._owners: dict[tuple[str, str], SessionOwner] = {}
+        self._departures = Departures(supervisor.shared_node)
         self._nursery: trio.Nursery | None = None
         self._budgets: DayBudgets | None = None
         self._book: RequestBook | None = None
@@ -80,22 +82,43 @@ class TemporarySessions:
         return (tenant_id, session_id) in self._owners
 
     async def load(self) -> None:
-        """Read the temporary sessions of earlier processes."""
+        """Read the temporary sessions of earlier processes. On a shared store those of dead nodes."""
+        if self._supervisor.shared_node and not await self._adopt():
+            return
         after = ""
         while self._supervisor.keeps_owed:
-            page = await self._supervisor.owed(TEMPORARY_SESSIONS, after=after, limit=_PAGE)
+            page = await self._supervisor.owed(TEMPORARY_SESSIONS, after=after, limit=_PAGE, own=True)
             if not page:
                 return
             after = page[-1].id
             for found in filter(None, map(decode_temporary, page)):
                 owner, session_id = found
-                self._owners[owner.tenant_id, session_id] = owner
+                if not self.has(owner.tenant_id, session_id):
+                    self._owners[owner.tenant_id, session_id] = owner
+                    if self._nursery is not None:
+                        self.follow(owner, session_id)
+
+    async def _adopt(self) -> int:
+        await self._supervisor.look_at_nodes(self._departures)
+        if not is_first(self._supervisor.shared_node, self._departures.living):
+            return 0
+        return await self._supervisor.adopt_owed(TEMPORARY_SESSIONS)
 
     def begin(self, nursery: trio.Nursery, budgets: DayBudgets, book: RequestBook) -> None:
         """Follow the sessions from now on, in tasks of the host."""
         self._nursery, self._budgets, self._book = nursery, budgets, book
         for (_, session_id), owner in self._owners.items():
             self.follow(owner, session_id)
+        if self._supervisor.shared_node:
+            nursery.start_soon(self._look_on, name="look for temporary sessions of dead nodes")
+
+    async def _look_on(self) -> None:
+        while True:
+            await trio.sleep(DELETE_RETRY_SECONDS)
+            try:
+                await self.load()
+            except AgentrailError as error:
+                LOGGER.warning("cannot look for temporary sessions of dead nodes: %s", error)
 
     async def note(self, owner: SessionOwner, session_id: str) -> bool:
         """Note a session before it is started, so that a crash leaves none behind. False if it is noted already."""
@@ -105,7 +128,7 @@ class TemporarySessions:
         self._owners[key] = owner
         if self._supervisor.keeps_owed:
             try:
-                await self._supervisor.change_owed([encode_temporary(owner, session_id)])
+                await self._supervisor.change_owed([encode_temporary(owner, session_id)], own=True)
             except BaseException:
                 del self._owners[key]
                 raise

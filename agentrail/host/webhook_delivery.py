@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -10,14 +11,16 @@ import httpx
 import msgspec
 import trio
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail import outside
+from agentrail.abc.living_nodes import Departures, is_first
 from agentrail.abc.store import OwedRow
 from agentrail.core.wire.normalize import mended_text
-from agentrail.errors import QuotaReached, WebhookInvalid
+from agentrail.errors import QuotaReached, StoreUnavailable, WebhookInvalid
 from agentrail.host.hook_payloads import DayBudgetWarning
 from agentrail.host.identity import SessionOwner
-from agentrail.host.requests import RequestTrack
+from agentrail.host.requests import RequestTrack, is_without_session
 from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_message import (
     WebhookMessage,
@@ -227,6 +230,7 @@ class WebhookDelivery:
         self._webhooks = webhooks
         self._supervisor = supervisor
         self._survives = survives
+        self._is_shared = survives and bool(supervisor.shared_node)
         self._send: SendWebhook = webhooks.send or WebhookSender(webhooks.allowed)
         self._queue = WebhookQueue()
         self._watches: dict[tuple[str, str, str, str], WebhookWatch] = {}
@@ -235,6 +239,9 @@ class WebhookDelivery:
         self._is_sooner = trio.Event()
         self._is_settled = trio.Event()
         self._changes: dict[tuple[str, str], OwedRow | None] = {}
+        self._writing: dict[tuple[str, str], OwedRow | None] = {}
+        self._departures = Departures(supervisor.shared_node)
+        self._unread = 1  # adopted messages, and those of an earlier process
         self._has_changes = trio.Event()
         self._is_written = trio.Event()
 
@@ -266,7 +273,7 @@ class WebhookDelivery:
             raise QuotaReached(message)
         self._note(watch)
         if self._survives:
-            await self._supervisor.change_owed([encode_awaited(watch)])
+            await self._supervisor.change_owed([encode_awaited(watch)], own=True)
 
     def forget(self, key: tuple[str, str, str, str]) -> None:
         if key in self._watches:
@@ -274,11 +281,21 @@ class WebhookDelivery:
 
     # --- outcomes
 
-    def hear(self, track: RequestTrack, key: tuple[str, str, str, str]) -> None:
-        """Process a change of a request. Synchronous, and never fails."""
+    def hear(self, track: RequestTrack, key: tuple[str, str, str, str], *, is_certain: bool = False) -> None:
+        """Process a change of a request. Synchronous, and never fails.
+
+        Args:
+            track: The request.
+            key: Its tenant, user, session and id.
+            is_certain: Whether the store confirms that its session has ended. Otherwise another node may continue it.
+        """
         watch = self._watches.get(key)
         if watch is None or not (track.standing.has_ended or track.standing.status == "waiting"):
             return
+        if self._is_shared and not is_certain and is_without_session(track.standing):
+            words = self._supervisor.last_words(watch.session_id, scope=watch.owner.tenant_id)
+            if words is None or words.how != "parked":
+                return
         news = decide_webhook(
             watch, track.record, track.standing.seq, at_ms=now_ms(), survives=self._survives
         )
@@ -305,8 +322,27 @@ class WebhookDelivery:
         self._change(change)
 
     async def load(self) -> None:
+        """Read pending messages and watched requests. On a shared store those of this node, first adopting those of dead ones."""
         if not self._survives:
             return
+        if self._is_shared:
+            await self._supervisor.look_at_nodes(self._departures)
+            if is_first(self._supervisor.shared_node, self._departures.living):
+                self._unread += await self._supervisor.adopt_owed(MESSAGES)
+                await self._supervisor.adopt_owed(WATCHES)
+        if self._unread:
+            await self._load_messages()
+            self._unread = 0
+        for row in await self._rows(WATCHES):
+            try:
+                watch = decode_awaited(row)
+            except RowUnreadable as error:
+                LOGGER.warning("an awaited webhook cannot be read, and is skipped: %s", error)
+            else:
+                if watch.key not in self._watches and (row.kind, row.id) not in self._changes | self._writing:
+                    self._note(watch)
+
+    async def _load_messages(self) -> None:
         messages: list[WebhookMessage] = []
         for row in await self._rows(MESSAGES):
             try:
@@ -314,18 +350,33 @@ class WebhookDelivery:
             except RowUnreadable as error:
                 LOGGER.warning("a pending webhook cannot be read, and is skipped: %s", error)
         for message in sorted(messages, key=lambda one: one.number):
-            self._queue.owe(on_time(message, now_ms()))
-        for row in await self._rows(WATCHES):
-            try:
-                self._note(decode_awaited(row))
-            except RowUnreadable as error:
-                LOGGER.warning("an awaited webhook cannot be read, and is skipped: %s", error)
+            if (MESSAGES, message.id) not in self._changes | self._writing:  # otherwise settled meanwhile
+                self._queue.owe(on_time(message, now_ms()))
+        self._is_sooner.set()
 
     async def _rows(self, kind: str) -> Sequence[OwedRow]:
         rows: list[OwedRow] = []
-        while page := await self._supervisor.owed(kind, after=rows[-1].id if rows else "", limit=_PAGE):
+        while page := await self._supervisor.owed(
+            kind, after=rows[-1].id if rows else "", limit=_PAGE, own=True
+        ):
             rows += page
         return rows
+
+    async def hand_over(self, watch: WebhookWatch, node: str) -> None:
+        """Give a watched request to the node that owns its session, once this node has sent all messages of that session.
+
+        Messages of one session arrive in order only if one node sends them.
+        """
+        if self._queue.has_lane((watch.owner.tenant_id, watch.session_id)) or watch.key not in self._watches:
+            return
+        await self._supervisor.change_owed([replace(encode_awaited(watch), node=node)])
+        if watch.key in self._watches:
+            self._end_watch(watch.key)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other nodes deliver webhooks of the same store."""
+        return self._is_shared
 
     @property
     def awaited(self) -> tuple[WebhookWatch, ...]:
@@ -348,12 +399,25 @@ class WebhookDelivery:
                     await self._is_sooner.wait()
 
     async def _try(self, message: WebhookMessage) -> None:
-        answer = await self._answer_to(message)
+        is_own = not self._is_shared or await self._is_own(message)
+        answer = await self._answer_to(message) if is_own else TryAnswer(is_moved=True)
         settled = self._queue.settle(message.id, answer, now_ms())
         self._tell(settled, answer)
         self._is_sooner.set()
         settled_before, self._is_settled = self._is_settled, trio.Event()
         settled_before.set()
+
+    async def _is_own(self, message: WebhookMessage) -> bool:
+        """Whether the stored message still belongs to this node, which may have been taken for dead."""
+        name = (MESSAGES, message.id)
+        while name in self._changes or name in self._writing:
+            await self._is_written.wait()
+        just_before = message.id[:-1] + chr(ord(message.id[-1]) - 1)
+        while True:
+            with suppress(StoreUnavailable):
+                found = await self._supervisor.owed(MESSAGES, after=just_before, limit=1, own=True)
+                return bool(found) and found[0].id == message.id
+            await trio.sleep(_FIRST_PAUSE_SECONDS)
 
     async def _answer_to(self, message: WebhookMessage) -> TryAnswer:
         answer = TryAnswer(why=f"no answer within {TRY_SECONDS:g} s")
@@ -374,6 +438,8 @@ class WebhookDelivery:
         counts, message = self._counts, settled.message
         change: dict[tuple[str, str], OwedRow | None] = {(MESSAGES, one.id): None for one in settled.ended}
         match settled.verdict:
+            case "moved":
+                return
             case "delivered":
                 self._counts = evolve(counts, delivered=counts.delivered + 1)
             case "gone":
@@ -434,21 +500,23 @@ class WebhookDelivery:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             await self._has_changes.wait()
-            changes, self._changes = self._changes, {}
+            changes = self._writing = self._changes
+            self._changes = {}
             try:
                 await self._supervisor.change_owed(
                     [row for row in changes.values() if row is not None],
                     [name for name, row in changes.items() if row is None],
+                    own=True,
                 )
             # A boundary: a failing store is retried, even if the cause is a bug in it.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
                 LOGGER.warning("cannot store pending webhooks: %s", describe_bug(raised))
-                self._changes = {**changes, **self._changes}
+                self._changes, self._writing = {**changes, **self._changes}, {}
                 await trio.sleep(pause)  # noqa: ASYNC102 - nothing is cancelled here
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue  # noqa: ASYNC104 - what travels was raised
-            pause = _FIRST_PAUSE_SECONDS
+            pause, self._writing = _FIRST_PAUSE_SECONDS, {}
             if not self._changes:
                 self._has_changes = trio.Event()
             written, self._is_written = self._is_written, trio.Event()

@@ -18,8 +18,8 @@ RETRY_SECONDS: Final = (5, 60, 600, 3_600, 21_600)
 MAX_TRIES_AT_ONCE: Final = 64
 MAX_TRIES_OF_A_TENANT: Final = 16
 
-TryVerdict: TypeAlias = Literal["delivered", "gone", "again", "dropped"]
-"""Result of an attempt: accepted, no longer wanted by its receiver, due again, or given up."""
+TryVerdict: TypeAlias = Literal["delivered", "gone", "again", "dropped", "moved"]
+"""Result of an attempt: accepted, no longer wanted by its receiver, due again, given up, or sent by another node."""
 
 Lane: TypeAlias = tuple[str, str]
 
@@ -30,11 +30,13 @@ class TryAnswer:
 
     Attributes:
         status: HTTP status. None without an answer.
+        is_moved: Whether nothing was sent, because the message is no longer this node's.
     """
 
     status: int | None = None
     why: str = ""
     is_refused: bool = False
+    is_moved: bool = False
 
     def __str__(self) -> str:
         return self.why or f"status {self.status}"
@@ -43,6 +45,8 @@ class TryAnswer:
 def decide_again(
     message: WebhookMessage, answer: TryAnswer, now_ms: int
 ) -> tuple[TryVerdict, WebhookMessage]:
+    if answer.is_moved:
+        return "moved", message
     status = answer.status
     if status is not None and 200 <= status < 300:  # noqa: PLR2004 - the family of HTTP
         return "delivered", message
@@ -105,6 +109,9 @@ class WebhookQueue:
 
     def owed_of(self, tenant_id: str) -> int:
         return self._owed_of.get(tenant_id, 0)
+
+    def has_lane(self, lane: Lane) -> bool:
+        return lane in self._lanes
 
     def owe(self, message: WebhookMessage) -> WebhookMessage | None:
         if message.id in self._ids:

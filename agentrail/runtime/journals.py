@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
+from msgspec.structs import replace
 
+from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import Filters, OwedRow, OwedStore, Store, StoredSession
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.stack.loaded_stack import PluginEntry
@@ -51,8 +53,12 @@ from agentrail.runtime.session_loader import PluginFinder, check_may_trim, store
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.runtime.tree_secrets import Withheld
+from agentrail.runtime.trust import silent_nodes
 
 T = TypeVar("T")
+
+MAX_ADOPTED: Final = 100_000
+"""Rows of dead nodes adopted at once. All of a kind go to one node, so that messages of one request keep their order."""
 
 
 class Journals:
@@ -99,8 +105,30 @@ class Journals:
     def keeps_owed(self) -> bool:
         return self._owed_store is not None
 
-    async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Return the owed rows of the store. See `OwedStore.owed`.
+    @property
+    def shared_node(self) -> str:
+        """Id of this node if other nodes may use the same store, otherwise empty."""
+        keeping = self._shared.keeping
+        return "" if keeping is None or keeping.heartbeat is None else keeping.node.id
+
+    async def look_at_nodes(self, departures: Departures) -> frozenset[str]:
+        """Read the nodes of the store, and return the dead ones that this node has to deal with.
+
+        Raises:
+            OptionError: Your move: there is no store.
+            StoreUnavailable: It cannot be read now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        keeping = self._shared.store_of("look_at_nodes")
+        nodes = await keeping.read(keeping.store.nodes)
+        return departures.look(nodes, keeping.store.now_ms(), silent_nodes(keeping.silence))
+
+    async def owed(
+        self, kind: str, *, after: str = "", limit: int = 1000, own: bool = False
+    ) -> tuple[OwedRow, ...]:
+        """Return the owed rows of the store, of all nodes or only of this one. See `OwedStore.owed`.
 
         Raises:
             OptionError: Your move: there is no store that keeps owed rows.
@@ -110,10 +138,18 @@ class Journals:
         """
         await trio.lowlevel.checkpoint()
         store = self._owing("owed")
-        return await self._shared.store_of("owed").read(partial(store.owed, kind, after, limit))
+        node = (self.shared_node or None) if own else None
+        return await self._shared.store_of("owed").read(partial(store.owed, kind, after, limit, node=node))
 
-    async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+    async def change_owed(
+        self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = (), *, own: bool = False
+    ) -> None:
         """Add and remove owed rows in the store. See `OwedStore.change_owed`.
+
+        Args:
+            put: Rows to store.
+            drop: Kind and id of the rows to remove.
+            own: Whether the rows become those of this node, if other nodes may use the same store.
 
         Raises:
             OptionError: Your move: there is no store that keeps owed rows.
@@ -123,7 +159,23 @@ class Journals:
         """
         await trio.lowlevel.checkpoint()
         store = self._owing("change_owed")
-        await self._shared.store_of("change_owed").write(partial(store.change_owed, tuple(put), tuple(drop)))
+        node = self.shared_node
+        rows = tuple(replace(row, node=node) for row in put) if own and node else tuple(put)
+        await self._shared.store_of("change_owed").write(partial(store.change_owed, rows, tuple(drop)))
+
+    async def adopt_owed(self, kind: str) -> int:
+        """Make this node the owner of rows of dead nodes, all of a kind, and return their number. See `OwedStore.adopt_owed`.
+
+        Raises: Same as `change_owed`.
+
+        Cancellation: Same as `change_owed`.
+        """
+        await trio.lowlevel.checkpoint()
+        store, keeping = self._owing("adopt_owed"), self._shared.store_of("adopt_owed")
+        adopt = partial(
+            store.adopt_owed, kind, keeping.node.id, silent_nodes(keeping.silence), limit=MAX_ADOPTED
+        )
+        return len(await keeping.write(adopt))
 
     @property
     def _owed_store(self) -> OwedStore | None:

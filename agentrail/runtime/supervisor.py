@@ -271,11 +271,18 @@ class SessionSupervisor:
     budget_use: Final = of_part(_health, Health.budget_use)
     owed: Final = of_part(_journals, Journals.owed)
     change_owed: Final = of_part(_journals, Journals.change_owed)
+    adopt_owed: Final = of_part(_journals, Journals.adopt_owed)
+    look_at_nodes: Final = of_part(_journals, Journals.look_at_nodes)
 
     @property
     def keeps_owed(self) -> bool:
         """Whether there is a store that also keeps the outbox of owed deliveries."""
         return self.journals.keeps_owed
+
+    @property
+    def shared_node(self) -> str:
+        """Id of this node if other nodes may use the same store, otherwise empty."""
+        return self.journals.shared_node
 
     @property
     def is_closing(self) -> bool:

@@ -1,7 +1,8 @@
 """Passes the committed events of all sessions to consumers, each with its own queue, retries and cursors."""
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -11,6 +12,7 @@ from attrs import define
 
 from agentrail import outside
 from agentrail.abc.event_reader import ConsumerStatistics, SessionOrigin
+from agentrail.abc.living_nodes import LOOK_AT_NODES_SECONDS, Departures
 from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
 from agentrail.errors import StoreUnavailable
 from agentrail.events import Event, SessionEnd
@@ -174,6 +176,7 @@ class _Line:
     def open(self, source: Any) -> None:
         self._source = source
         self._has_journal: bool = source.keeps_owed
+        self._is_shared = bool(source.shared_node)
         self._has_cursors = self._has_journal and self._consumer.has_cursors
 
     def close(self) -> None:
@@ -187,7 +190,10 @@ class _Line:
         """Queue the next events of a session."""
         key, first = (origin.scope, origin.session_id), _number_of(events[0])
         place = self._places.get(key)
-        if place is None or first == 1:  # the id of an ended session may be used again
+        is_torn = (
+            place is not None and self._is_shared and first > place.seen + 1
+        )  # another node wrote in between
+        if place is None or first == 1 or is_torn:  # the id of an ended session may be used again
             is_known = first == 1 or not self._has_cursors
             place = self._places[key] = _Place(origin, first - 1, 0, is_known)
             if not is_known:
@@ -210,8 +216,11 @@ class _Line:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._save_on)
-            if self._has_cursors:
+            if self._has_cursors and not self._is_shared:
                 await until_done(self._find_unfinished, self._note)
+            elif self._has_cursors:
+                await until_done(self._begin, self._note)
+                nursery.start_soon(self._sweep_on)
             await until_done(self._follow, self._note)  # a bug of ours must not end the sessions
             nursery.cancel_scope.cancel(reason="the reader is closed")
 
@@ -268,6 +277,8 @@ class _Line:
         else:
             if page.events:
                 await self._give([(origin, event) for event in page.events])
+            elif page.last <= place.taken:  # it sleeps here, and another node has written since
+                place.seen = place.taken
             place.taken = max(page.last, place.taken)
         self._share()  # the page may have these events too
         if place.taken >= place.seen:
@@ -304,7 +315,7 @@ class _Line:
         try:
             rows = [self._row_of(key, place) for key, place in moved.items()] if self._has_cursors else []
             for start in range(0, len(rows), BATCH_EVENTS):
-                await self._source.change_owed(rows[start : start + BATCH_EVENTS])
+                await self._source.change_owed(rows[start : start + BATCH_EVENTS], own=True)
         except BaseException as error:  # noqa: ASYNC103 - a cancellation is raised
             self._moved = moved | self._moved
             if travels(error):
@@ -330,12 +341,33 @@ class _Line:
         page = await self._source.events_page(key[1], after=0, limit=1, scope=key[0])
         return 0 if any(event.meta.at_ms >= self._since_ms for event in page.events) else live
 
-    async def _find_unfinished(self) -> None:
-        """Find stored sessions with events that were not taken, such as those of a process that crashed."""
+    async def _begin(self) -> None:
+        """Read when the first process with this consumer started. Earlier sessions are not taken from their begin."""
         now_ms = int(outside.wall() * 1000)
         self._since_ms = (await self._rows(_BEGINNINGS)).get(self._consumer.name, now_ms)
         row = OwedRow(kind=_BEGINNINGS, id=self._consumer.name, body=b"%d" % self._since_ms)
         await self._source.change_owed([row])
+
+    async def _sweep_on(self) -> None:
+        """Find events that dead nodes left, on a shared store: a live node takes the events of its own sessions."""
+        departures, is_alone = Departures(self._source.shared_node), True
+        while True:
+            with suppress(StoreUnavailable):  # looks again
+                dead = await self._source.look_at_nodes(departures)
+                is_alone = is_alone and len(departures.living) <= 1
+                if dead or is_alone:
+                    await self._find_unfinished({*departures.living} - {self._source.shared_node})
+                    departures.settle(dead)
+                is_alone = False
+            await trio.sleep(LOOK_AT_NODES_SECONDS)
+
+    async def _find_unfinished(self, living: Collection[str] = frozenset()) -> None:
+        """Find stored sessions with events that were not taken, such as those of a process that crashed.
+
+        Args:
+            living: Other living nodes, which take the events of their own sessions.
+        """
+        await self._begin()
         rows = await self._rows(self._kind)
         after: _Key | None = None
         while found := await self._source.find(Filters(), after=after, limit=BATCH_EVENTS):
@@ -343,11 +375,16 @@ class _Line:
             for one in found:
                 key = after = (one.scope, one.session)
                 cursor = rows.pop(_row_id(key), 0 if one.opened_at_ms >= self._since_ms else one.events)
-                if cursor < one.events and key not in self._places:
+                if cursor < one.events and one.node not in living and not self._knows(key, one):
                     self._places[key] = _Place(None, cursor, one.events)
                     self._behind[key] = None
                     self._work.set()
-        await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions
+        left = [(self._kind, row_id) for row_id in rows]
+        await self._source.change_owed([], left)  # of deleted sessions
+
+    def _knows(self, key: _Key, one: StoredSession) -> bool:
+        place = self._places.get(key)
+        return place is not None and not (self._is_shared and place.seen < one.events)
 
     async def _rows(self, kind: str) -> dict[str, int]:
         rows, after = dict[str, int](), ""

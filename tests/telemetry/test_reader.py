@@ -271,3 +271,44 @@ async def test_a_deleted_session_is_given_up_and_its_row_goes(monkeypatch):
     async with open_read(Noting(), store=store):
         await trio.sleep(1)
         assert not store.owed("telemetry_notes")
+
+
+@pytest.mark.operation("O-021")
+async def test_a_living_node_takes_the_events_that_a_dead_one_left():
+    """Of sessions that nobody wakes, each once; while its node lives, no other takes them."""
+    store = MemoryStore(is_shared=True)
+    first, second = Noting(is_open=False), Noting()
+    async with open_read(second, store=store):
+        async with open_read(first, store=store) as supervisor:
+            await ask(supervisor)
+            await trio.sleep(20)
+            assert second.taken == []
+            node = supervisor.shared_node
+        store.gone(node)
+        await trio.sleep(10)
+        assert isinstance(second.last(), AgentEnd)
+        numbers = second.numbers()
+        assert numbers == list(range(1, len(numbers) + 1))
+        await trio.sleep(60)
+        assert second.numbers() == numbers
+
+
+async def test_a_session_that_comes_back_to_a_node_misses_no_event_of_another():
+    """It was taken over in between, and the other node died with its events."""
+    store = MemoryStore(is_shared=True)
+    first, lost = Noting(), Noting(is_open=False)
+    async with open_read(first, store=store, hibernate_after=1) as supervisor:
+        session = await supervisor.start_session(model=saying("One.", "Two.", "Three."), session_id="s-1")
+        await session.ask("Hi")
+        await trio.sleep(20)
+        async with open_read(lost, store=store) as other:
+            there = await other.resume_session("s-1", model=saying("One.", "Two."))
+            await there.ask("Again")
+            node = other.shared_node
+        store.gone(node)
+        await trio.sleep(10)
+        await session.ask("Back")
+        await trio.sleep(10)
+        numbers = first.numbers()
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert sum(isinstance(event, AgentEnd) for _, event in first.taken) == 3

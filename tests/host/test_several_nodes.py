@@ -1,0 +1,161 @@
+"""Hosts of several nodes over one store: limits, webhooks, temporary sessions and lists are those of one host (docs: run on many machines)."""
+
+import base64
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from agentrail.abc.store import Beat
+from agentrail.errors import StoreUnavailable
+from agentrail.host import Webhooks
+from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
+from agentrail.runtime.session_clock import now_ms
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import CutStore
+from tests.host.hosting import answering, asked, hosting
+from tests.runtime.rig import on_virtual_time
+
+SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
+HOOK = "https://hooks.example/in"
+
+
+def shared_store():
+    return MemoryStore(now_ms=now_ms, is_shared=True)
+
+
+class Line(CutStore):
+    """The line of a node to its store. A beat into a dead line is lost without a word, which alone ends no supervisor."""
+
+    def __init__(self, store, machine):
+        super().__init__(store, lambda _name: "before" if machine.is_dead else None)
+        self._machine = machine
+
+    def beat(self, node):
+        return Beat(at_ms=0) if self._machine.is_dead else self._store.beat(node)
+
+
+class Machine:
+    """A node that can be killed: from then on nothing of it reaches the store, or anyone else.
+
+    Attributes:
+        host: Its host.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self.is_dead = False
+        self.scope = trio.CancelScope()
+        self.host = None
+        self.line = Line(store, self)
+
+    @property
+    def id(self):
+        return self.host.supervisor.shared_node
+
+    def kill(self, *, is_known=True):
+        """End its process. `is_known`: whether its successor reports that."""
+        self.is_dead = True
+        self.scope.cancel()
+        if is_known:
+            self._store.gone(self.id)
+
+
+@asynccontextmanager
+async def nodes(store, *models, **options):
+    """Open a node for each model, over one store."""
+    machines = [Machine(store) for _ in models]
+
+    async def run(machine, model, own, task_status):
+        with machine.scope, suppress(StoreUnavailable):
+            async with hosting(model, store=machine.line, **(options | own)) as host:
+                machine.host = host
+                task_status.started()
+                await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        for place, (machine, model) in enumerate(zip(machines, models, strict=True)):
+            own = {name: value[place] for name, value in options.items() if isinstance(value, list)}
+
+            async def start(task_status, machine=machine, model=model, own=own):
+                await run(machine, model, own, task_status)
+
+            await nursery.start(start)
+        yield machines
+        for machine in machines:
+            machine.scope.cancel()
+
+
+class Receiver:
+    """Counts attempts of all nodes, by message.
+
+    Attributes:
+        tries: Node and id of each attempt, in order.
+        taken: Id and request of each accepted message, in order.
+        most_at_once: Largest number of attempts of one message at a time.
+    """
+
+    def __init__(self):
+        self.tries, self.taken = [], []
+        self.hangs = {}
+        self.most_at_once = 0
+        self._now = Counter()
+
+    def of(self, place):
+        """The way of one node to it."""
+
+        async def send(sent):
+            message = dict(sent.headers)["webhook-id"]
+            self.tries.append((place, message))
+            self._now[message] += 1
+            self.most_at_once = max(self.most_at_once, self._now[message])
+            try:
+                if place in self.hangs:
+                    await self.hangs[place].wait()
+                else:
+                    await trio.sleep(0.5)
+            finally:
+                self._now[message] -= 1
+            if place in self.hangs:
+                await trio.sleep_forever()
+            self.taken.append((place, message))
+            return 200
+
+        return Webhooks(secret=SECRET, send=send)
+
+
+def sent_by(messages, session):
+    return [one.id for one in messages if one.session_id == session]
+
+
+@pytest.mark.machine(12)
+@on_virtual_time
+async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
+    """Each of 40 is accepted once, never sent by two nodes at once, in order per session, and with at most two attempts."""
+    store, receiver = shared_store(), Receiver()
+    receiver.hangs[0] = trio.Event()
+    hooks = [receiver.of(place) for place in range(3)]
+    async with nodes(store, answering(*["One."] * 40), webhooks=hooks[:1]) as (first,):
+        for number in range(40):
+            await (await asked(first.host, session_id=f"s-{number % 8}", webhook=HOOK)).outcome()
+        await trio.sleep(1)
+        owed = sorted(
+            map(decode_owed_message, store.owed(MESSAGES, node=first.id)), key=lambda one: one.number
+        )
+        assert (len(owed), store.owed(WATCHES)) == (40, ())
+        async with nodes(store, answering(), answering(), webhooks=hooks[1:]):
+            await trio.sleep(6)
+            assert {place for place, _ in receiver.tries} == {0}, "its owner lives"
+            first.kill()
+            receiver.hangs[0].set()  # with the process its attempts end
+            await trio.sleep(60)
+            assert store.owed(MESSAGES) == ()
+    taken = [message for _, message in receiver.taken]
+    for session in {one.session_id for one in owed}:
+        mine = sent_by(owed, session)
+        assert [message for message in taken if message in mine] == mine
+    assert sorted(taken) == sorted(one.id for one in owed)
+    assert len({place for place, _ in receiver.taken}) == 1
+    assert max(Counter(message for _, message in receiver.tries).values()) <= 2
+    assert receiver.most_at_once == 1
