@@ -22,6 +22,7 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     encode_node_call,
 )
+from agentrail.gateway.protocols import mcp_service  # noqa: F401 - its import takes half a second, which no test has to wait for
 from agentrail.gateway.serving import addresses_of, open_listeners, tls_context
 from agentrail.host import Limits
 from agentrail.runtime.session_clock import now_ms
