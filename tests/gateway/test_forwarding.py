@@ -22,7 +22,7 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     encode_node_call,
 )
-from agentrail.gateway.protocols import mcp_service  # noqa: F401 - its import takes half a second, which no test has to wait for
+from agentrail.gateway.protocols import a2a_routes, mcp_service  # noqa: F401 - their imports take half a second each, which no test has to wait for
 from agentrail.gateway.serving import addresses_of, open_listeners, tls_context
 from agentrail.host import Limits
 from agentrail.runtime.session_clock import now_ms
@@ -33,6 +33,8 @@ from tests.gateway.nodes import serving_nodes
 from tests.gateway.protocols.wires import PROTOCOLS, WIRES
 from tests.gateway.sse import parse
 from tests.gateway.web import error_of, serving
+
+a2a_routes.fault_of_a2a()
 
 TLS = Path(__file__).parent / "tls"
 PAID = FunctionModel(lambda _: says("paid"))
