@@ -14,6 +14,7 @@ not end in `_id` and query values are not parsed. Exceptions are answered by the
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -26,6 +27,7 @@ from starlette.routing import Route
 
 from agentrail import outside
 from agentrail.actors.deferred_error import Kept
+from agentrail.errors import StoreUnavailable
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import (
     UNAUTHORIZED,
@@ -70,8 +72,16 @@ from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.token_watcher import CallWatch
 from agentrail.host.hook_payloads import HandledResponse, Principal
 from agentrail.host.host import Host
-from agentrail.host.identity import SessionOwner, session_id_for
-from agentrail.host.quotas import Allowances, Draw, Limits, OpenCounts, OpenPlace, decide_charge
+from agentrail.host.identity import SessionOwner, owner_key_of, session_id_for
+from agentrail.host.quotas import (
+    Allowances,
+    Draw,
+    Limits,
+    OpenCounts,
+    OpenPlace,
+    decide_charge,
+    draw_of_shared,
+)
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
@@ -191,6 +201,21 @@ class Gateway:
     async def read_aside(self, read: Callable[[], T], size: int) -> T:
         """Parse input of `size` bytes, in a thread if it is large. Cancellation waits for the thread."""
         return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
+
+    async def draw(self, owner: SessionOwner, operation: str) -> Draw | None:
+        """Charge a call, and return the result. None if it is free.
+
+        Messages are counted in a shared store, for all nodes together. While it is away, this node counts them alone.
+        """
+        supervisor = None if self.host is None else self.host.supervisor
+        if supervisor is not None and supervisor.shared_node and decide_charge(operation) == "messages":
+            pace = self.allowances.by_charge["messages"].pace
+            step_ms, key = pace.interval_seconds * 1000, f"messages/{owner_key_of(owner)}"
+            with suppress(StoreUnavailable):
+                return draw_of_shared(
+                    await supervisor.take_allowance(key, step_ms, step_ms * pace.burst), pace
+                )
+        return self.allowances.take(owner, operation, outside.monotonic())
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
         """Take a place for a stream or a socket, or refuse the call. Closing the place releases it."""
@@ -487,10 +512,10 @@ class PathEndpoint:
             await self._read(call, route)
         except CallRefused:
             if decide_charge(route.operation) is not None:  # a malformed request costs work too
-                self._charge(call, SessionOwner.of(call.principal), "call")
+                await self._charge(call, SessionOwner.of(call.principal), "call")
             raise
         owner = SessionOwner.of(call.principal)
-        self._charge(
+        await self._charge(
             call, owner, route.operation if route.operation_of is None else route.operation_of(call.body)
         )
         if not route.is_stream or call.node_call is not None:
@@ -539,11 +564,11 @@ class PathEndpoint:
         if route.needs_user:
             _check(require_user(call.principal))
 
-    def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
+    async def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
         if call.node_call is not None:  # charged where it came in
             return
         charge = decide_charge(operation)
-        draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
+        draw = await call.gateway.draw(owner, operation)
         if draw is None or charge is None:
             return
         pace = call.gateway.allowances.by_charge[charge].pace
@@ -625,7 +650,7 @@ class UnknownPath(PathEndpoint):
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         await trio.lowlevel.checkpoint()
         if call.principal is not NO_PRINCIPAL:
-            self._charge(call, SessionOwner.of(call.principal), "call")
+            await self._charge(call, SessionOwner.of(call.principal), "call")
         if call.has_encoded_slash:
             refuse_call("id_invalid", "an id in the path is invalid: it contains a slash")
         refuse_call("route_unknown", "there is nothing at this path")

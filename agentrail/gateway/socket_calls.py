@@ -6,7 +6,6 @@ from typing import Any, Final, NoReturn
 import msgspec
 from attrs import field, frozen
 
-from agentrail import outside
 from agentrail.frozen import thawed
 from agentrail.gateway.authorization import CallHead, name_user, require_scope, require_user
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
@@ -76,12 +75,12 @@ async def carry_out(
     _check(require_scope(call.principal, route.scope or "use", route.also))
     if route.needs_user:
         _check(require_user(call.principal))
-    charge_command(gateway, call.principal, route.operation)
+    await charge_command(gateway, call.principal, route.operation)
     return _result_of(await route.handler(call))
 
 
-def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
-    draw = gateway.allowances.take(SessionOwner.of(principal), operation, outside.monotonic())
+async def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
+    draw = await gateway.draw(SessionOwner.of(principal), operation)
     if draw is not None and not draw.is_allowed:
         wait = {"retry-after": f"{draw.retry_after_seconds}"}
         raise CallRefused(

@@ -502,7 +502,7 @@ class OpenSocket:
         try:
             with reading:
                 principal = await self._judge_again(principal)
-                charge_command(self.gateway, principal, "subscribe")
+                await charge_command(self.gateway, principal, "subscribe")
                 host = self.gateway.opened()[0]
                 session = await host.session_to_read(asked.session_id, principal)
                 agent_id = profile_of_root(session.facts)
@@ -545,7 +545,7 @@ class OpenSocket:
         try:
             with watching:
                 principal = await self._judge_again(principal)
-                charge_command(self.gateway, principal, "subscribe")
+                await charge_command(self.gateway, principal, "subscribe")
                 self.gateway.opened()
                 watches = self.gateway.watches
                 assert watches is not None  # noqa: S101 - it is open while the host is

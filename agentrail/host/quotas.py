@@ -12,6 +12,7 @@ from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 import trio
 from attrs import evolve, frozen
 
+from agentrail.abc.store import SharedDraw
 from agentrail.config.host_limits import Limits as Limits  # noqa: PLC0414 - imported from here by hosts and their tests
 from agentrail.core.journal.usage import atto_of, join_spendings, usd_of
 from agentrail.errors import DayBudgetSpent, QuotaReached
@@ -72,6 +73,19 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
         left=max(math.floor((room - behind + slack) / pace.interval_seconds), 0),
         full_in_seconds=math.ceil(behind - slack),
         retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - slack), 1),
+    )
+
+
+def draw_of_shared(answer: SharedDraw, pace: Pace) -> Draw:
+    """Return the result of a draw from a bucket that a store keeps for all nodes."""
+    behind = max(answer.full_at_ms - answer.now_ms, 0.0) / 1000
+    room = pace.interval_seconds * pace.burst
+    needed = behind + pace.interval_seconds
+    return Draw(
+        is_allowed=answer.is_allowed,
+        left=max(math.floor((room - behind + _SLACK) / pace.interval_seconds), 0),
+        full_in_seconds=math.ceil(behind - _SLACK),
+        retry_after_seconds=0 if answer.is_allowed else max(math.ceil(needed - room - _SLACK), 1),
     )
 
 

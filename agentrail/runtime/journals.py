@@ -8,7 +8,7 @@ import trio
 from msgspec.structs import replace
 
 from agentrail.abc.living_nodes import Departures
-from agentrail.abc.store import Filters, OwedRow, OwedStore, Store, StoredSession
+from agentrail.abc.store import Filters, OwedRow, OwedStore, SharedDraw, Store, StoredSession
 from agentrail.core.journal.step_explanation import ExplainedStep
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin import Plugin
@@ -176,6 +176,19 @@ class Journals:
             store.adopt_owed, kind, keeping.node.id, silent_nodes(keeping.silence), limit=MAX_ADOPTED
         )
         return len(await keeping.write(adopt))
+
+    async def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+        """Draw from an allowance that all nodes of the store share. See `Store.take_allowance`.
+
+        Raises:
+            OptionError: Your move: there is no store.
+            StoreUnavailable: The store accepts no writes for now. The outcome is unknown.
+
+        Cancellation: It may still be drawn.
+        """
+        await trio.lowlevel.checkpoint()
+        keeping = self._shared.store_of("take_allowance")
+        return await keeping.write(partial(keeping.store.take_allowance, key, step_ms, limit_ms))
 
     @property
     def _owed_store(self) -> OwedStore | None:

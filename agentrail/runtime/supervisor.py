@@ -272,6 +272,7 @@ class SessionSupervisor:
     owed: Final = of_part(_journals, Journals.owed)
     change_owed: Final = of_part(_journals, Journals.change_owed)
     adopt_owed: Final = of_part(_journals, Journals.adopt_owed)
+    take_allowance: Final = of_part(_journals, Journals.take_allowance)
     look_at_nodes: Final = of_part(_journals, Journals.look_at_nodes)
 
     @property
