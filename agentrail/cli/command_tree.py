@@ -108,6 +108,13 @@ app.command(
     as `sessions replay`. Exit codes: 0 identical, 1 it differs or is damaged, 2 there is no such journal.""",
 )
 app.command(
+    "agentrail.cli.nodes_command:app",
+    name="nodes",
+    help="""List the nodes that share a PostgreSQL store, drain one, move a session, report a dead one.
+
+    Exit codes: 0 done, 1 the node refused or does not answer, 2 wrong usage, or there is no such store.""",
+)
+app.command(
     "agentrail.cli.store_command:app",
     name="store",
     help="""Look after the store as a whole: back it up.

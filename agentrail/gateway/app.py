@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 from attrs import evolve
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
@@ -29,6 +29,7 @@ from agentrail.gateway.authorization import LOOPBACK_NAMES, AccessRules, Authent
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.event_hub import Hubs, open_hubs
 from agentrail.gateway.forwarder import open_forwarding
+from agentrail.gateway.node_routes import NODES_PATH, NodeEndpoint
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
 from agentrail.gateway.protocols import (
@@ -338,6 +339,7 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
+        Route(NODES_PATH, NodeEndpoint(served.gateway, served.drain)),
     ]
 
 

@@ -78,7 +78,7 @@ _FOREIGN_PAGE: Final = error_answer(
 )
 
 
-_NOT_OF_A_NODE: Final = error_answer(
+NOT_OF_A_NODE: Final = error_answer(
     "forbidden", "this header is only for nodes of this server", hint=f"omit {NODE_HEADER}"
 )
 
@@ -644,7 +644,7 @@ class AccessGuard:
         token = head.headers[NODE_HEADER]
         call = None if calls is None else calls.judge(token, head.method, target_of(scope), now_ms())
         if calls is None or call is None:
-            await send_refusal(scope, send, _NOT_OF_A_NODE, self.encode_error)
+            await send_refusal(scope, send, NOT_OF_A_NODE, self.encode_error)
             return
         scope["state"] = {**scope.get("state", {}), _CALLER: call.principal, _NODE_CALL: call}
         await self.app(scope, receive, _adding(send, {ANSWER_HEADER: calls.sign_answer(call)}))

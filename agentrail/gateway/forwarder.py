@@ -20,6 +20,7 @@ from agentrail.abc.store import Node
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import HeldBy, OptionError, StoreUnavailable
 from agentrail.gateway.error_responses import refuse_call
+from agentrail.gateway.node_routes import NodeClient
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
     NODE_HEADER,
@@ -340,9 +341,11 @@ async def open_forwarding(
     )
     gateway.node_calls = NodeCalls(secret, node.id)
     gateway.forward = Forwarder(host, node, secret, connections).run
+    host.supervisor.call_nodes(NodeClient(secret, node.id, connections, now_ms))
     try:
         yield
     finally:
+        host.supervisor.call_nodes(None)
         gateway.forward = gateway.node_calls = None
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
             await connections.aclose()  # noqa: ASYNC102 - shielded and bounded

@@ -1,6 +1,7 @@
 """Persistence of a supervisor's sessions: the writer, the node, and the start of journals."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -217,6 +218,9 @@ class Keeping:
         if self.retention is not None:
             self.retention.stop()
         await self.writer.wait_empty()
+        if self.heartbeat is not None:  # its sessions were released
+            with suppress(StoreUnavailable):
+                await self.write(partial(self.store.gone, self.node.id))
         if not self.store.is_immediate:
             await self.overwriter.finish()
 

@@ -178,7 +178,8 @@ class PageCheck:
     streams: list[tuple[Mapping[str, str], Callable[[], None]]] = field(factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not scope["path"].endswith("/mcp"):  # described by its own protocol
+        # Described by its own protocol, or between nodes only.
+        if scope["type"] == "http" and not scope["path"].endswith("/mcp") and "/nodes/" not in scope["path"]:
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
             await self._socket(scope, receive, send)

@@ -1,0 +1,245 @@
+"""Calls between nodes about their sessions: check, take, move and drain. Only signed requests are answered.
+
+They are no part of the interface for clients, and have no place in its description.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import httpcore
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc.store import Node
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unreachable, Unrevivable
+from agentrail.gateway.authorization import NOT_OF_A_NODE, AccessGuard, node_call_of, send_refusal
+from agentrail.gateway.node_token import (
+    ANSWER_HEADER,
+    NODE_HEADER,
+    NodeCall,
+    digest_of_body,
+    encode_node_call,
+    is_signed_answer,
+)
+from agentrail.gateway.path_endpoint import Gateway, UnknownPath, guarded
+from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
+from agentrail.messages import SessionId
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.structs import decoder_of
+from agentrail.web.httpx_body import OnePiece
+
+NODES_PATH: Final = "/nodes/{action}"
+
+MAX_BODY_BYTES: Final = 16_384
+
+ANSWER_SECONDS: Final = 30.0
+"""Time limit for an answer, in addition to the time that a move waits for calls."""
+
+_NODES: Final = "nodes"  # the caller is no user
+
+
+class NodeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request.
+
+    Attributes:
+        scope: Scope of the session.
+        session_id: The session, empty for a drain.
+        to: Target of a move, or None for the living node with the lowest load.
+        within: Seconds that a move waits for calls, or a drain for turn boundaries.
+    """
+
+    scope: str = ""
+    session_id: str = ""
+    to: str | None = None
+    within: float = 30.0
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of an answer.
+
+    Attributes:
+        node: Target of a move.
+        code: Code of the error, empty if there is none.
+        message: Its message.
+        faults: Faults of an `OptionError`, or what an `Unrevivable` session lacks.
+    """
+
+    node: str = ""
+    code: str = ""
+    message: str = ""
+    faults: tuple[str, ...] = ()
+
+
+_ORDERS: Final = decoder_of(NodeOrder)
+_ANSWERS: Final = decoder_of(NodeAnswer)
+
+
+def answer_of(error: AgentrailError) -> NodeAnswer:
+    """Return the answer that reports an error."""
+    faults = getattr(error, "faults", None) or getattr(error, "missing", None) or ()
+    return NodeAnswer(code=error.code, message=f"{error}", faults=tuple(faults))
+
+
+def error_of(answer: NodeAnswer, session_id: str) -> AgentrailError | None:
+    """Return the error that an answer reports, or None."""
+    match answer.code:
+        case "":
+            return None
+        case Unrevivable.code:
+            return Unrevivable(session_id, missing=answer.faults)
+        case OptionError.code:
+            return OptionError(list(answer.faults))
+        case _:
+            return RemoteRefused(answer.message, code=answer.code, more={})
+
+
+class NodeEndpoint:
+    """Answers signed requests for one gateway."""
+
+    def __init__(self, gateway: Gateway, drain: Callable[[], Awaitable[None]]) -> None:
+        """Create it, with the function that drains this node."""
+        self._gateway = gateway
+        self._drain = drain
+
+        self._unknown = guarded(UnknownPath(gateway), gateway)
+        self._signed = AccessGuard(
+            self._answer,
+            gateway.callers,
+            methods_of=lambda _: (),
+            is_public=lambda _: False,
+            node_calls=lambda: gateway.node_calls,
+        )
+
+    async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        is_signed = any(name == NODE_HEADER.encode() for name, _ in scope["headers"])
+        await (self._signed if is_signed else self._unknown)(scope, receive, send)
+
+    async def _answer(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        told, host, text = node_call_of(scope), self._gateway.host, await _read(receive)
+        if told is None or host is None or text is None or told.digest != digest_of_body(text):
+            await send_refusal(scope, send, NOT_OF_A_NODE)
+            return
+        try:
+            order = _ORDERS.decode(text)
+            answer = await self._run(scope["path_params"]["action"], order, host.supervisor)
+        except msgspec.MsgspecError as error:
+            answer = NodeAnswer(code=OptionError.code, faults=(f"{error}",))
+        except AgentrailError as error:
+            answer = answer_of(error)
+        body = msgspec.json.encode(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _run(self, action: str, order: NodeOrder, supervisor: SessionSupervisor) -> NodeAnswer:
+        session_id = SessionId(order.session_id)
+        match action:
+            case "check":
+                await supervisor.check_revive(order.scope, session_id)
+            case "take":
+                await supervisor.take_moved(order.scope, session_id)
+            case "move":
+                target = await supervisor.move_session(
+                    order.session_id, order.to, within=order.within, scope=order.scope
+                )
+                return NodeAnswer(node=target.id)
+            case "drain":
+                await self._drain()
+            case _:
+                raise OptionError([f"{action!r:.80} is not an action: expected check, take, move or drain"])
+        return NodeAnswer()
+
+
+async def _read(receive: AsgiReceive) -> bytes | None:
+    """Read a body. None if it is too long, or its sender left."""
+    text, is_more = b"", True
+    while is_more:
+        message = await receive()
+        text += message.get("body", b"")
+        is_more = bool(message.get("more_body"))
+        if message["type"] != "http.request" or len(text) > MAX_BODY_BYTES:
+            return None
+    return text
+
+
+@frozen
+class NodeClient:
+    """Calls other nodes, see `OtherNodes`.
+
+    Attributes:
+        secret: Secret of the store.
+        sender: Id of this node.
+        connections: Pool of connections.
+        now_ms: Time on the store's clock.
+    """
+
+    secret: bytes
+    sender: str
+    connections: httpcore.AsyncConnectionPool
+    now_ms: Callable[[], int]
+
+    async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
+        """See `OtherNodes`."""
+        await self.call(node, "check", NodeOrder(scope=scope, session_id=session_id))
+
+    async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
+        """See `OtherNodes`."""
+        await self.call(node, "take", NodeOrder(scope=scope, session_id=session_id))
+
+    async def call(self, node: Node, action: str, order: NodeOrder) -> NodeAnswer:
+        """Call a node.
+
+        Raises:
+            Unreachable: It does not answer, or the answer is not signed by it.
+            OptionError, Unrevivable, RemoteRefused: Its refusal.
+        """
+        if not node.address:
+            message = f"node {node.id} accepts no calls: serve it with --advertise"
+            raise Unreachable(message)
+        body, nonce = msgspec.json.encode(order), outside.ids(16)
+        target = f"{NODES_PATH.partition('{')[0]}{action}".encode()
+        told = NodeCall(
+            sender=self.sender,
+            receiver=node.id,
+            tenant_id=_NODES,
+            user_id=_NODES,
+            scopes=(),
+            digest=digest_of_body(body),
+            nonce=nonce,
+            at_ms=self.now_ms(),
+        )
+        headers: dict[str | bytes, str | bytes] = {
+            "host": node.address.partition("://")[2],
+            "content-type": "application/json",
+            "content-length": f"{len(body)}",
+            NODE_HEADER: encode_node_call(self.secret, told, "POST", target),
+        }
+        answer = None
+        with suppress(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
+            with trio.move_on_after(ANSWER_SECONDS + order.within):
+                response = await self.connections.request(
+                    "POST",
+                    f"{node.address.rstrip('/')}{target.decode()}",
+                    headers=headers,
+                    content=OnePiece(body),
+                )
+                answer = self._read(response, nonce)
+        if answer is None:
+            message = f"node {node.id} at {node.address} does not answer"
+            raise Unreachable(message)
+        error = error_of(answer, order.session_id)
+        if error is not None:
+            raise error
+        return answer
+
+    def _read(self, response: httpcore.Response, nonce: str) -> NodeAnswer | None:
+        found = cast("Mapping[bytes, bytes]", dict(response.headers))
+        signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+        if response.status != 200 or not is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
+            return None
+        with suppress(msgspec.MsgspecError):
+            return _ANSWERS.decode(response.content)
+        return None

@@ -1,0 +1,39 @@
+"""`agentrail nodes`: what is shown is what the rows of the store say, and changes are refused with the living nodes."""
+
+import pytest
+
+from agentrail.abc.store import Node
+from agentrail.cli.nodes_command import decide_state, listed_nodes, living_node
+from agentrail.errors import OptionError
+
+LEASE_MS = 15_000
+
+
+def node(name, *, seen_at_ms=100_000, **given):
+    return Node(id=name, lease_ms=LEASE_MS, seen_at_ms=seen_at_ms, **given)
+
+
+@pytest.mark.machine(23)
+def test_a_killed_node_is_shown_as_late_within_six_seconds_and_as_dead_after_its_lease():
+    killed = node("n-1")
+    assert decide_state(killed, 104_000) == "alive"
+    assert decide_state(killed, 106_001) == "late"
+    assert decide_state(killed, 115_001) == "dead"
+
+
+@pytest.mark.machine(23)
+def test_a_stopped_node_is_shown_as_gone_at_once():
+    assert decide_state(node("n-1", gone_at_ms=100_500), 100_501) == "gone"
+
+
+def test_nodes_are_listed_last_seen_first():
+    shown = listed_nodes([node("n-1"), node("n-2", seen_at_ms=101_000)], 102_000)
+    assert [(one.id, one.seen_ago_ms) for one in shown] == [("n-2", 1_000), ("n-1", 2_000)]
+
+
+def test_a_node_that_is_not_alive_is_refused_with_the_living_ones():
+    nodes = [node("n-1"), node("n-2", gone_at_ms=1)]
+    assert living_node(nodes, "n-1", 101_000).id == "n-1"
+    for wanted in ("n-2", "n-3"):
+        with pytest.raises(OptionError, match="not a living node: expected one of n-1"):
+            living_node(nodes, wanted, 101_000)

@@ -1,0 +1,69 @@
+"""Nodes call each other about their sessions: a move and a drain over real connections."""
+
+import pytest
+import trio
+
+from agentrail.errors import OptionError, RemoteRefused, Unreachable
+from agentrail.gateway.node_routes import NodeAnswer, NodeOrder, answer_of, error_of
+from agentrail.testing.models import FunctionModel, says
+from tests.gateway.nodes import serving_nodes
+
+
+def slow_model(began):
+    async def answer(_request):
+        is_first = not began.is_set()
+        began.set()
+        await trio.sleep(30 if is_first else 0)
+        return says("from the other node")
+
+    return FunctionModel(answer)
+
+
+async def start(node):
+    await node.post("/sessions", {"session_id": "s"})
+    sent = await node.client.post("/sessions/s/prompt", json={"message": "Hi"})
+    assert sent.status_code == 202, sent.text
+
+
+@pytest.mark.machine(3)
+async def test_a_session_moves_by_a_signed_call_while_its_model_answers():
+    began = trio.Event()
+    async with serving_nodes(2, slow_model(began)) as (one, two):
+        await start(one)
+        await began.wait()
+        target = await one.host.supervisor.move_session("s", two.id, scope="acme")
+        assert (target.id, one.owner()[0]) == (two.id, two.id)
+        with trio.fail_after(10):
+            while "from the other node" not in (await one.client.get("/sessions/s/messages")).text:  # noqa: ASYNC110 - a client
+                await trio.sleep(0.05)
+
+
+async def test_a_call_without_a_signature_finds_nothing():
+    async with serving_nodes(1, slow_model(trio.Event())) as (one,):
+        for action in ("drain", "take"):
+            answer = await one.client.post(f"/nodes/{action}", json={})
+            assert answer.status_code == 404
+        forged = await one.client.post("/nodes/drain", json={}, headers={"x-agentrail-node": "forged"})
+        assert forged.status_code == 403
+        assert (await one.client.get("/ready")).status_code == 200
+
+
+@pytest.mark.machine(4)
+async def test_a_target_that_does_not_answer_refuses_the_move():
+    began = trio.Event()
+    async with serving_nodes(2, slow_model(began)) as (one, two):
+        await start(one)
+        await began.wait()
+        two.wire.cut()
+        before = one.owner()
+        with pytest.raises((Unreachable, RemoteRefused)):
+            await one.host.supervisor.move_session("s", two.id, scope="acme")
+        assert one.owner() == before
+
+
+def test_errors_come_back_as_what_they_are():
+    refused = error_of(answer_of(OptionError(["a", "b"])), "s")
+    assert isinstance(refused, OptionError)
+    assert [*refused.faults] == ["a", "b"]
+    assert error_of(NodeAnswer(), "s") is None
+    assert NodeOrder().within == 30
