@@ -127,7 +127,7 @@ async def test_a_forwarded_stream_takes_a_place_where_it_came_in():
 @pytest.mark.parametrize("wire", [one for one in WIRES if one.name != "acp"], ids=lambda one: one.name)
 async def test_each_wire_says_the_same_through_another_node(wire):
     """M-032: streamed, and by the ids that the wire has handed out; but for times and what no two sessions share."""
-    model = FunctionModel(lambda _: says("One ", "answer.", pause_seconds=0.02))
+    model = FunctionModel(lambda _: says("One answer.", pause_seconds=0.1))
     async with serving_nodes(2, model, protocols=PROTOCOLS) as (a, b):
         texts, names = [], []
         for node, session in ((a, "s1"), (b, "s2")):
