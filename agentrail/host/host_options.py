@@ -31,6 +31,7 @@ from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.stores.memory_store_names import (
     faults_of_embedder,
     faults_of_knowledge,
@@ -78,6 +79,8 @@ class HostOptions:
         audit: Audit log, see `open_supervisor`.
         public_url: Address under which browsers of users reach this host, with its path prefix. Links to log in to MCP
             servers begin with it. None: users cannot log in.
+        files_are_shared: Whether directories of local sandboxes are the same on all nodes of a shared store, as on a network file system. Otherwise
+            profiles with a local sandbox are refused there: sessions move between machines, their files would not.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.
         advertise: Address of this node for other nodes, see `open_supervisor`.
         lease: Lease of this node in seconds, see `open_supervisor`.
@@ -117,6 +120,7 @@ class HostOptions:
     telemetry: OpenTelemetry | None = None
     audit: str | None = None
     public_url: str | None = None
+    files_are_shared: bool = False
     idle_after: float | None = 600.0
     advertise: str = ""
     lease: float = LEASE_SECONDS
@@ -193,6 +197,39 @@ def _faults_of(options: Any) -> Iterator[str]:
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):
         yield f"commands is {given.commands!r:.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
+    if is_of_several_nodes(given.store):
+        yield from faults_of_nodes(given)
+
+
+def is_of_several_nodes(store: object) -> bool:
+    """Return whether nodes on several machines may use a store, by its name or as it says."""
+    if isinstance(store, str):
+        return store.startswith(("postgres:", "postgresql:"))
+    return getattr(store, "is_shared", False) is True
+
+
+def faults_of_nodes(given: Any) -> Iterator[str]:
+    """Return what would be wrong on several nodes: content that stays on one machine while its session moves to another."""
+    for name, kinds, cure in (
+        ("memories", ("sqlite:", "memory:"), "a RecallStore that all nodes share"),
+        ("notes", ("files:", "memory:"), "a NoteStore that all nodes share"),
+    ):
+        value = getattr(given, name)
+        if isinstance(value, str) and value.startswith(kinds):
+            yield f"{name} is {value!r:.80}, which stays on one machine, while sessions of a shared store move: give {cure}, or None"
+    for one in () if given.files_are_shared else given.profiles:
+        options = getattr(one, "options", None)
+        sandbox = getattr(options, "sandbox", "memory")
+        is_name = isinstance(sandbox, str)
+        if (
+            sandbox is None
+            or isinstance(sandbox, LocalSandbox)
+            or (is_name and sandbox.partition(":")[0] == "local")
+        ):
+            yield (
+                f"profile {one.id!r} has a local sandbox, whose files stay on one machine, while sessions of a shared store move: "
+                "use sandbox='memory' or one on another host, or set files_are_shared=True if the directory is the same on all nodes"
+            )
 
 
 def faults_of_option(name: str, value: object) -> list[str]:

@@ -83,6 +83,7 @@ class HostSessions:
         self.list: SessionList = SessionList(supervisor, has_store=has_store, is_hidden=self.temporary.has)
         # Sessions that only their creator has been given so far.
         self._fresh: dict[str, Session] = {}
+        supervisor.limit_sessions(max_sessions_of_each)
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
 
     def _is_open(self, owner: SessionOwner, session_id: str) -> bool:

@@ -177,6 +177,11 @@ class Journals:
         )
         return len(await keeping.write(adopt))
 
+    def limit_sessions(self, max_of_owner: int) -> None:
+        """Limit the sessions of each user that have not ended, over all nodes of a shared store. `start_session` raises `QuotaReached` above it."""
+        if self._shared.keeping is not None:
+            self._shared.keeping.max_of_owner = max_of_owner
+
     async def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
         """Draw from an allowance that all nodes of the store share. See `Store.take_allowance`.
 

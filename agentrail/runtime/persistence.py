@@ -102,6 +102,7 @@ class Keeping:
 
     Attributes:
         node: Owner of the sessions started here. New at each start.
+        max_of_owner: Sessions that a user may have over all nodes of a shared store that have not ended. None for no limit.
         heartbeat: Heartbeats and trust of this node over a shared store. None for a store of one process.
     """
 
@@ -121,6 +122,7 @@ class Keeping:
         self.store: Store = store
         self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self.max_of_owner: int | None = None
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.past_events: PastEvents = PastEvents(store)
@@ -353,6 +355,7 @@ class Keeping:
             forked_from=forked_from,
             node=self.node.id,
             owner=session_owner_key(config.user_data),
+            max_of_owner=self.max_of_owner if len(path) == 1 and self.heartbeat is not None else None,
             codec=codec_of(records),
             standing=stored_standing(cell.state),
             blobs=blobs,

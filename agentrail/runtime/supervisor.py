@@ -273,6 +273,7 @@ class SessionSupervisor:
     change_owed: Final = of_part(_journals, Journals.change_owed)
     adopt_owed: Final = of_part(_journals, Journals.adopt_owed)
     take_allowance: Final = of_part(_journals, Journals.take_allowance)
+    limit_sessions: Final = of_part(_journals, Journals.limit_sessions)
     look_at_nodes: Final = of_part(_journals, Journals.look_at_nodes)
 
     @property

@@ -6,15 +6,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
+import trio.lowlevel
 
-from agentrail.abc.store import Beat
-from agentrail.errors import StoreUnavailable
-from agentrail.host import Webhooks
+from agentrail.abc.living_nodes import is_first, living_nodes
+from agentrail.abc.store import Beat, Node
+from agentrail.errors import OptionError, QuotaReached, StoreUnavailable
+from agentrail.host import Limits, Webhooks
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
-from tests.host.hosting import answering, asked, hosting
+from tests.host.hosting import ANN, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
@@ -159,3 +161,63 @@ async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     assert len({place for place, _ in receiver.taken}) == 1
     assert max(Counter(message for _, message in receiver.tries).values()) <= 2
     assert receiver.most_at_once == 1
+
+
+@pytest.mark.machine(24)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"session_sandbox": "local"}, ["profile 'desk'", "local sandbox", "files_are_shared=True"]),
+        ({"memories": "sqlite:"}, ["memories is 'sqlite:'", "RecallStore"]),
+        ({"memories": "memory:"}, ["memories is 'memory:'", "RecallStore"]),
+        ({"notes": "files:/notes"}, ["notes is 'files:/notes'", "NoteStore"]),
+    ],
+)
+@on_virtual_time
+async def test_content_that_stays_on_one_machine_is_refused_with_several_nodes(given, words):
+    """By the name of the option, with the way out; a store of one process takes the same."""
+    for store in (shared_store(), "postgres://db.example/agents"):
+        with pytest.raises(OptionError) as raised:
+            async with hosting(answering(), store=store, **given):
+                pass  # not reached
+        assert all(word in str(raised.value) for word in words)
+
+
+@on_virtual_time
+async def test_directories_that_all_nodes_share_are_taken(tmp_path):
+    async with hosting(
+        answering(),
+        store=shared_store(),
+        files_are_shared=True,
+        session_sandbox="local",
+        session_working_dir=tmp_path,
+    ):
+        await trio.lowlevel.checkpoint()
+
+
+@on_virtual_time
+async def test_sessions_of_a_user_are_counted_over_all_nodes():
+    """Ended ones no longer, and those of another user never."""
+    store = shared_store()
+    limits = Limits(max_sessions_per_principal=3)
+    async with nodes(store, answering(*["Yes."] * 9), answering(*["Yes."] * 9), limits=limits) as machines:
+        first, second = (machine.host for machine in machines)
+        for number, host in enumerate((first, second, first)):
+            await (await asked(host, session_id=f"s-{number}")).outcome()
+        for host in (first, second):
+            with pytest.raises(QuotaReached):
+                await asked(host, session_id="s-more")
+        await (await asked(second, by=EVE, session_id="s-eve")).outcome()
+        await first.delete_session("s-0", ANN)
+        await (await asked(second, session_id="s-more")).outcome()
+
+
+@on_virtual_time
+async def test_the_first_living_node_sweeps_for_all():
+    known = [Node(id="n-1", seen_at_ms=1_000), Node(id="n-2", seen_at_ms=1_000)]
+    living = living_nodes(known, 2_000)
+    assert [is_first(one, living) for one in ("n-1", "n-2")] == [True, False]
+    assert is_first("n-2", living_nodes(known, 2_000, silent={"n-1"}))
+    gone = [Node(id="n-1", seen_at_ms=1_000, gone_at_ms=1_500), known[1]]
+    assert is_first("n-2", living_nodes(gone, 2_000))
+    assert is_first("n-2", living_nodes([], 2_000)), "a node that reads no row sweeps rather than nobody"
