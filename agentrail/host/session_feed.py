@@ -7,6 +7,7 @@ import msgspec
 import trio
 from attrs import evolve
 
+from agentrail.abc.store import Filters, StoredSession
 from agentrail.errors import AgentrailError, SessionDown, StoreUnavailable, SubscriberTooSlow
 from agentrail.events import Event, SessionStart
 from agentrail.host.host_sessions import HostSessions
@@ -21,6 +22,7 @@ from agentrail.host.session_rows import (
     waiting_rows,
 )
 from agentrail.logs import Logger
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, WaitingRow, row_fits, waiting_fits
@@ -32,6 +34,14 @@ FEED_BUFFER: Final = 4_096
 
 LOOK_SECONDS: Final = 30.0
 """Interval between full scans, including the store, while there are watchers, in seconds."""
+
+CHANGES_SECONDS: Final = 5.0
+"""Interval between looks at what other nodes of a shared store have written, in seconds."""
+
+OVERLAP_MS: Final = 10_000
+"""How far a look goes back behind the one before: a transaction is seen after the time that its record bears."""
+
+_PAGE: Final = 500
 
 MAX_FEED_ROWS: Final = 20_000
 """Maximum rows of one tenant: all sessions in memory, and the most recently changed in the store."""
@@ -53,6 +63,7 @@ class SessionFeed(RowFeed):
         self._marked: dict[str, None] = {}
         self._known: dict[str, ListedSession] = {}
         self._looking = trio.Lock()
+        self._since_ms = 0
         self.sessions: SessionSource = SessionSource(self)
         self.waiting: WaitingSource = WaitingSource(self)
 
@@ -107,15 +118,44 @@ class SessionFeed(RowFeed):
         self.waiting.log.wake()
 
     async def _look_always(self, up: trio.Event) -> None:
+        is_shared, full_at = bool(self._host_sessions.supervisor.shared_node), float("-inf")
         while True:
             try:
-                await self._look_at_all()
+                if trio.current_time() >= full_at:
+                    since_ms = now_ms() - OVERLAP_MS
+                    await self._look_at_all()
+                    self._since_ms, full_at = since_ms, trio.current_time() + LOOK_SECONDS
+                else:
+                    await self._look_at_changed()
             except StoreUnavailable as error:
                 LOGGER.warning(
                     "the session list may be out of date, because the store cannot be read: %s", error
                 )
             up.set()
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(CHANGES_SECONDS if is_shared else LOOK_SECONDS)
+
+    async def _look_at_changed(self) -> None:
+        """Read the sessions that other nodes have written since the last look."""
+        since_ms, self._since_ms = self._since_ms, now_ms() - OVERLAP_MS
+        supervisor, after = self._host_sessions.supervisor, None
+        filters = Filters(scope=self.tenant_id, only_roots=True, written_after_ms=since_ms)
+        while page := await supervisor.find(filters, after=after, limit=_PAGE):
+            after = (page[-1].scope, page[-1].session)
+            for row in page:
+                if self._find(row.session) is None and not self._host_sessions.temporary.has(
+                    row.scope, row.session
+                ):
+                    await self._take_changed(row)
+
+    async def _take_changed(self, row: StoredSession) -> None:
+        one = await self._host_sessions.list.listed(row)
+        known = self._known.get(row.session)
+        if one is None or (known is not None and known.stored is not None and known.stored.tail == row.tail):
+            return
+        self._known[row.session] = one
+        self._take_stored(one)
+        if one.phase != ENDED and (one.waits_for or self.waiting.has_of(row.session)):
+            await self._read_waiting(one)
 
     async def _look_at_all(self) -> None:
         """Merge the store's sessions and those in memory, and remove other rows."""

@@ -12,6 +12,7 @@ from agentrail.abc.living_nodes import is_first, living_nodes
 from agentrail.abc.store import Beat, Node
 from agentrail.errors import OptionError, QuotaReached, StoreUnavailable
 from agentrail.host import Limits, Webhooks
+from agentrail.host.session_feed import SessionFeed
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
@@ -221,3 +222,24 @@ async def test_the_first_living_node_sweeps_for_all():
     gone = [Node(id="n-1", seen_at_ms=1_000, gone_at_ms=1_500), known[1]]
     assert is_first("n-2", living_nodes(gone, 2_000))
     assert is_first("n-2", living_nodes([], 2_000)), "a node that reads no row sweeps rather than nobody"
+
+
+@on_virtual_time
+async def test_a_feed_shows_within_five_seconds_what_another_node_wrote():
+    store = shared_store()
+    async with nodes(store, answering("One.", "Two."), answering()) as (writer, reader):
+        await (await asked(writer.host, session_id="early")).outcome()
+        feed = SessionFeed(reader.host._parts.sessions, ANN.tenant_id)  # noqa: SLF001 - as its hub opens it
+        async with trio.open_nursery() as nursery:
+            up = trio.Event()
+            nursery.start_soon(feed.run, up)
+            await up.wait()
+            assert [*feed.sessions.rows] == ["early"]
+            before_ms = feed.sessions.rows["early"].changed_at_ms
+            await trio.sleep(6)
+            await (await asked(writer.host, session_id="late")).outcome()
+            await (await asked(writer.host, session_id="early")).outcome()
+            await trio.sleep(5.5)
+            assert {*feed.sessions.rows} == {"early", "late"}
+            assert feed.sessions.rows["early"].changed_at_ms > before_ms
+            nursery.cancel_scope.cancel()
