@@ -1,5 +1,6 @@
 """Profiles: named session configurations, and the start options of their sessions."""
 
+import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -355,6 +356,19 @@ def _failing(what: str, agent_id: str) -> Callable[[BaseException], NoReturn]:
 
 def _read(given: object) -> SessionOptions:
     return given if isinstance(given, SessionOptions) else make_options({"blueprint": given})
+
+
+def digest_of_profiles(profiles: AgentProfiles) -> str:
+    """Return a fingerprint of the profiles: ids, models, and their tools with schemas. Equal on nodes that serve the same."""
+    told: list[object] = []
+    for one in sorted(profiles.by_id.values(), key=lambda one: one.id):
+        if one.is_function:
+            told.append([one.id])
+            continue
+        options = _read(one.options)
+        tools = sorted([name_of(tool), canonical_json(tool.parameters).decode()] for tool in options.tools)
+        told.append([one.id, one.name, string_of(options.model), tools])
+    return hashlib.blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
 
 
 def _is_fixed(options: object) -> bool:

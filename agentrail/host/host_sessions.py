@@ -29,6 +29,7 @@ from agentrail.host.agent_profiles import (
     AgentProfile,
     AgentProfiles,
     ProfileContext,
+    digest_of_profiles,
     options_of_profile,
     resolve_profile,
     takes_files,
@@ -84,6 +85,8 @@ class HostSessions:
         # Sessions that only their creator has been given so far.
         self._fresh: dict[str, Session] = {}
         supervisor.limit_sessions(max_sessions_of_each)
+        if supervisor.shared_node:
+            supervisor.describe_profiles(digest_of_profiles(profiles))
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
 
     def _is_open(self, owner: SessionOwner, session_id: str) -> bool:

@@ -182,6 +182,12 @@ class Journals:
         if self._shared.keeping is not None:
             self._shared.keeping.max_of_owner = max_of_owner
 
+    def describe_profiles(self, digest: str) -> None:
+        """Tell other nodes of a shared store a fingerprint of the profiles, with the next heartbeat. Nodes with another one are reported."""
+        keeping = self._shared.keeping
+        if keeping is not None and keeping.heartbeat is not None:
+            keeping.heartbeat.describe(digest=digest)
+
     async def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
         """Draw from an allowance that all nodes of the store share. See `Store.take_allowance`.
 

@@ -274,6 +274,7 @@ class SessionSupervisor:
     adopt_owed: Final = of_part(_journals, Journals.adopt_owed)
     take_allowance: Final = of_part(_journals, Journals.take_allowance)
     limit_sessions: Final = of_part(_journals, Journals.limit_sessions)
+    describe_profiles: Final = of_part(_journals, Journals.describe_profiles)
     look_at_nodes: Final = of_part(_journals, Journals.look_at_nodes)
 
     @property

@@ -17,6 +17,7 @@ from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_messa
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
+from agentrail.testing.tools import RecordingTool
 from tests.host.hosting import ANN, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
 
@@ -243,3 +244,15 @@ async def test_a_feed_shows_within_five_seconds_what_another_node_wrote():
             assert {*feed.sessions.rows} == {"early", "late"}
             assert feed.sessions.rows["early"].changed_at_ms > before_ms
             nursery.cancel_scope.cancel()
+
+
+@on_virtual_time
+async def test_a_node_row_shows_whether_its_profiles_are_the_same():
+    store = shared_store()
+    tools = [[RecordingTool(name="shell")], [RecordingTool(name="shell")], [RecordingTool(name="other")]]
+    async with nodes(store, answering(), answering(), answering(), session_tools=tools) as machines:
+        await trio.sleep(6)
+        digests = {node.id: node.digest for node in store.nodes()}
+        first, same, other = (digests[machine.id] for machine in machines)
+        assert first
+        assert first == same != other
