@@ -27,6 +27,7 @@ from agentrail.cli.host_config import (
 )
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.serve_options import (
+    NODE_FLAGS,
     SERVE_VARIABLES,
     ServeFlags,
     ServeOptions,
@@ -35,6 +36,7 @@ from agentrail.cli.serve_options import (
     fault_of_port,
     flag_of,
     metrics_address,
+    node_options,
 )
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.storage_options import DEFAULT_STORE
@@ -181,6 +183,12 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         faults.append(needs_token(options.host))
     if application is not None and options.data_dir is not None:
         faults.append("--data-dir is for serving without an application: yours has `data_dir` of create_app")
+    if application is not None or options.demo:
+        faults += [
+            f"{flag_of(name)} is for serving without an application: yours has `{name}` of create_app"
+            for name in NODE_FLAGS
+            if getattr(options, name) is not None
+        ]
     # Those of a file are for the profiles of the files.
     named = options.why.get("protocol") in {flag_of("protocol"), SERVE_VARIABLES["protocol"]}
     if named and application is not None:
@@ -245,6 +253,7 @@ async def make_default_application(
         **({"protocols": options.protocol} if options.protocol else {}),
         **more,
     }
+    given |= node_options(options, given)
     return create_app(
         profiles=[one.profile for one in served],
         default_profile=None if agent else default_profile(settings),

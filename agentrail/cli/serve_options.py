@@ -14,6 +14,7 @@ from agentrail.cli.log_output import Debug
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import DATA_VARIABLE
+from agentrail.stores.store_urls import is_shared_store
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
@@ -43,6 +44,10 @@ class ServeFlags:
         data_dir: Where sessions are stored, without an application of one's own.
         demo: Whether to serve the built-in demo.
         metrics: An address for metrics alone, without a token.
+        store: Name of the store, without an application of one's own. Nodes share a `postgres://` database.
+        advertise: Address under which the other nodes of a shared store reach this one.
+        lease: Seconds after which other nodes may take the sessions of a silent node.
+        node_ca: File with the certificates that sign those of the nodes.
         debug: Whether to show a crash with its traceback.
     """
 
@@ -112,7 +117,39 @@ class ServeFlags:
             show_default=False,
         ),
     ] = None
+    store: Annotated[
+        str | None,
+        Parameter(
+            help="The store of the sessions: sqlite:PATH, or postgres://USER@HOST/DATABASE for several nodes. Default: as configured, otherwise sqlite:.",
+            show_default=False,
+        ),
+    ] = None
+    advertise: Annotated[
+        str | None,
+        Parameter(
+            help="The URL at which other nodes of the store reach this one, such as http://10.0.0.7:8700. Default: as configured, otherwise the port on this machine.",
+            show_default=False,
+        ),
+    ] = None
+    lease: Annotated[
+        float | None,
+        Parameter(
+            help="Seconds, 3 to 60, after which other nodes take the sessions of a silent one. The same for all. Default: as configured, otherwise 15.",
+            show_default=False,
+        ),
+    ] = None
+    node_ca: Annotated[
+        Path | None,
+        Parameter(
+            help="File with the certificates that sign those of the nodes, for --advertise https://…",
+            show_default=False,
+        ),
+    ] = None
     debug: Debug = False
+
+
+NODE_FLAGS: Final = ("store", "advertise", "lease", "node_ca")
+"""Options of `create_app` that are also flags, for serving without an application."""
 
 
 @frozen(kw_only=True)
@@ -164,7 +201,7 @@ def flag_of(name: str) -> str:
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    values: dict[str, Any] = {"demo": flags.demo, "metrics": flags.metrics}
+    values: dict[str, Any] = {name: getattr(flags, name) for name in ("demo", "metrics", *NODE_FLAGS)}
     why: dict[str, str] = {}
     faults: list[str] = []
     for name, key in SERVE_KEYS.items():
@@ -184,6 +221,26 @@ def decide_serving(
     if faults:
         raise OptionError(faults)
     return ServeOptions(**values, why=why)
+
+
+def node_options(options: ServeOptions, configured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `create_app` about its store and its node: flags, then files.
+
+    A node of a shared store without an address gets that of its port on this machine.
+
+    Raises:
+        OptionError: It has none: the port is not known yet.
+    """
+    given = {name: value for name in NODE_FLAGS if (value := getattr(options, name)) is not None}
+    store = given.get("store", configured.get("store"))
+    has_address = given.get("advertise") or configured.get("advertise")
+    if has_address or not isinstance(store, str) or not is_shared_store(store):
+        return given
+    if options.port == 0:
+        fault = "--advertise is missing: nodes that share a store call each other, and with --port 0 the address is not known; give both"
+        raise OptionError([fault])
+    scheme = "http" if options.certfile is None else "https"
+    return {**given, "advertise": f"{scheme}://127.0.0.1:{options.port}"}
 
 
 def metrics_address(text: str) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -33,6 +34,24 @@ class OwnedSession(Protocol):
 
     def stop_untrusted(self) -> None:
         """Stop streams, and tools that must not run twice: another node may own the session by now."""
+
+
+def fault_of_address(own: Node, others: Iterable[Node], now_ms: int) -> str | None:
+    """Return why living nodes could not call a node at its address, or None."""
+    living = [
+        one
+        for one in others
+        if one.id != own.id and not one.gone_at_ms and now_ms - one.seen_at_ms < own.lease_ms
+    ]
+    far = next((one for one in living if one.address and not _is_loopback(one.address)), None)
+    if own.address and _is_loopback(own.address) and far is not None:
+        return f"advertise is {own.address!r}, which only this machine reaches, but node {far.id} at {far.address} is elsewhere: give an address that it reaches"
+    return None
+
+
+def _is_loopback(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class NodeHeartbeat:

@@ -35,7 +35,7 @@ from agentrail.orphaned_processes import ProcessList, end_left_processes, keep_l
 from agentrail.outside import Outside, current
 from agentrail.runtime.event_history import PastEvents
 from agentrail.runtime.journal_events import OldEvents
-from agentrail.runtime.node_heartbeat import NodeHeartbeat
+from agentrail.runtime.node_heartbeat import NodeHeartbeat, fault_of_address
 from agentrail.runtime.overwriter import Overwriter
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.runtime.session_actor import SessionCell
@@ -202,6 +202,11 @@ class Keeping:
             await self.read(self._witness.open)
             self._processes = self._witness.processes
             keep_list(self._processes)
+        if self.node.address:
+            others, now = await self.read(self.store.nodes), await self.read(self.store.now_ms)
+            fault = fault_of_address(self.node, others, now)
+            if fault is not None:
+                raise OptionError([fault])
         await heartbeat.beat()
         heartbeat.check()
         nursery.start_soon(heartbeat.run, name="heartbeats of the node")

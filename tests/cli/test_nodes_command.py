@@ -4,7 +4,9 @@ import pytest
 
 from agentrail.abc.store import Node
 from agentrail.cli.nodes_command import decide_state, listed_nodes, living_node
+from agentrail.cli.serve_options import ServeOptions, node_options
 from agentrail.errors import OptionError
+from agentrail.runtime.node_heartbeat import fault_of_address
 
 LEASE_MS = 15_000
 
@@ -37,3 +39,22 @@ def test_a_node_that_is_not_alive_is_refused_with_the_living_ones():
     for wanted in ("n-2", "n-3"):
         with pytest.raises(OptionError, match="not a living node: expected one of n-1"):
             living_node(nodes, wanted, 101_000)
+
+
+URL = "postgres://agentrail@db/agentrail"
+
+
+def test_a_served_node_of_a_shared_store_has_an_address():
+    served = ServeOptions(store=URL, port=8701, lease=3.0)
+    assert node_options(served, {}) == {"store": URL, "lease": 3.0, "advertise": "http://127.0.0.1:8701"}
+    assert node_options(ServeOptions(), {"store": URL, "advertise": "http://10.0.0.7:8700"}) == {}
+    assert node_options(ServeOptions(), {"store": "sqlite:"}) == {}
+    with pytest.raises(OptionError, match="--advertise is missing"):
+        node_options(ServeOptions(store=URL, port=0), {})
+
+
+def test_a_loopback_address_is_refused_while_nodes_of_other_machines_live():
+    own, far = node("n-1", address="http://127.0.0.1:8700"), node("n-2", address="http://10.0.0.7:8700")
+    assert "node n-2 at http://10.0.0.7:8700" in (fault_of_address(own, [own, far], 101_000) or "")
+    assert fault_of_address(own, [node("n-3", address="http://127.0.0.1:8701")], 101_000) is None
+    assert fault_of_address(own, [far], 116_000) is None
