@@ -35,6 +35,9 @@ STUCK_SECONDS: Final = 60.0
 PARKED_SECONDS: Final = 3_600.0
 """How long a parked tree is left alone, until it is reported again."""
 
+TELL_SECONDS: Final = 60.0
+"""How often nodes with other profiles are named in the log."""
+
 MAX_DEATHS: Final = 2
 """A tree whose owner ended this often in a row, without a record in between, is parked instead of resumed."""
 
@@ -110,6 +113,7 @@ class Orphans:
         self._is_claiming = False
         self._dropped_at = float("-inf")
         self._told: frozenset[str] = frozenset()
+        self._told_digests_at = float("-inf")
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -140,6 +144,7 @@ class Orphans:
         self._tell_leases(others)
         silent = silent_nodes(keeping.silence)
         dead = frozenset(node.id for node in others if node.gone_at_ms or node.id in silent)
+        self._tell_digests(others, dead)
         died = [node for node in others if node.id in dead - self._dead]
         self._dead = dead
         if died:
@@ -159,6 +164,17 @@ class Orphans:
                 ", ".join(sorted(unlike)),
             )
         self._told |= unlike
+
+    def _tell_digests(self, others: Iterable[Node], dead: frozenset[str]) -> None:
+        """Name living nodes with other profiles, once a minute: perhaps two clusters use one database by mistake."""
+        own, now = self._heartbeat.node.digest, trio.current_time()
+        unlike = [node.id for node in others if own and node.digest not in {"", own} and node.id not in dead]
+        if unlike and now - self._told_digests_at >= TELL_SECONDS:
+            self._told_digests_at = now
+            LOGGER.warning(
+                "nodes of this store serve other profiles than this one: %s; give all nodes the same files, or each cluster a database of its own",
+                ", ".join(sorted(unlike)),
+            )
 
     async def _claim(self, nursery: trio.Nursery) -> None:
         try:

@@ -10,16 +10,20 @@ import trio.lowlevel
 
 from agentrail.abc.living_nodes import is_first, living_nodes
 from agentrail.abc.store import Beat, Node
-from agentrail.errors import OptionError, QuotaReached, StoreUnavailable
+from agentrail.errors import DayBudgetSpent, OptionError, QuotaReached, StoreUnavailable
 from agentrail.host import Limits, Webhooks
+from agentrail.host.identity import SessionOwner
+from agentrail.host.quotas import LOOK_AGAIN_SECONDS
 from agentrail.host.session_feed import SessionFeed
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
+from agentrail.testing.models import says
 from agentrail.testing.tools import RecordingTool
 from tests.host.hosting import ANN, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
+from tests.runtime.test_spending import Priced
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 HOOK = "https://hooks.example/in"
@@ -247,7 +251,8 @@ async def test_a_feed_shows_within_five_seconds_what_another_node_wrote():
 
 
 @on_virtual_time
-async def test_a_node_row_shows_whether_its_profiles_are_the_same():
+async def test_a_node_row_shows_whether_its_profiles_are_the_same(caplog):
+    """Others are named in the log once a minute."""
     store = shared_store()
     tools = [[RecordingTool(name="shell")], [RecordingTool(name="shell")], [RecordingTool(name="other")]]
     async with nodes(store, answering(), answering(), answering(), session_tools=tools) as machines:
@@ -256,3 +261,24 @@ async def test_a_node_row_shows_whether_its_profiles_are_the_same():
         first, same, other = (digests[machine.id] for machine in machines)
         assert first
         assert first == same != other
+        await trio.sleep(50)
+        told = [line for line in caplog.messages if "serve other profiles" in line]
+        assert len(told) == 3
+        assert sum(machines[2].id in line for line in told) == 2
+        await trio.sleep(60)
+        assert sum("serve other profiles" in line for line in caplog.messages) == 6
+
+
+@on_virtual_time
+async def test_a_budget_of_a_day_holds_over_all_nodes():
+    """Spending is read from the journals, at most two seconds old."""
+    store = shared_store()
+    limits = Limits(cost_per_day_usd=0.03)
+    models = [Priced([says("Yes.")] * 9) for _ in range(2)]
+    async with nodes(store, *models, limits=limits) as (first, second):
+        await second.host.budgets.check(SessionOwner.of(ANN))
+        await (await asked(first.host)).outcome()
+        await trio.sleep(LOOK_AGAIN_SECONDS + 0.1)
+        with pytest.raises(DayBudgetSpent):
+            await asked(second.host)
+        await (await asked(second.host, by=EVE)).outcome()
