@@ -65,6 +65,9 @@ DRAIN_DELAY_SECONDS: Final = 5.0
 TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - a variable's name
 """The variable that may hold a token for the printed console link."""
 
+STORE_VARIABLE: Final = "AGENTRAIL_STORE"
+"""Variable with the store of a server without an application: a URL in it may hold a password."""
+
 DEMO_WORDS: Final = (
     "this is the demo: three profiles on a model without intelligence. It runs no command, sends nothing anywhere, needs no key, "
     "and its prices are pretended; a tool and two plugins fail at times, so that there is something to see. All of it is gone when it ends."
@@ -253,6 +256,8 @@ async def make_default_application(
         **({"protocols": options.protocol} if options.protocol else {}),
         **more,
     }
+    if os.environ.get(STORE_VARIABLE) and "store" not in more:
+        given["store"] = os.environ[STORE_VARIABLE]
     given |= node_options(options, given)
     return create_app(
         profiles=[one.profile for one in served],
