@@ -48,7 +48,8 @@ def run_named(connection: Connection, statement: str, values: Mapping[str, objec
 _BEAT: Final = f"""
 WITH old AS (SELECT seen_at_ms, gone_at_ms FROM agentrail.node WHERE id = %(id)b FOR UPDATE), put AS (
     INSERT INTO agentrail.node ({NODE_COLUMNS})
-    VALUES (%(id)b, %(address)b, %(version)b, %(pid)b, %(boot)b, %(load)b, %(codec)b, %(digest)b, %(lease_ms)b, agentrail.now_ms(), 0)
+    SELECT %(id)b, %(address)b, %(version)b, %(pid)b, %(boot)b, %(load)b, %(codec)b, %(digest)b, %(lease_ms)b, agentrail.now_ms(), 0
+    FROM (SELECT count(*) FROM old) AS first  -- a row that this statement has changed is not locked, and would be missing from `old`
     ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version, pid = excluded.pid, boot = excluded.boot,
         load = excluded.load, codec = excluded.codec, digest = excluded.digest, lease_ms = excluded.lease_ms, seen_at_ms = excluded.seen_at_ms, gone_at_ms = 0
     RETURNING seen_at_ms

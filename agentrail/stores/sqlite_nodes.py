@@ -160,8 +160,7 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
     """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     found: list[SqliteRow] = connection.execute(
-        """SELECT id, body FROM owed WHERE kind = ? AND json_array(scope, session) NOT IN (SELECT value FROM json_each(:skip))
-AND node NOT IN (SELECT value FROM json_each(?))
+        """SELECT id, body FROM owed WHERE kind = ? AND node NOT IN (SELECT value FROM json_each(?))
         ORDER BY id LIMIT ?""",
         (kind, msgspec.json.encode(sorted(alive)).decode(), max(0, limit)),
     ).fetchall()

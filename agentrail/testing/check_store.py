@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 from agentrail.abc.store import Store
 from agentrail.testing.rule_failures import under_rule
 from agentrail.testing.store_rules import (
+    claims,
     durability,
     journal_rules,
     ownership,
@@ -61,6 +62,17 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     ownership.many_trees_are_taken_each_by_itself,
     ownership.an_old_owner_begins_no_child,
     ownership.one_of_many_takes,
+    claims.no_tree_is_claimed_by_two_nodes,
+    claims.a_reservation_ends,
+    claims.deaths_are_counted,
+    claims.no_newer_tree_is_claimed,
+    claims.an_expired_lease_needs_a_silent_owner,
+    claims.a_tree_is_taken_as_it_was_read,
+    claims.a_node_is_reported_gone,
+    claims.owned_sessions_are_listed,
+    claims.an_allowance_is_shared,
+    claims.a_user_has_so_many_sessions,
+    claims.owed_rows_have_one_owner,
     queries.it_is_said_how_a_session_stands,
     queries.sessions_are_found_by_filters,
     queries.sessions_are_found_in_pages,

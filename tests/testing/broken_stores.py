@@ -14,7 +14,7 @@ from agentrail.abc.store import Filters, take_all
 from agentrail.core.journal.record import sealed
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.store_rules import durability, journal_rules, ownership, queries
+from agentrail.testing.store_rules import claims, durability, journal_rules, ownership, queries
 
 replace = msgspec.structs.replace
 
@@ -277,6 +277,13 @@ def _holds_from_itself(own, store, *given, **force):
     return own(scope, root, f"{node}{again}", cause, **force)
 
 
+def _holds_for_ever(own, store, *given, **force):
+    found = store.get(*given[:2])
+    if found and not force.get("force") and found.node != given[2] and found.node in store._nodes:
+        raise HeldBy(given[1], node=found.node, address=store._nodes[found.node].address, seen_ago_ms=0)
+    return own(*given, **force)
+
+
 def _holds_for_the_unheard(own, store, *given, **force):
     found = store.get(*given[:2])
     if found and found.node and found.node not in store._nodes:
@@ -334,8 +341,11 @@ KnowsRootsOnly = broken(_tree=lambda _own, _, scope, root: [(scope, root)])
 TakesEnded = broken(take=_takes_ended)
 ChildrenFirst = broken(_tree=lambda own, _, scope, root: own(scope, root)[::-1])
 HidesEnded = broken(take=_hides_ended)
-HoldsNothing = broken(_is_alive=lambda _own, _, node, now: False)
-HoldsForEver = broken(_is_alive=lambda _own, store, node, now: node in store._nodes)
+HoldsNothing = broken(
+    _is_alive=lambda _own, _, node, now: False,
+    take=lambda own, _, *given, force=False: own(*given, force=True),
+)
+HoldsForEver = broken(_is_alive=lambda _own, store, node, now: node in store._nodes, take=_holds_for_ever)
 HoldsFromItself = broken(take=_holds_from_itself)
 HearsOnce = broken(beat=lambda own, store, node: node.id in store._nodes or own(node))
 HoldsForTheUnheard = broken(take=_holds_for_the_unheard)
@@ -364,6 +374,49 @@ ForgetsEarlyOwners = one_by_one(  # knows the last owner but one, and none befor
     lambda write, store, one: (
         write(one) if one.records[0].epoch >= store.get(one.scope, one.session).tail.epoch - 1 else None
     )
+)
+
+
+# --- nodes
+
+
+def _claims_as(change):
+    """A store that claims with other options."""
+    return broken(claim=lambda own, _store, node, *silent, **options: own(node, *silent, **change(options)))
+
+
+def _poison_first(own, _store, *given, **options):
+    return own(*given, **options)[::-1]
+
+
+ReservesNothing = broken(_reserve=lambda _own, _store, top, node: top.stored())
+ReservesForEver = broken(release=lambda _own, _store, *given: None)
+PoisonFirst = broken(claim=_poison_first)
+CountsNoDeaths = broken(
+    _reserve=lambda own, store, top, node: (top.__setattr__("deaths", -1), own(top, node))[1]
+)
+ClaimsAnyCodec = _claims_as(lambda options: {**options, "codec": 99})
+TrustsTheClock = broken(
+    claim=lambda own, _store, node, silent=None, **options: own(node, **options),
+    take=lambda own, _store, *given, silent=None, **options: own(*given, **options),
+)
+TakesAnyTail = broken(take=lambda own, _store, *given, tail=None, **options: own(*given, **options))
+KnowsNobodyGone = broken(gone=lambda _own, store, node: node in store._nodes)
+OwnsWhatEnded = broken(
+    owned=lambda _own, store, node: {
+        key: one.tail.epoch for key, one in store._journals.items() if one.node == node
+    }
+)
+AllowsEverything = broken(
+    take_allowance=lambda own, _store, key, *pace: replace(own(key, *pace), is_allowed=True)
+)
+SharesOneKey = broken(take_allowance=lambda own, _store, key, *pace: own("", *pace))
+CountsChildren = broken(_count_open_roots=lambda _own, store, owner: len(store._of_owner.get(owner, ())))
+KnowsNoQuota = broken(create=lambda own, _store, opening: own(replace(opening, max_of_owner=None)))
+OwesForAnyNode = broken(owed=lambda own, _store, *given, node=None: own(*given))
+AdoptsFromTheLiving = broken(
+    _is_alive=lambda own, _store, *given: own(*given),
+    adopt_owed=lambda _own, store, kind, node, *rest: store.owed(kind),
 )
 
 
@@ -508,6 +561,13 @@ def _trims_with_any_snapshot(own, store, scope, session, before):
     return own(scope, session, before)
 
 
+def _names_other_scopes(own, store, scope, session):
+    try:
+        return own(scope, session)
+    except SessionNotFound as error:
+        raise SessionNotFound(str(error), nearest=[name for _, name in store._keys]) from error
+
+
 def _raises_where_it_is_unknown(own, store, batch):
     for one in batch:
         if store.get(one.scope, one.session) is None:
@@ -587,7 +647,7 @@ TrimsOneMore = broken(trim=lambda own, _, scope, session, before: own(scope, ses
 SaysItBeginsAtOne = altered(lambda one: replace(one, first_seq=1))
 TrimsAnything = broken(trim=lambda own, _, *given: ignoring(OptionError, partial(own, *given)) or 0)
 TrimsWithAnySnapshot = broken(trim=_trims_with_any_snapshot)
-TellsOfOtherScopes = broken(_nearest=lambda _own, store, scope, session: [name for _, name in store._keys])
+TellsOfOtherScopes = broken(_get=_names_other_scopes)
 RaisesWhereItIsUnknown = broken(append=_raises_where_it_is_unknown)
 DeletesNothing = broken(delete=lambda own, store, *key, **rest: own(*key, **rest) if store.get(*key) else 0)
 Forgets = broken(reopened=lambda _own, store: MemoryStore(now_ms=store._clock))
@@ -799,6 +859,17 @@ BROKEN = {
     ),
     ownership.an_old_owner_begins_no_child: (BeginsAnyChild,),
     ownership.one_of_many_takes: (ForgetsEarlyOwners,),
+    claims.no_tree_is_claimed_by_two_nodes: (ReservesNothing,),
+    claims.a_reservation_ends: (ReservesNothing, ReservesForEver),
+    claims.deaths_are_counted: (PoisonFirst, CountsNoDeaths),
+    claims.no_newer_tree_is_claimed: (ClaimsAnyCodec,),
+    claims.an_expired_lease_needs_a_silent_owner: (TrustsTheClock,),
+    claims.a_tree_is_taken_as_it_was_read: (TakesAnyTail,),
+    claims.a_node_is_reported_gone: (KnowsNobodyGone,),
+    claims.owned_sessions_are_listed: (OwnsWhatEnded,),
+    claims.an_allowance_is_shared: (AllowsEverything, SharesOneKey),
+    claims.a_user_has_so_many_sessions: (CountsChildren, KnowsNoQuota),
+    claims.owed_rows_have_one_owner: (OwesForAnyNode, AdoptsFromTheLiving),
     queries.it_is_said_how_a_session_stands: (KnowsNoTitles, KnowsNoForks, WrittenWhenOpened),
     queries.sessions_are_found_by_filters: tuple(map(finds_without, Filters.__struct_fields__)),
     queries.sessions_are_found_in_pages: (SortsAsPeopleDo, BeginsAtThePlace),

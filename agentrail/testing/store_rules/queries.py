@@ -67,6 +67,8 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
         (Filters(only_roots=True), "acde"),
         (Filters(written_before_ms=late), "abcd"),
         (Filters(written_before_ms=0), ""),
+        (Filters(written_after_ms=late), "e"),
+        (Filters(written_after_ms=0), "abcde"),
         (Filters(scope="", node="n1", is_working=True, only_roots=True, has_ended=False), "a"),
         (Filters(scope="team", is_working=True, written_before_ms=late), ""),
     ):
