@@ -664,9 +664,9 @@ class TellsTheFirstTakeover(MemoryStore):
         super().__init__(**options)
         self.taken = {}
 
-    def take(self, scope, root, node, cause, *, force=False):
+    def take(self, scope, root, node, cause, **options):
         """Remember it."""
-        taken = super().take(scope, root, node, cause, force=force)
+        taken = super().take(scope, root, node, cause, **options)
         return self.taken.setdefault((scope, root, node), taken)
 
 
