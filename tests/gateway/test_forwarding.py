@@ -98,7 +98,11 @@ async def test_a_forwarded_call_is_charged_and_judged_once(caplog):
         third = await a.chat("3", session_id="s")
         left += [int(re.search(r"r=(\d+)", one.headers["ratelimit"])[1]) for one in (third, second)]
         assert (a.seen.messages, b.seen.messages) == (["Hi", "1", "2", "3"], [])
-        assert [left[0] - one for one in left] == [0, 2, 1]  # of one allowance over both nodes, each message once
+        assert [left[0] - one for one in left] == [
+            0,
+            2,
+            1,
+        ]  # of one allowance over both nodes, each message once
         assert second.headers.get_list("ratelimit") == [second.headers["ratelimit"]]
         found = [
             re.search(r"request (\w+) (to|from) node (n-\w+): POST /chat", line) for line in caplog.messages
