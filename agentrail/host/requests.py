@@ -647,7 +647,8 @@ class RequestBook:
 
     def forget_lost(self, key: str, request_id: str) -> None:
         """Forget the record of a request whose session left this process before it ended."""
-        record = self._ended.get(key, {}).get(request_id)
+        ended = self._ended.get(key)
+        record = None if ended is None else ended.get(request_id)
         if record is not None and (record.status == "shutdown" or is_without_session(record)):
             self._forget(key, request_id)
 

@@ -4,7 +4,7 @@ The order of a move: the target folds the session and checks its code, calls tha
 released, the target takes it. After the release it has no owner: if the target fails, the node that looks first takes it.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -50,7 +50,7 @@ class OtherNodes(Protocol):
         ...
 
 
-def living_nodes(nodes: Iterable[Node], silent: Collection[str] = ()) -> tuple[Node, ...]:
+def living_nodes(nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> tuple[Node, ...]:
     """Return the nodes that are neither reported gone nor silent for a lease."""
     return tuple([one for one in nodes if not one.gone_at_ms and one.id not in silent])
 

@@ -1,6 +1,6 @@
 """Finds the nodes that own sessions of a shared store, without reading a journal."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -28,7 +28,7 @@ SessionPlace: TypeAlias = Node | Literal["here", "nowhere"]
 
 
 def decide_place(
-    stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: Collection[str] = ()
+    stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: frozenset[str] = frozenset()
 ) -> SessionPlace:
     """Return the place of a session that is not live here.
 

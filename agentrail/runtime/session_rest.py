@@ -1,6 +1,6 @@
 """Rest: a session stops at a point without running work, and its state is returned as bytes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import trio
@@ -80,7 +80,7 @@ def decide_rest(state: SessionState, effects: Sequence[Effect], *, is_due: bool)
     return False if is_due and not is_ending else None
 
 
-def decide_awaited(state: SessionState, not_begun: Collection[EffectId]) -> tuple[str, ...]:
+def decide_awaited(state: SessionState, not_begun: frozenset[EffectId]) -> tuple[str, ...]:
     """Return the tools of the running calls that must end before a session moves, by name.
 
     A call of a `pure` or `idempotent` tool is stopped, and runs again on the other node. One in `not_begun` runs there for the first time. For

@@ -445,7 +445,7 @@ class MemoryStore:
         with self._lock:
             top = self._root(scope, session)
             keys = self._tree(scope, session)
-            forks = {fork for key in keys for fork in self._forks.get(key, ())} - set(keys)
+            forks = [fork for key in keys for fork in self._forks.get(key, ()) if fork not in keys]
             written_at_ms = max(self._journals[key].written_at_ms for key in keys)
             check_deletion(session, (fork for _, fork in forks), written_at_ms, written_before_ms)
             self._check_left(top, keys)

@@ -108,7 +108,7 @@ def create_journal(connection: Connection, opening: Opening) -> None:
 def _check_tree(connection: Connection, opening: Opening) -> None:
     """Lock the rows that must not change before the opening is stored, and check the owner of its tree."""
     first = opening.records[0]
-    needed = {opening.root, *(opening.forked_from or ())[:1]} - {first.session}
+    needed = [one for one in (opening.root, *(opening.forked_from or ())[:1]) if one != first.session]
     if needed:
         statement = """SELECT 1 FROM agentrail.session WHERE scope = %b AND session = ANY(%b)
             ORDER BY session FOR SHARE"""
@@ -316,8 +316,8 @@ def take_trees(
 ) -> tuple[Taken | AgentrailError, ...]:
     """Transfer trees, each completely or not at all, in a transaction of the caller. See `ManyTaker.take_many`."""
     trees = lock_trees(connection, [(one.scope, one.root) for one in wanted])
-    holders = {name for tree in trees.values() for name in (tree.claimed_by, tree.sessions[0].node)}
-    nodes = fetch_nodes(connection, holders | {one.node for one in wanted})
+    holders = [name for tree in trees.values() for name in (tree.claimed_by, tree.sessions[0].node)]
+    nodes = fetch_nodes(connection, [*holders, *(one.node for one in wanted)])
     now = server_now_ms(connection)
     answers: list[Taken | AgentrailError] = []
     changed: dict[tuple[str, str], StoredSession] = {}

@@ -1,7 +1,7 @@
 """Passes the committed events of all sessions to consumers, each with its own queue, retries and cursors."""
 
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -356,12 +356,12 @@ class _Line:
                 dead = await self._source.look_at_nodes(departures)
                 is_alone = is_alone and len(departures.living) <= 1
                 if dead or is_alone:
-                    await self._find_unfinished({*departures.living} - {self._source.shared_node})
+                    await self._find_unfinished(frozenset(departures.living) - {self._source.shared_node})
                     departures.settle(dead)
                 is_alone = False
             await trio.sleep(LOOK_AT_NODES_SECONDS)
 
-    async def _find_unfinished(self, living: Collection[str] = frozenset()) -> None:
+    async def _find_unfinished(self, living: frozenset[str] = frozenset()) -> None:
         """Find stored sessions with events that were not taken, such as those of a process that crashed.
 
         Args:
