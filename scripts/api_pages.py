@@ -58,6 +58,19 @@ OF_THE_SHELL: Final = frozenset(
         "owed",
         "memories_of",
         "change_owed",
+        "adopt_owed",
+        "call_nodes",
+        "check_revive",
+        "cluster_facts",
+        "describe_profiles",
+        "drain",
+        "follow_orphans",
+        "limit_sessions",
+        "look_at_nodes",
+        "shared_node",
+        "take_allowance",
+        "take_moved",
+        "nodes",
     }
 )
 """Calls for servers that are built on a supervisor; the one of `agentrail.blocking` has none of them."""

@@ -82,6 +82,7 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
         "invalid_spec": "Correct the named field. `error.code` is the violated rule (`duplicate_id`, `invalid_period`, …).",
         "job_given_up": "Run the job alone and fix it: it crashes every worker.",
         "job_withdrawn": "No action: the caller cancelled it.",
+        "journal_behind": "The database was restored, or failed over to a standby that lacked records. Fork the session at `have`, or resume it to continue without the lost records.",
         "journal_corrupt": "Stop writing, copy the file, and run `agentrail sessions check`. Restore a backup if necessary.",
         "journal_drifted": 'Resume with the versions that wrote it, or with `on_drift="go_on"`.',
         "mailbox_full": "Send fewer messages at once and wait for replies. `Limits` sets the size.",

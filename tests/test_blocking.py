@@ -184,7 +184,7 @@ def test_leaving_the_block_leaves_no_thread(how):
 
 PAIRS = [
     (AsyncSession, blocking.Session, set[str]()),
-    (SessionSupervisor, blocking.Supervisor, OF_THE_SHELL | {"providers"}),
+    (SessionSupervisor, blocking.Supervisor, OF_THE_SHELL | {"providers", "move_session"}),
     (
         AsyncSubscription,
         blocking.Subscription,

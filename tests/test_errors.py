@@ -67,6 +67,7 @@ CODES = {
     "invalid_spec": errors.InvalidSpec,
     "job_given_up": errors.JobGivenUp,
     "job_withdrawn": errors.JobWithdrawn,
+    "journal_behind": errors.JournalBehind,
     "journal_corrupt": errors.JournalCorrupt,
     "journal_drifted": errors.JournalDrifted,
     "mailbox_full": errors.MailboxFull,

@@ -234,7 +234,7 @@ def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
 _WITHOUT_SESSION: Final = "session_ended"
 
 
-def is_without_session(standing: RequestStanding) -> bool:
+def is_without_session(standing: "RequestStanding | RequestRecord") -> bool:
     """Return whether a request counts as failed only because its session left this process."""
     return standing.error is not None and standing.error.code == _WITHOUT_SESSION
 
