@@ -152,6 +152,8 @@ class ToolContext(Generic[D]):
         operation_id: Idempotency key, equal for all attempts.
         traceparent: The call's span as a W3C `traceparent`, equal for all attempts, for requests that continue the trace. Empty outside a session.
         attempt: Number of the attempt, from 1.
+        fence: Session id and epoch, which rises with each new owner of the session. A system that remembers the highest epoch of each session can
+            refuse a lower one: its caller was stalled, and another node has taken the session over. Epoch 0 without a store.
         arguments: Arguments as stored, for `reconcile`: a tool may modify its own.
         working_dir: Root of the file tools.
         open_sandbox: Opens `ctx.sandbox`.
@@ -190,6 +192,7 @@ class ToolContext(Generic[D]):
     operation_id: str
     traceparent: str = ""
     attempt: int = 1
+    fence: tuple[SessionId, int] = (SessionId(""), 0)
     arguments: JsonObject = field(default=EMPTY, converter=frozen_json)
     working_dir: str
     open_sandbox: "Callable[[], Sandbox]"

@@ -110,7 +110,7 @@ class Orphans:
         self._stuck: dict[tuple[str, SessionId], float] = {}
         self._folds = 0
         self._has_room = trio.Event()
-        self._is_claiming = False
+        self._is_claiming = self._is_unsure = False
         self._dropped_at = float("-inf")
         self._told: frozenset[str] = frozenset()
         self._told_digests_at = float("-inf")
@@ -182,12 +182,13 @@ class Orphans:
                 pass
         except StoreUnavailable as error:
             LOGGER.debug("no sessions can be claimed now: %s", error)
+            self._is_unsure = True  # whether any are reserved now
         finally:
             self._is_claiming = False
 
     async def _claim_some(self, nursery: trio.Nursery) -> bool:
         """Claim and resume a few trees. Return whether there may be more."""
-        await self._wait_folds(MAX_FOLDS - MAX_CLAIMED)
+        await self._wait_folds(0 if self._is_unsure else MAX_FOLDS - MAX_CLAIMED)
         now = trio.current_time()
         self._stuck = {key: until for key, until in self._stuck.items() if until > now}
         keeping = self._keeping
@@ -198,8 +199,10 @@ class Orphans:
             codec=CODEC,
             skip=tuple(self._stuck),
             limit=MAX_CLAIMED,
+            again=self._is_unsure,
         )
         rows = await keeping.write(claim)
+        self._is_unsure = False
         for row in rows:
             if row.deaths >= MAX_DEATHS:
                 reason = PARKED.format(deaths=row.deaths, session=row.session)

@@ -139,6 +139,9 @@ class FileNotes:
 
 class KeptJournal(Protocol):
     @property
+    def epoch(self) -> int: ...
+
+    @property
     def writer(self) -> Gate: ...
 
     @property
@@ -523,6 +526,11 @@ class SessionJournal:
         self.confirmed = self.writer.sent_doubts
         self._settle()
         self._tell()
+
+    @property
+    def epoch(self) -> int:
+        """Number of the session's owner, higher for each later one."""
+        return self.tail.epoch
 
     @property
     def key(self) -> tuple[str, SessionId]:

@@ -62,7 +62,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import MAX_LEVELS, frozen_json, frozen_value, thawed, too_large
 from agentrail.logs import CALL_TRACE
-from agentrail.messages import Image, JsonObject, JsonValue
+from agentrail.messages import Image, JsonObject, JsonValue, SessionId
 from agentrail.otp.crash_text import describe_bug, describe_crash, words_of
 from agentrail.otp.guarded_calls import leaves
 from agentrail.outside import jitter, way_back
@@ -503,6 +503,10 @@ class RunningCall:
         )
 
     @property
+    def fence(self) -> tuple[SessionId, int]:
+        return self.ports.session_id, self._calls.epoch
+
+    @property
     def deadline(self) -> float:
         """Time of the timeout, on Trio's clock. The tool is running, so the scope has been entered."""
         return self._scope.deadline
@@ -689,6 +693,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
             )
         },
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
+        "fence": attrgetter("fence"),
         "traceparent": lambda call: call.ports.traces.of_call(call.known, call.effect.call_id),
         "tools": attrgetter("known.tools.names"),
         "memories": attrgetter("ports.own.memories"),
@@ -718,7 +723,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
 
 
 class ToolCallRunner:
-    __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
+    __slots__ = ("_children", "_commands", "_journal", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
         self,
@@ -727,12 +732,17 @@ class ToolCallRunner:
         task_group: TaskGroup,
         journal: KeptJournal | None = None,
     ) -> None:
+        self._journal = journal
         self.files: FileNotes | None = None if journal is None else journal.files
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
         self._commands: BackgroundCommands | None = None  # created for the first tool that uses them
         self._children = 0
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self._journal is None else self._journal.epoch
 
     @property
     def commands(self) -> BackgroundCommands:

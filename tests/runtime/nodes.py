@@ -1,0 +1,102 @@
+"""Nodes of one process over one memory store, on a virtual clock. Each has a connection of its own, which a test can cut."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from agentrail.abc.store import take_all
+from agentrail.errors import StoreUnavailable
+from agentrail.outside import installed
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.memory import MemoryStore
+from tests.runtime.rig import Inline, open_over
+
+
+class Clock:
+    """The clock of a shared store, in milliseconds: Trio's, and what a test steps it by."""
+
+    def __init__(self) -> None:
+        self.stepped_ms = 0
+
+    def __call__(self) -> int:
+        return 1_700_000_000_000 + int(trio.current_time() * 1000) + self.stepped_ms
+
+
+class Connection:
+    """A node's connection to the shared store.
+
+    Attributes:
+        refused: Calls that fail: names, or `*` for all.
+        calls: Names of all calls so far, each with the session that it reads, if any.
+    """
+
+    is_immediate = False
+    is_shared = True
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.inner, self.refused = store, frozenset[str]()
+        self.calls: list[tuple[str, Any]] = []
+
+    def cut(self, *names: str) -> None:
+        self.refused = frozenset(names or "*")
+
+    def mend(self) -> None:
+        self.refused = frozenset()
+
+    def take_many(self, wanted: Any) -> Any:
+        return self._call("take_many", wanted)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            return self._call(name, *args, **options)
+
+        return call
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        self.calls.append((name, args[1] if len(args) > 1 else None))
+        if self.refused & {name, "*"}:
+            message = f"the connection was cut in {name}"
+            raise StoreUnavailable(message)
+        if name == "take_many":
+            return take_all(self.inner, *args)
+        return getattr(self.inner, name)(*args, **options)
+
+
+class Machine(Inline):
+    """A machine whose clock is set wrong by some seconds."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+
+    async def offload(self, function: Any, /, *args: Any, **options: Any) -> Any:
+        """Call it in place, in a hundredth of a second."""
+        await trio.sleep(0.005)
+        made = await super().offload(function, *args)
+        await trio.sleep(0.005)
+        return made
+
+    def wall(self) -> float:
+        return 1_700_000_000 + trio.current_time() + self.ahead
+
+
+def shared_store() -> tuple[MemoryStore, Clock]:
+    clock = Clock()
+    return MemoryStore(now_ms=clock, is_shared=True), clock
+
+
+@asynccontextmanager
+async def node_over(
+    store: MemoryStore, *, ahead: float = 0.0, **options: Any
+) -> AsyncIterator[tuple[SessionSupervisor, Connection]]:
+    """Open a node that looks for the dead."""
+    connection = Connection(store)
+    with installed(Machine(ahead)):
+        async with open_over(connection, **{"resume": "working", **options}) as supervisor:
+            yield supervisor, connection
+
+
+def taken_by(store: MemoryStore, session: str) -> list[int]:
+    """Return the epochs of a session's takes."""
+    return [one.epoch for one in store.read("", session) if one.kind == "taken"]  # type: ignore[arg-type]

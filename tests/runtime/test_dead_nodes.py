@@ -1,0 +1,407 @@
+"""Nodes over one store: what a node that is cut off stops and holds, and who takes its sessions."""
+
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+import trio
+
+from agentrail import ToolContext, tool
+from agentrail.abc.store import Node, Standing
+from agentrail.errors import JournalBehind, StoreUnavailable
+from agentrail.events import AgentEnd
+from agentrail.testing.models import FunctionModel, calls, says
+from tests.runtime.nodes import node_over, shared_store, taken_by
+from tests.runtime.rig import on_virtual_time, until
+from tests.stores.rig import opening
+
+pytestmark = on_virtual_time
+
+LEASE = 15
+
+
+class Work:
+    """A tool with a ledger of its effects outside any session: one a second, each with the fence of its call."""
+
+    def __init__(self, effect="once", seconds=5):
+        self.ledger, self.began = [], trio.Event()
+
+        @tool(effect_class=effect)
+        async def work(ctx: ToolContext) -> str:
+            """Work."""
+            self.began.set()
+            for _ in range(seconds):
+                self.ledger.append((trio.current_time(), ctx.fence))
+                await trio.sleep(1)
+            return "worked"
+
+        self.tool = work
+
+    def options(self, _opening=None):
+        def answer(request):
+            said = str(request.messages[-1])
+            return says("done") if "worked" in said or "Outcome unknown" in said else calls(("work", {}))
+
+        return {"model": FunctionModel(answer), "tools": [self.tool]}
+
+    def epochs(self):
+        return [epoch for _, (_, epoch) in self.ledger]
+
+
+def hanging(_opening=None):
+    """A model that never answers: the cycle of its session is work for the look."""
+
+    async def answer(_request):
+        await trio.sleep_forever()
+
+    return {"model": FunctionModel(answer)}
+
+
+def read_all(events):
+    with suppress(trio.EndOfChannel):
+        while True:
+            events.next_nowait()
+
+
+def forget_records(store, session, count):
+    """Lose the last records of a session, as a failover to an asynchronous standby does."""
+    del store._journals["", session].records[-count:]  # noqa: SLF001 - what no caller can ask for
+
+
+def mark_working(store, session):
+    store._journals["", session].standing = Standing(is_working=True)  # noqa: SLF001 - as the lost records left it
+    store._working["", session] = None  # noqa: SLF001 - same
+
+
+def take_time(store, session):
+    return next(one.at_ms for one in store.read("", session) if one.kind == "taken")
+
+
+@pytest.mark.journal(26)
+@pytest.mark.machine(26)
+@pytest.mark.parametrize("names", [("*",), ("beat",)], ids=["all calls fail", "only heartbeats fail"])
+async def test_a_node_without_heartbeats_stops_its_tools_within_the_lease_and_is_taken_once(names):
+    store, clock = shared_store()
+    work = Work(seconds=100)
+    async with node_over(store, revive=work.options) as (one, connection):
+        session = await one.start_session(session_id="s", **work.options())
+        async with (
+            session.subscribe(after=0) as events,
+            node_over(store, revive=work.options) as (two, _),
+        ):
+            await session.prompt("Hi")
+            await work.began.wait()
+            await trio.sleep(7)  # a heartbeat of the second interval has gone through
+            begun = clock()
+            connection.cut(*names)
+            await trio.sleep(LEASE + 5)
+            taken_at = take_time(store, "s")
+            assert LEASE * 1000 - 5_000 <= taken_at - begun <= (LEASE + 2) * 1000
+            old = [at for at, (_, epoch) in work.ledger if epoch == 1]
+            assert 1_700_000_000_000 + old[-1] * 1000 < taken_at
+            connection.mend()
+            await trio.sleep(10)
+            read_all(events)
+            assert events.is_moved
+            assert [one.session_id for one in one.sessions()] == []
+            assert [one.session_id for one in two.sessions()] == ["s"]
+            assert taken_by(store, "s") == [2]
+            assert work.epochs() == [1] * len(work.ledger)  # `once`: told as unknown, not repeated
+
+
+@pytest.mark.machine(26)
+async def test_nothing_begins_ten_seconds_after_the_last_heartbeat_though_appends_go_through():
+    store, _ = shared_store()
+    work = Work()
+    async with node_over(store, revive=work.options, resume="none") as (one, connection):
+        session = await one.start_session(session_id="s", **work.options())
+        connection.cut("beat")
+        await trio.sleep(11)
+        await session.prompt("Hi")
+        await trio.sleep(20)
+        assert work.ledger == []
+        assert store.get("", "s").tail.seq > 1
+        connection.mend()
+        async with session.subscribe(after=0) as events:
+            await until(events, AgentEnd)
+        assert len(work.ledger) == 5
+
+
+@pytest.mark.journal(33)
+@pytest.mark.parametrize("seconds", [8, 30])
+async def test_a_store_that_was_away_moves_no_session_and_each_held_tool_runs_once(seconds):
+    store, _ = shared_store()
+    work = Work(effect="once", seconds=1)
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=work.options))
+        two, second = await stack.enter_async_context(node_over(store, revive=work.options))
+        sessions = [
+            await one.start_session(session_id=f"s-{number}", **work.options()) for number in range(5)
+        ]
+        await trio.sleep(4)
+        async with trio.open_nursery() as nursery:
+            for session in sessions:
+                nursery.start_soon(session.prompt, "Hi")
+            await trio.testing.wait_all_tasks_blocked()
+        for connection in (first, second):
+            connection.cut()
+        await trio.sleep(seconds)
+        for connection in (first, second):
+            connection.mend()
+        for session in sessions:
+            async with session.subscribe(after=0) as events:
+                await until(events, AgentEnd)
+        assert sorted(session for _, (session, _) in work.ledger) == [f"s-{number}" for number in range(5)]
+        assert two.sessions() == ()
+        assert [taken_by(store, f"s-{number}") for number in range(5)] == [[]] * 5
+
+
+async def test_a_pure_tool_goes_on_without_a_lease_and_its_result_counts():
+    store, _ = shared_store()
+    work = Work(effect="pure", seconds=30)
+    async with node_over(store, resume="none") as (one, connection):
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        connection.cut()
+        await trio.sleep(LEASE + 5)
+        connection.mend()
+        async with session.subscribe(after=0) as events:
+            await until(events, AgentEnd)
+        assert len(work.ledger) == 30
+
+
+async def test_a_stream_that_was_closed_without_a_lease_is_requested_again():
+    store, _ = shared_store()
+    asked = []
+
+    async def answer(_request):
+        asked.append(trio.current_time())
+        if len(asked) == 1:
+            await trio.sleep_forever()
+        return says("done")
+
+    async with node_over(store, resume="none") as (one, connection):
+        session = await one.start_session(session_id="s", model=FunctionModel(answer))
+        await session.prompt("Hi")
+        await trio.sleep(1)
+        connection.cut()
+        await trio.sleep(LEASE + 5)
+        assert len(asked) == 1
+        mended = trio.current_time()
+        connection.mend()
+        async with session.subscribe(after=0) as events:
+            await until(events, AgentEnd)
+        assert asked[1] >= mended
+
+
+async def test_a_stop_is_not_held_back():
+    store, _ = shared_store()
+    work = Work(seconds=100)
+    async with node_over(store, resume="none") as (one, connection):
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        connection.cut()
+        await trio.sleep(2)
+        with pytest.raises(StoreUnavailable):
+            await session.abort("enough", kill_tools="all")
+        effects = len(work.ledger)
+        await trio.sleep(3)
+        assert len(work.ledger) == effects
+        connection.mend()
+
+
+@pytest.mark.journal(28)
+async def test_each_tree_of_a_dead_node_is_taken_by_one_of_two_others():
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        for number in range(100):
+            session = await one.start_session(session_id=f"s-{number}", **hanging())
+            await session.prompt("Hi")
+        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        three, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(3)
+        first.cut()
+        await trio.sleep(LEASE + 3)
+        at_two, at_three = ({session.session_id for session in node.sessions()} for node in (two, three))
+        assert at_two
+        assert at_three
+        assert not at_two & at_three
+        assert at_two | at_three == {f"s-{number}" for number in range(100)}
+        assert all(taken_by(store, f"s-{number}") == [2] for number in range(100))
+
+
+@pytest.mark.machine(17)
+async def test_idle_sessions_of_a_dead_node_cost_no_query():
+    store, _ = shared_store()
+    store.beat(Node(id="dead", lease_ms=LEASE * 1000))
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        own = one.nodes.node.id
+        for number in range(10_000):
+            store.create(opening(f"idle-{number}", node=own, standing=Standing()))
+        for number in range(300):
+            session = await one.start_session(session_id=f"s-{number}", **hanging())
+            await session.prompt("Hi")
+        nodes = [await stack.enter_async_context(node_over(store, revive=hanging)) for _ in range(2)]
+        await trio.sleep(3)
+        first.cut()
+        await trio.sleep(LEASE + 10)
+        taken = [session.session_id for node, _ in nodes for session in node.sessions()]
+        assert sorted(taken) == sorted(f"s-{number}" for number in range(300))
+        asked = [session for _, connection in nodes for _, session in connection.calls]
+        assert not [one for one in asked if str(one).startswith("idle-")]
+        assert all(taken_by(store, f"s-{number}") == [2] for number in range(300))
+
+
+@pytest.mark.machine(28)
+@pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
+async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
+    store, clock = shared_store()
+    async with AsyncExitStack() as stack:
+        one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(17.2)
+        clock.stepped_ms += step_ms
+        await trio.sleep(2 * LEASE)
+        assert taken_by(store, "s") == []
+        assert two.sessions() == ()
+        assert [one.session_id for one in one.sessions()] == ["s"]
+
+
+async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(0.1)
+        store.gone(one.nodes.node.id)
+        await trio.sleep(10)
+        assert [one.session_id for one in two.sessions()] == ["s"]
+        assert one.sessions() == ()
+        assert b'"gone"' in next(one.body for one in store.read("", "s") if one.kind == "taken")
+
+
+async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        first.cut()
+        for name in ("first", "second"):  # each claims it, and dies before it writes a record
+            await trio.sleep(0.1)
+            store.beat(Node(id=name))
+            owner = one.nodes.node.id if name == "first" else "first"
+            store.gone(owner)
+            assert [row.session for row in store.claim(name, frozenset(), codec=1)] == ["s"]
+        store.gone("second")
+        three, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(3)
+        assert three.sessions() == ()
+        (parked,) = three.parked_sessions()
+        assert parked.session_id == "s"
+        assert "2 nodes in a row ended with it" in parked.reason
+        assert "agentrail sessions resume s" in parked.reason
+        await three.resume_session("s", **hanging())
+        assert [one.session_id for one in three.sessions()] == ["s"]
+
+
+async def test_a_tree_that_cannot_be_revived_here_is_left_to_others():
+    store, _ = shared_store()
+    work = Work(seconds=100)
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=work.options))
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        two, _ = await stack.enter_async_context(node_over(store))
+        first.cut()
+        await trio.sleep(LEASE + 10)
+        assert two.sessions() == ()
+        three, _ = await stack.enter_async_context(node_over(store, revive=work.options))
+        await trio.sleep(3)
+        assert [one.session_id for one in three.sessions()] == ["s"]
+
+
+@pytest.mark.machine(14)
+async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_node():
+    store, _ = shared_store()
+    work = Work(seconds=1)
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=work.options))
+        sessions = [await one.start_session(session_id=name, **work.options()) for name in ("lost", "kept")]
+        for session in sessions:
+            await session.ask("Hi")
+        acknowledged = store.get("", "lost").tail.seq
+        forget_records(store, "lost", 2)
+        with pytest.raises(Exception, match="acknowledged record"):
+            await sessions[0].ask("And now?")
+        assert await sessions[1].ask("And now?") == "done"
+        (parked,) = one.parked_sessions()
+        assert (
+            parked.session_id,
+            str(acknowledged - 2) in parked.reason,
+            str(acknowledged) in parked.reason,
+        ) == (
+            "lost",
+            True,
+            True,
+        )
+        mark_working(store, "lost")
+        first.cut()
+        two, _ = await stack.enter_async_context(node_over(store, revive=work.options))
+        await trio.sleep(LEASE + 10)
+        assert [one.session_id for one in two.sessions() if one.session_id == "lost"] == []
+        assert [one.session_id for one in two.parked_sessions()] == ["lost"]
+        with pytest.raises(JournalBehind, match=f"{acknowledged}"):
+            await two.resume_session("lost", **work.options())
+        await two.resume_session("lost", on_drift="go_on", **work.options())
+
+
+async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with AsyncExitStack() as stack:
+        one, _ = await stack.enter_async_context(node_over(store, hibernate_after=1.0))
+        session = await one.start_session(session_id="s", **options)
+        await session.ask("Hi")
+        events = await stack.enter_async_context(session.subscribe(after=0))
+        await trio.sleep(3)
+        assert one.statistics().asleep == 1
+        two, _ = await stack.enter_async_context(node_over(store))
+        await two.resume_session("s", **options)
+        await trio.sleep(6)
+        read_all(events)
+        assert events.is_moved
+        assert one.statistics().asleep == 0
+
+
+async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, _ = await stack.enter_async_context(node_over(store))
+        await stack.enter_async_context(node_over(store, lease=5.0, ahead=86_400.0))
+        await trio.sleep(2)
+        facts = await one.cluster_facts()
+        assert list(facts.other_leases.values()) == [5.0]
+        assert facts.clock_difference_seconds == pytest.approx(0, abs=0.1)
+    said = caplog.text
+    assert "other leases than the 15 s of this one" in said
+    assert "the lease is 5 s: a third of it" in said
+    assert said.count("differs from that of the store by 86400.0 s") == 1
+
+
+async def test_a_tree_of_a_higher_codec_waits_and_is_reported():
+    store, _ = shared_store()
+    store.create(opening("newer", node="gone", standing=Standing(is_working=True), codec=2))
+    async with node_over(store, revive=hanging) as (one, _):
+        await trio.sleep(3)
+        assert one.sessions() == ()
+        facts = await one.cluster_facts()
+        assert facts.needs_newer == {("", "newer"): 2}
