@@ -195,6 +195,10 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
             "A hook of the host raised.", "Fix the host plugin. The log has the traceback."
         ),
         "instructions_crashed": CodeEntry("Reading instruction files failed.", "Check the named files."),
+        "lease_over": CodeEntry(
+            "A node could not reach the shared store for a whole lease, so its streams were closed.",
+            "Check the database. The session continues, here or on another node.",
+        ),
         "memory_crashed": CodeEntry(
             "A store of memories raised.", "Check the store. The log has the traceback."
         ),

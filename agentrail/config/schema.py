@@ -380,6 +380,7 @@ class HostForm:
     idle_after: float | None = None
     advertise: str | None = None
     lease: float | None = None
+    files_are_shared: bool | None = None
     chat_timeout: float | None = None
     on_disconnect: Literal["continue", "abort"] | None = None
     drain_timeout: float | None = None
