@@ -42,7 +42,12 @@ async def test_what_names_no_store(tmp_path):
     before = (tmp_path / "text").read_bytes()
     for store, patience, error, words in (
         ("mysql://x", 5, OptionError, r"'mysql://x': expected 'memory:', 'sqlite:', 'sqlite:PATH' or"),
-        ("postgres://nobody@127.0.0.1:1/x", 5, StoreUnavailable, r"try: psql postgres://nobody@127\.0\.0\.1:1/x"),
+        (
+            "postgres://nobody@127.0.0.1:1/x",
+            5,
+            StoreUnavailable,
+            r"try: psql postgres://nobody@127\.0\.0\.1:1/x",
+        ),
         (f"sqlite:{tmp_path}/no/such.db", 5, StoreUnavailable, r"no/such\.db.*does not exist.*--data-dir"),
         (f"sqlite:{tmp_path}/text", 5, NotAStore, "; it was not modified."),
         ("memory:", 0.01, OptionError, r"0\.01: expected finite seconds >= 0\.1"),

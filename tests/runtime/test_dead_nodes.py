@@ -8,7 +8,9 @@ import trio
 from agentrail import ToolContext, tool
 from agentrail.abc.store import Node, Standing
 from agentrail.errors import JournalBehind, StoreUnavailable
-from agentrail.events import AgentEnd
+from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import node_over, shared_store, taken_by
 from tests.runtime.rig import on_virtual_time, until
@@ -405,3 +407,50 @@ async def test_a_tree_of_a_higher_codec_waits_and_is_reported():
         assert one.sessions() == ()
         facts = await one.cluster_facts()
         assert facts.needs_newer == {("", "newer"): 2}
+
+
+@pytest.mark.machine(28)
+async def test_an_approval_expires_by_the_store_s_clock_on_whichever_node():
+    """The clock of one node is a day ahead, that of the other a day behind."""
+    store, clock = shared_store()
+    work = Work(seconds=1)
+
+    def options(_opening=None):
+        return {
+            **work.options(),
+            "plugins": [(HumanApproval, {"require_approval_for": ["work"]})],
+            "approval_timeout_seconds": 60,
+        }
+
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, ahead=86_400, revive=options))
+        session = await one.start_session(session_id="s", **options())
+        async with session.subscribe(after=0) as events:
+            await session.prompt("Hi")
+            asked = (await until(events, ApprovalRequired))[-1]
+        begun = clock()
+        assert abs(asked.meta.at_ms - begun) < 1_000
+        two, _ = await stack.enter_async_context(node_over(store, ahead=-86_400, revive=options))
+        await trio.sleep(5)
+        first.cut()
+        await trio.sleep(50)
+        assert two.sessions() == ()  # it waits for a user, and so for its timer
+        await trio.sleep(10)
+        async with two.session("s").subscribe(after=0) as events:
+            resolved = (await until(events, ApprovalResolved))[-1]
+        assert resolved.status == "timeout"
+        assert resolved.meta.at_ms - begun == pytest.approx(60_000, abs=2_000)
+
+
+@pytest.mark.machine(28)
+async def test_the_signal_clock_follows_the_store_and_never_goes_back():
+    store, clock = shared_store()
+    async with node_over(store, ahead=86_400):
+        seen = []
+        for step_ms in (0, 3_600_000, 0, -20_000, 0, 0, 0, 0, 0, 0):
+            clock.stepped_ms += step_ms
+            for _ in range(6):
+                await trio.sleep(1)
+                seen.append(now_ms())
+        assert seen == sorted(seen)
+        assert seen[-1] == pytest.approx(clock(), abs=100)

@@ -51,11 +51,11 @@ class Rules:
 class Faults:
     """Faults of a life: intervals from one time to another, and steps of the store's clock."""
 
-    stalls: list = field(factory=list)
-    beats_fail: list = field(factory=list)
-    slow_beats: list = field(factory=list)
-    absences: list = field(factory=list)
-    steps: list = field(factory=list)  # time, seconds
+    stalls: list[tuple[float, float]] = field(factory=list)
+    beats_fail: list[tuple[float, float]] = field(factory=list)
+    slow_beats: list[tuple[float, float]] = field(factory=list)
+    absences: list[tuple[float, float]] = field(factory=list)
+    steps: list[tuple[float, float]] = field(factory=list)  # time, seconds
 
     @classmethod
     def drawn(cls, chance, kinds):
