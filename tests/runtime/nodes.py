@@ -29,6 +29,7 @@ class Connection:
 
     Attributes:
         refused: Calls that fail: names, or `*` for all.
+        answer_seconds: How late the answers of calls are, after the store carried them out.
         calls: Names of all calls so far, each with the session that it reads, if any.
     """
 
@@ -37,6 +38,7 @@ class Connection:
 
     def __init__(self, store: MemoryStore) -> None:
         self.inner, self.refused = store, frozenset[str]()
+        self.answer_seconds = 0.0
         self.calls: list[tuple[str, Any]] = []
 
     def cut(self, *names: str) -> None:
@@ -67,14 +69,14 @@ class Connection:
 class Machine(Inline):
     """A machine whose clock is set wrong by some seconds."""
 
-    def __init__(self, ahead: float = 0.0) -> None:
-        self.ahead = ahead
+    def __init__(self, connection: Connection, ahead: float = 0.0) -> None:
+        self.connection, self.ahead = connection, ahead
 
     async def offload(self, function: Any, /, *args: Any, **options: Any) -> Any:
-        """Call it in place, in a hundredth of a second."""
+        """Call it in place, in a hundredth of a second, and with an answer that may be late."""
         await trio.sleep(0.005)
         made = await super().offload(function, *args)
-        await trio.sleep(0.005)
+        await trio.sleep(0.005 + self.connection.answer_seconds)
         return made
 
     def wall(self) -> float:
@@ -92,7 +94,7 @@ async def node_over(
 ) -> AsyncIterator[tuple[SessionSupervisor, Connection]]:
     """Open a node that looks for the dead."""
     connection = Connection(store)
-    with installed(Machine(ahead)):
+    with installed(Machine(connection, ahead)):
         async with open_over(connection, **{"resume": "working", **options}) as supervisor:
             yield supervisor, connection
 

@@ -128,6 +128,23 @@ async def test_nothing_begins_ten_seconds_after_the_last_heartbeat_though_append
         assert len(work.ledger) == 5
 
 
+@pytest.mark.machine(26)
+async def test_a_late_answer_does_not_prolong_the_trust_of_a_node():
+    store, _ = shared_store()
+    work = Work(seconds=100)
+    async with node_over(store, revive=work.options, resume="none", store_patience=60.0) as (one, connection):
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        await trio.sleep(4)
+        connection.answer_seconds = 8.0
+        await trio.sleep(8)  # the heartbeat at 5 s is carried out at once, and answered at 13 s
+        connection.cut("beat")
+        await trio.sleep(30)
+        ends = work.ledger[-1][0]
+        assert 18 <= ends <= 20
+
+
 @pytest.mark.journal(33)
 @pytest.mark.parametrize("seconds", [8, 30])
 async def test_a_store_that_was_away_moves_no_session_and_each_held_tool_runs_once(seconds):
