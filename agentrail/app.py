@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
-from agentrail.abc.store import LEASE_SECONDS, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.abc.tool_source import ToolServer, ToolSource
 from agentrail.actors.trio_check import need_trio
 from agentrail.core.values.port_members import offers
@@ -47,11 +47,11 @@ from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift, is_shared
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift, has_other_nodes
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_loader import read_after
-from agentrail.runtime.session_sandbox import MakeSandbox, OwnSandbox
+from agentrail.runtime.session_sandbox import OwnSandbox
 from agentrail.runtime.session_stores import SharedStores
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.supervisor_gauges import measured
@@ -159,7 +159,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
     advertise: str = "",
-    lease: float = LEASE_SECONDS,
+    lease: float = NODE_LEASE_SECONDS,
     mcp: Sequence[ToolServer] = (),
     telemetry: OpenTelemetry | None = None,
     metrics: "Metrics | None" = None,
@@ -176,7 +176,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store. None: next to the configured `memories`.
         knowledge: Store of knowledge searched with the session's user's rights: `sqlite:DIRECTORY`, `sqlite:`, an open store, or None.
         embedder: Computes vectors for search by meaning, with the extra `embeddings`. None: by words only.
-        store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `memory:`, an open store, or None.
+        store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `postgres://…`, `memory:`, an open store, or None.
         data_dir: The data directory. None for `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory.
         store_patience: Seconds, from 0.1, that a commit may take before the store counts as unavailable.
         resume: Stored sessions to resume first: those with unfinished work (`working`), `all`, or `none`.
@@ -204,20 +204,17 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
     need_trio()
-    check_choice("shell_fallback", shell_fallback, ShellFallback)
-    environment = os.environ if environ is None else environ
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
     options = evolve(options, advertise=advertise, lease=lease)
     named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
-    make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
-    opened = _opened(make, environment, scripts or {}, deps_for, store, data_dir, options, named)
-    async with opened as supervisor:
+    given = scripts or {}, deps_for, store, data_dir, options, named
+    async with _opened(shell_fallback, os.environ if environ is None else environ, *given) as supervisor:
         yield supervisor
 
 
 @asynccontextmanager
 async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
-    make: MakeSandbox,
+    shell_fallback: ShellFallback,
     environment: Environment,
     scripts: Mapping[str, Provider],
     deps_for: DepsFor | None,
@@ -226,6 +223,8 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     options: StoreOptions,
     named: "SharedNames",
 ) -> AsyncIterator[SessionSupervisor]:
+    check_choice("shell_fallback", shell_fallback, ShellFallback)
+    make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
     known = MappingProxyType(dict(scripts))
     _check_options(known, store, options, named)
     stores = _opened_shared(named, data_dir, environment)
@@ -236,7 +235,7 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
         _opened_audit(named.audit, kept) as audit,
     ):
         resolve, profiles = _find_models(http, environment, known)
-        if kept is not None and is_shared(kept):
+        if kept is not None and has_other_nodes(kept):
             options = evolve(options, state_directory=_data_directory(data_dir, environment) / "nodes")
         reader = _reader_of(named.telemetry, named.metrics, audit)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():

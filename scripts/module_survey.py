@@ -43,6 +43,7 @@ REASONS: Final[Mapping[str, str]] = {
         McpForm/McpServer McpOAuthForm/OAuthClient""",
     "command line: two servers, each with help and defaults of its own": "SandboxOptions/ServeFlags",
     "step: the draft of a state machine, apart from its frozen state": "SupervisorState/SupervisorStep",
+    "stored: what a caller gives once, and the row that changes with each record": "Opening/StoredSession",
 }
 """Why pairs of similar classes stay two: the reason, then the pairs by name."""
 

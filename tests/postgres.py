@@ -22,7 +22,7 @@ import pytest
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.stores.postgres_private import START_SECONDS, PrivatePostgres, find_binaries
+from agentrail.stores.postgres_private import POSTGRES_START_SECONDS, PrivatePostgres, find_binaries
 
 PEERS: Final = Path(__file__).parent.parent / ".peers" / "postgres"
 """Where `scripts/install_postgres.sh` unpacks PostgreSQL and PgBouncer."""
@@ -126,7 +126,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start it again after `kill`, and wait until it accepts connections."""
         self.cluster.start()
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + POSTGRES_START_SECONDS
         while not self.cluster.is_ready():
             assert time.monotonic() < deadline, "PostgreSQL is not ready"
             time.sleep(0.02)

@@ -16,7 +16,7 @@ from agentrail.messages import SessionId
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
 """Reason for a change of owner: the session's start, an expired lease, a vanished owner, or a release by the owner."""
 
-LEASE_SECONDS: Final = 15.0
+NODE_LEASE_SECONDS: Final = 15.0
 """Default time after its last heartbeat after which other nodes may take the sessions of a node."""
 
 
@@ -418,7 +418,7 @@ class Store(Protocol):
         Args:
             scope: Scope of the tree.
             root: Root of the tree.
-            node: The new owner. It may always take a tree that it has claimed and that nobody has taken since.
+            node: The new owner. It may always take a tree that it has claimed and that no other has taken since.
             cause: Reason of the change.
             force: Whether to fence a live owner too.
             silent: Same as in `TakeOver`.

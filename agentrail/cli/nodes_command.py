@@ -12,13 +12,13 @@ import trio
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
 
-from agentrail.abc.store import LEASE_SECONDS, Node, SharedSecret, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Node, SharedSecret, Store
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.storage_options import directory_of
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, find_one, say, store_command
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
-from agentrail.runtime.persistence import is_shared
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.trust import beat_seconds
 from agentrail.stores.store_names import open_store
 
@@ -58,7 +58,7 @@ class ListedNode:
 
 def decide_state(node: Node, now_ms: int) -> NodeState:
     """Return the state of a node by the store's clock."""
-    lease_ms = node.lease_ms or round(LEASE_SECONDS * 1000)
+    lease_ms = node.lease_ms or round(NODE_LEASE_SECONDS * 1000)
     silence = now_ms - node.seen_at_ms
     if node.gone_at_ms:
         return "gone"
@@ -121,10 +121,11 @@ def list_nodes(
 
 
 @app.command(
-    help="Drain a node: its readiness fails, and other nodes continue its sessions. Stop its process after that."
+    name="drain",
+    help="Drain a node: its readiness fails, and other nodes continue its sessions. Stop its process after that.",
 )
 @store_command
-def drain(node: str, /, *, node_ca: NodeCa = None, place: StorePlace = USUAL_PLACE) -> Exit:
+def drain_node(node: str, /, *, node_ca: NodeCa = None, place: StorePlace = USUAL_PLACE) -> Exit:
     with closing(_open(place)) as store:
         target = living_node(store.nodes(), node, store.now_ms())
         _call(store, target, "drain", node_ca)
@@ -193,7 +194,7 @@ def gone(
 
 def _open(place: StorePlace) -> Store:
     store = open_store(place.store, directory_of(place.data_dir), read_only=True)
-    if is_shared(store):
+    if has_other_nodes(store):
         return store
     store.close()
     raise OptionError(["--store names a store of one process: nodes share a postgres:// database"])

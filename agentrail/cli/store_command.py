@@ -25,10 +25,11 @@ app.command(
 
 
 @app.command(
-    help="Create the tables of sessions in a PostgreSQL database, or upgrade them. Nodes may run meanwhile."
+    name="migrate",
+    help="Create the tables of sessions in a PostgreSQL database, or upgrade them. Nodes may run meanwhile.",
 )
 @store_command
-def migrate(
+def migrate_store(
     *,
     nodes_role: Annotated[
         str | None,

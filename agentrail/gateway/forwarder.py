@@ -43,19 +43,19 @@ from agentrail.web.httpx_body import OnePiece
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-CONNECT_SECONDS: Final = 2.0
+_CONNECT_SECONDS: Final = 2.0
 """Time limit for a connection to another node."""
 
 HEAD_SECONDS: Final = 30.0
 """Time limit for the head of its answer. Calls that wait for a cycle have this in addition to their own limit."""
 
-LOOK_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 2.0
 """Interval at which a waiting call checks whether the other node is alive."""
 
 IDLE_SECONDS: Final = 3.0
 """Time for which an unused connection is kept: shorter than the limit of the server, which would close it during a request."""
 
-CLOSE_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 1.0
 
 MAX_NODES: Final = 2
 """Limit of nodes to try for one call: the owner, and the owner that its row names after that."""
@@ -78,7 +78,7 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_SENT: Final = _HOP_BY_HOP | {"content-length", "expect", NODE_HEADER}
 _NOT_RETURNED: Final = _HOP_BY_HOP | {"date", ANSWER_HEADER}
 
-Sent: TypeAlias = Literal["answered", "refused", "unknown"]
+_Sent: TypeAlias = Literal["answered", "refused", "unknown"]
 """Outcome of passing a call on: answered, or certainly not accepted, or possibly accepted."""
 
 _READ_FIRST: Final = "read the session before you send it again"
@@ -117,7 +117,7 @@ def url_of(node: Node, target: bytes) -> httpcore.URL:
 
 @define
 class _Exchange:
-    sent: Sent = "unknown"
+    sent: _Sent = "unknown"
     has_begun: bool = False
 
 
@@ -183,7 +183,7 @@ class Forwarder:
                 pass  # reported below, without the address, which is for nodes only
         return refuse_call("not_owner", "another node has this session")
 
-    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> Sent:
+    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> _Sent:
         exchange = _Exchange()
         await call.while_there(partial(self._exchange, call, route, node, exchange))
         if exchange.sent != "answered" and exchange.has_begun:
@@ -218,11 +218,11 @@ class Forwarder:
 
     async def _watch(self, node: Node, end: Any) -> None:
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(_LOOK_SECONDS)
             try:
                 if not await self.nodes.is_alive(node.id):
                     break
-            except StoreUnavailable:  # so nobody knows
+            except StoreUnavailable:  # so its state is unknown
                 continue
         end()
 
@@ -251,7 +251,7 @@ class Forwarder:
             pass  # unknown, or cut in the middle of the answer
         finally:
             if response is not None:
-                with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                     await response.aclose()  # noqa: ASYNC102 - shielded and bounded
 
     async def _request(self, call: RouteCall, node: Node, nonce: str) -> httpcore.Request:
@@ -273,7 +273,7 @@ class Forwarder:
             url=url_of(node, call.target),
             headers=decide_headers(call, token),
             content=OnePiece(call.text),
-            extensions={"timeout": {"connect": CONNECT_SECONDS, "pool": CONNECT_SECONDS}},
+            extensions={"timeout": {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}},
         )
 
     async def _return(self, call: RouteCall, response: httpcore.Response, exchange: _Exchange) -> None:
@@ -293,7 +293,7 @@ class Forwarder:
             async for piece in pieces:
                 await call.write({"type": "http.response.body", "body": piece, "more_body": True})
         except trio.Cancelled:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await _finish(response, pieces)  # noqa: ASYNC102 - shielded and bounded
             raise
         exchange.sent = "answered"
@@ -347,7 +347,7 @@ async def open_forwarding(
     finally:
         host.supervisor.call_nodes(None)
         gateway.forward = gateway.node_calls = None
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+        with trio.move_on_after(_CLOSE_SECONDS, shield=True):
             await connections.aclose()  # noqa: ASYNC102 - shielded and bounded
 
 

@@ -33,9 +33,9 @@ from agentrail.web.httpx_body import OnePiece
 
 NODES_PATH: Final = "/nodes/{action}"
 
-MAX_BODY_BYTES: Final = 16_384
+_MAX_BODY_BYTES: Final = 16_384
 
-ANSWER_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 30.0
 """Time limit for an answer, in addition to the time that a move waits for calls."""
 
 _NODES: Final = "nodes"  # the caller is no user
@@ -77,7 +77,7 @@ _ORDERS: Final = decoder_of(NodeOrder)
 _ANSWERS: Final = decoder_of(NodeAnswer)
 
 
-def answer_of(error: AgentrailError) -> NodeAnswer:
+def node_answer_to(error: AgentrailError) -> NodeAnswer:
     """Return the answer that reports an error."""
     faults = getattr(error, "faults", None) or getattr(error, "missing", None) or ()
     return NodeAnswer(code=error.code, message=f"{error}", faults=tuple(faults))
@@ -128,7 +128,7 @@ class NodeEndpoint:
         except msgspec.MsgspecError as error:
             answer = NodeAnswer(code=OptionError.code, faults=(f"{error}",))
         except AgentrailError as error:
-            answer = answer_of(error)
+            answer = node_answer_to(error)
         body = msgspec.json.encode(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -160,7 +160,7 @@ async def _read(receive: AsgiReceive) -> bytes | None:
         message = await receive()
         text += message.get("body", b"")
         is_more = bool(message.get("more_body"))
-        if message["type"] != "http.request" or len(text) > MAX_BODY_BYTES:
+        if message["type"] != "http.request" or len(text) > _MAX_BODY_BYTES:
             return None
     return text
 
@@ -219,7 +219,7 @@ class NodeClient:
         }
         answer = None
         with suppress(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-            with trio.move_on_after(ANSWER_SECONDS + order.within):
+            with trio.move_on_after(_ANSWER_SECONDS + order.within):
                 response = await self.connections.request(
                     "POST",
                     f"{node.address.rstrip('/')}{target.decode()}",

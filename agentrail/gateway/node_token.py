@@ -28,7 +28,7 @@ MAX_AHEAD_MS: Final = 5_000
 MAX_NONCES: Final = 200_000
 """Limit on remembered nonces. Beyond it, requests of other nodes are refused until older nonces expire."""
 
-MAX_TOKEN_CHARACTERS: Final = 4_096
+_MAX_TOKEN_CHARACTERS: Final = 4_096
 
 _REQUESTS: Final = "requests between nodes"
 _ONE_HOP: Final = 1
@@ -95,7 +95,7 @@ def encode_node_call(secret: bytes, call: NodeCall, method: str, target: bytes) 
 def decode_node_call(secret: bytes, token: str, method: str, target: bytes) -> NodeCall | None:
     """Return the facts of a token, or None if its signature does not fit this request. Its time is not checked."""
     told, _, mac = token.partition(".")
-    if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
+    if len(token) > _MAX_TOKEN_CHARACTERS or not token.isascii():
         return None
     if not hmac.compare_digest(mac, _mac(secret, told, method, target)):
         return None

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from attrs import field, fields, frozen
 
 from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore, ToolServer
-from agentrail.abc.store import LEASE_SECONDS, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
@@ -123,7 +123,7 @@ class HostOptions:
     files_are_shared: bool = False
     idle_after: float | None = 600.0
     advertise: str = ""
-    lease: float = LEASE_SECONDS
+    lease: float = NODE_LEASE_SECONDS
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
     commands: CommandRegistry | None = None

@@ -351,9 +351,7 @@ class Interpreter:
                 self._stop(effect_id, "no longer needed")
             case GatherContext(effect_id=effect_id):
                 opened = self._opened(effect_id, "context")
-                self._task_group.start_soon(
-                    self._gather, effect, opened, scope=opened.scope, name=opened.name
-                )
+                self._task_group.start_soon(self._gather, effect, opened, scope=opened.scope, name="context")
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Resolved when it is used: an invalid provider option is the fault of that request.
                 self._ports.provider_opts[model] = opts

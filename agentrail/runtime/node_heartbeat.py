@@ -15,7 +15,7 @@ from agentrail.outside import Outside
 from agentrail.runtime.session_clock import follow_store
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS, Writer
-from agentrail.runtime.trust import Trust, after_beat, beat_seconds, stops_at, verdict
+from agentrail.runtime.trust import Trust, after_beat, beat_seconds, decide_work, stops_at
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -26,7 +26,7 @@ _FAILED: Final = LONGEST_PAUSE_SECONDS
 """Seconds before the next heartbeat after one that failed."""
 
 
-class OwnedSession(Protocol):
+class _OwnedSession(Protocol):
     """A live session of this node."""
 
     @property
@@ -75,7 +75,7 @@ class NodeHeartbeat:
     ) -> None:
         self.node: Node = node
         self.trust: Trust = Trust(lease_seconds=node.lease_ms / 1000)
-        self.sessions: Callable[[], Iterable[OwnedSession]] = tuple
+        self.sessions: Callable[[], Iterable[_OwnedSession]] = tuple
         self.clock_difference_seconds: float | None = None
         self.failure: StoreUnavailable | None = None
         self._store, self._writer, self._read, self._outside = store, writer, read, outside
@@ -83,7 +83,7 @@ class NodeHeartbeat:
         self._changed = trio.Event()
 
     def may_begin(self, journal: SessionJournal) -> bool:
-        if verdict(self.trust, journal.confirmed, trio.current_time()) == "begin":
+        if decide_work(self.trust, journal.confirmed, trio.current_time()) == "begin":
             return True
         self._held[journal] = None
         return False
@@ -91,7 +91,7 @@ class NodeHeartbeat:
     @property
     def is_trusted(self) -> bool:
         """Whether sessions whose owner is confirmed may begin work now."""
-        return verdict(self.trust, self.trust.doubts, trio.current_time()) == "begin"
+        return decide_work(self.trust, self.trust.doubts, trio.current_time()) == "begin"
 
     def describe(self, *, digest: str) -> None:
         """Set the fingerprint of the profiles that the next heartbeat tells other nodes."""

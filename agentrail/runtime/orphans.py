@@ -20,16 +20,16 @@ from agentrail.runtime.trust import after_look, beat_seconds, silent_nodes
 
 LOGGER: Final = Logger("agentrail.runtime")
 
-LOOK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 0.5
 """Mean time between two looks. Each is drawn between half and one and a half of it, so that nodes do not look together."""
 
-MAX_FOLDS: Final = 16
+_MAX_FOLDS: Final = 16
 """How many trees of dead nodes are resumed at a time."""
 
 MAX_CLAIMED: Final = 8
 """How many trees are reserved at a time."""
 
-STUCK_SECONDS: Final = 60.0
+_STUCK_SECONDS: Final = 60.0
 """How long a tree that cannot be resumed here is left to other nodes."""
 
 PARKED_SECONDS: Final = 3_600.0
@@ -44,7 +44,7 @@ MAX_DEATHS: Final = 2
 PARKED: Final = "parked: {deaths} nodes in a row ended with it; when the cause is fixed, continue it with resume_session or `agentrail sessions resume {session}`"
 
 
-class Recovery(Protocol):
+class _Recovery(Protocol):
     """Resumes the trees that a look has found."""
 
     @property
@@ -81,7 +81,7 @@ class ClusterFacts:
     needs_newer: dict[tuple[str, SessionId], int] = field(factory=dict)
 
 
-def decide_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node]) -> int:
+def decide_looks_to_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node]) -> int:
     """Return how many looks this node waits for others to take the trees of dead nodes.
 
     One if its load is above the median, and one if a dead node had another version, so that a crash seldom meets other code.
@@ -101,7 +101,7 @@ def cause_of(row: StoredSession, nodes: Iterable[Node]) -> Cause:
 class Orphans:
     """The looks of one node."""
 
-    def __init__(self, keeping: Keeping, heartbeat: NodeHeartbeat, recovery: Recovery) -> None:
+    def __init__(self, keeping: Keeping, heartbeat: NodeHeartbeat, recovery: _Recovery) -> None:
         self._keeping, self._heartbeat, self._recovery = keeping, heartbeat, recovery
         self._store: Store = keeping.store
         self._nodes: tuple[Node, ...] = ()
@@ -127,7 +127,7 @@ class Orphans:
                         await self._recovery.drop_moved()
                 except StoreUnavailable as error:
                     LOGGER.debug("the nodes cannot be read now: %s", error)
-                await trio.sleep(LOOK_SECONDS * (0.5 + jitter()))
+                await trio.sleep(_LOOK_SECONDS * (0.5 + jitter()))
 
     @property
     def _beat_seconds(self) -> float:
@@ -148,7 +148,7 @@ class Orphans:
         died = [node for node in others if node.id in dead - self._dead]
         self._dead = dead
         if died:
-            self._waits = decide_wait(own, [node for node in nodes if node.id not in dead], died)
+            self._waits = decide_looks_to_wait(own, [node for node in nodes if node.id not in dead], died)
         if self._waits:
             self._waits -= 1
             return False
@@ -188,7 +188,7 @@ class Orphans:
 
     async def _claim_some(self, nursery: trio.Nursery) -> bool:
         """Claim and resume a few trees. Return whether there may be more."""
-        await self._wait_folds(0 if self._is_unsure else MAX_FOLDS - MAX_CLAIMED)
+        await self._wait_folds(0 if self._is_unsure else _MAX_FOLDS - MAX_CLAIMED)
         now = trio.current_time()
         self._stuck = {key: until for key, until in self._stuck.items() if until > now}
         keeping = self._keeping
@@ -238,7 +238,7 @@ class Orphans:
             case JournalDrifted() | JournalBehind():
                 seconds = PARKED_SECONDS
             case _:
-                seconds = STUCK_SECONDS
+                seconds = _STUCK_SECONDS
         self._leave(row, seconds)
 
     def _leave(self, row: StoredSession, seconds: float) -> None:

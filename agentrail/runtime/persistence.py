@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import trio
 
 from agentrail.abc.store import (
-    LEASE_SECONDS,
+    NODE_LEASE_SECONDS,
     Cause,
     Filters,
     Node,
@@ -44,7 +44,7 @@ from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.store_summary import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
-from agentrail.runtime.trust import SAFE_LEASE_SECONDS, Silence, beat_seconds, silent_nodes
+from agentrail.runtime.trust import SAFE_LEASE_SECONDS, NodeSilence, beat_seconds, silent_nodes
 from agentrail.runtime.witness import Witness
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -92,7 +92,7 @@ ENGINE: Final = _engine()
 """Version of agentrail, for records and nodes."""
 
 
-def is_shared(store: Store) -> bool:
+def has_other_nodes(store: Store) -> bool:
     """Whether processes of several machines write to a store. Stores that do not say so have one writer."""
     return getattr(store, "is_shared", False) is True
 
@@ -115,7 +115,7 @@ class Keeping:
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
         advertise: str = "",
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = NODE_LEASE_SECONDS,
         state_directory: Path | None = None,
     ) -> None:
         self._outside = outside or current()
@@ -136,7 +136,7 @@ class Keeping:
         )
         self.heartbeat: NodeHeartbeat | None = (
             NodeHeartbeat(self.node, store, self.writer, self.read, self._outside)
-            if is_shared(store)
+            if has_other_nodes(store)
             else None
         )
         self._beat_seconds = beat_seconds(lease_seconds)
@@ -155,7 +155,7 @@ class Keeping:
                 after_removing=self.overwriter.after_sweep,
             )
         )
-        self.silence: Silence = Silence(lease_seconds=lease_seconds)
+        self.silence: NodeSilence = NodeSilence(lease_seconds=lease_seconds)
         self._may_sweep = trio.Event()
         self._checked_at = float("-inf")
 

@@ -19,7 +19,7 @@ from agentrail.runtime.persistence import Keeping
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
-from agentrail.runtime.session_nodes import decide_place
+from agentrail.runtime.session_nodes import place_of_session
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly
 from agentrail.runtime.trust import silent_nodes
@@ -50,7 +50,7 @@ class OtherNodes(Protocol):
         ...
 
 
-def living_nodes(nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> tuple[Node, ...]:
+def _living_nodes(nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> tuple[Node, ...]:
     """Return the nodes that are neither reported gone nor silent for a lease."""
     return tuple([one for one in nodes if not one.gone_at_ms and one.id not in silent])
 
@@ -132,7 +132,7 @@ class Moves:
         wanted = SessionId(session_id)
         await self._check_root(keeping, scope, wanted)
         nodes = await keeping.read(store.nodes)
-        target = decide_target(to, own, living_nodes(nodes, silent_nodes(keeping.silence)))
+        target = decide_target(to, own, _living_nodes(nodes, silent_nodes(keeping.silence)))
         await others.check_revive(target, scope, wanted)
         cell = self._known(key_of(scope, session_id))
         if cell is not None and not cell.is_asleep:  # a hibernated one has no owner
@@ -184,7 +184,7 @@ class Moves:
             raise SessionNotFound(message)
         if row.root != row.session:
             raise OptionError([f"session {row.session!r} is a sub-agent: move its root, {row.root!r}"])
-        place = decide_place(
+        place = place_of_session(
             row, await keeping.read(store.nodes), keeping.node.id, silent_nodes(keeping.silence)
         )
         if isinstance(place, Node):

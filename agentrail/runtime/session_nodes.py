@@ -10,7 +10,7 @@ from agentrail.abc.store import Node, SharedSecret, StoredSession
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.runtime.persistence import is_shared
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.trust import silent_nodes
@@ -27,7 +27,7 @@ SessionPlace: TypeAlias = Node | Literal["here", "nowhere"]
 """The living node that owns a session, or `here`. `nowhere`: it is unknown, has ended, or has no living owner."""
 
 
-def decide_place(
+def place_of_session(
     stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: frozenset[str] = frozenset()
 ) -> SessionPlace:
     """Return the place of a session that is not live here.
@@ -61,7 +61,7 @@ class SessionNodes:
     def node(self) -> Node | None:
         """This node. None if no other node can share its store."""
         keeping = self._shared.keeping
-        return keeping.node if keeping is not None and is_shared(keeping.store) else None
+        return keeping.node if keeping is not None and has_other_nodes(keeping.store) else None
 
     async def secret(self) -> bytes:
         """Return the secret of the nodes. See `SharedSecret.secret`.
@@ -100,7 +100,7 @@ class SessionNodes:
         if known is not None and not is_fresh and trio.current_time() < until:
             return known
         stored = await keeping.read(partial(keeping.store.get, scope, SessionId(session_id)))
-        place = decide_place(stored, await self._read_nodes(is_fresh=is_fresh), node.id, self._silent())
+        place = place_of_session(stored, await self._read_nodes(is_fresh=is_fresh), node.id, self._silent())
         self._owners.pop(key, None)
         if isinstance(place, Node):
             self._owners[key] = (place, trio.current_time() + OWNER_SECONDS)

@@ -10,7 +10,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
-from agentrail.abc.store import LEASE_SECONDS, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.actors.actor_types import worker
 from agentrail.actors.deferred_error import Kept
 from agentrail.actors.supervisor_handle import Supervisor
@@ -52,7 +52,7 @@ class StoreOptions:
     keep: KeepLimits | None = None
     hibernate_after: float | None = None
     advertise: str = ""
-    lease: float = LEASE_SECONDS
+    lease: float = NODE_LEASE_SECONDS
     state_directory: Path | None = None
 
 

@@ -15,7 +15,7 @@ from agentrail.abc.store import Beat, Node
 SAFE_LEASE_SECONDS: Final = 10.0
 """A shorter lease is logged: a third of it is the margin for a pause of the process, and pauses of over two seconds were measured."""
 
-Verdict: TypeAlias = Literal["begin", "hold", "stop"]
+_Verdict: TypeAlias = Literal["begin", "hold", "stop"]
 """Whether work may begin, must wait, or must also be stopped."""
 
 
@@ -52,7 +52,7 @@ def after_beat(trust: Trust, sent_at: float, answer: Beat) -> Trust:
     return evolve(trust, sent_at=sent_at, doubts=trust.doubts + is_doubtful)
 
 
-def verdict(trust: Trust, confirmed: int, now: float) -> Verdict:
+def decide_work(trust: Trust, confirmed: int, now: float) -> _Verdict:
     """Decide about the work of one session.
 
     Args:
@@ -74,7 +74,7 @@ def stops_at(trust: Trust) -> float:
 
 
 @frozen(kw_only=True)
-class Silence:
+class NodeSilence:
     """The heartbeats of other nodes, as this node has seen them.
 
     Attributes:
@@ -88,7 +88,9 @@ class Silence:
     unchanged: Mapping[str, tuple[int, float]] = MappingProxyType({})
 
 
-def after_look(silence: Silence, sent_at: float, answered_at: float, nodes: Iterable[Node]) -> Silence:
+def after_look(
+    silence: NodeSilence, sent_at: float, answered_at: float, nodes: Iterable[Node]
+) -> NodeSilence:
     """Return the view after a look at the nodes. A gap between looks that is longer than a heartbeat starts all over.
 
     Otherwise an absence of the store would make all living nodes look dead.
@@ -103,7 +105,7 @@ def after_look(silence: Silence, sent_at: float, answered_at: float, nodes: Iter
     return evolve(silence, looked_at=sent_at, unchanged=unchanged)
 
 
-def silent_nodes(silence: Silence) -> frozenset[str]:
+def silent_nodes(silence: NodeSilence) -> frozenset[str]:
     """Return the nodes whose heartbeat has not changed for a whole lease."""
     at = silence.looked_at
     if at is None:

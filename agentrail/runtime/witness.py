@@ -20,7 +20,7 @@ from agentrail.structs import decoder_of
 
 LOGGER: Final = Logger("agentrail.runtime")
 
-SUFFIX: Final = ".node"
+_SUFFIX: Final = ".node"
 """Suffix of the files' names, after the id of the node."""
 
 _PROCESSES: Final = "processes-of-nodes"
@@ -49,7 +49,7 @@ class Witness:
 
     def __init__(self, directory: Path, node: str) -> None:
         self._directory, self._node = directory, node
-        self._path = directory / f"{node}{SUFFIX}"
+        self._path = directory / f"{node}{_SUFFIX}"
         self._file = -1
         self._ended: dict[str, tuple[Path, int]] = {}
         self.processes: ProcessList = list_beside(directory / _PROCESSES, node)
@@ -62,7 +62,7 @@ class Witness:
         """
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = sorted(self._directory.glob(f"*{SUFFIX}"))
+            found = sorted(self._directory.glob(f"*{_SUFFIX}"))
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
         kind = network_file_system_of(self._directory)
@@ -90,7 +90,7 @@ class Witness:
         about = os.fstat(file)
         is_own = (
             named is not None
-            and path.name == f"{named.id}{SUFFIX}"
+            and path.name == f"{named.id}{_SUFFIX}"
             and (named.boot, named.device, named.inode) == (boot_id(), about.st_dev, about.st_ino)
             and named.boot != ""
         )

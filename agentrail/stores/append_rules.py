@@ -34,7 +34,7 @@ from agentrail.errors import (
 )
 from agentrail.messages import SessionId
 
-Refusal: TypeAlias = Fenced | JournalBehind
+AppendRefusal: TypeAlias = Fenced | JournalBehind
 
 KEPT_SNAPSHOTS: Final = 2
 """Snapshots that a store keeps of each session."""
@@ -124,7 +124,7 @@ def joined(appends: Sequence[Append]) -> Append | None:
     return Append(records=tuple(records), standing=appends[-1].standing, codec=codec, blobs=blobs)
 
 
-def decide_append(one: Append, journal: StoredJournal | None) -> tuple[Record, ...] | Refusal:
+def decide_append(one: Append, journal: StoredJournal | None) -> tuple[Record, ...] | AppendRefusal:
     """Return the records of an append that are not stored yet, or why it is refused.
 
     An epoch above the stored one is reported as a loss of records, since `take` alone gives epochs and had stored this one.
@@ -196,7 +196,7 @@ def takeover_record(one: StoredSession, *, node: str, cause: Cause, engine: str,
 # --- what is refused
 
 
-def unknown_session(session: str, neighbours: Sequence[str]) -> SessionNotFound:
+def session_not_found(session: str, neighbours: Sequence[str]) -> SessionNotFound:
     """Return the error for an unknown id, which suggests similar ones among its neighbours in order."""
     nearest = difflib.get_close_matches(session[:_COMPARED], neighbours)
     like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": search for it with `find`"

@@ -34,7 +34,7 @@ from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     NEIGHBOURS,
-    Refusal,
+    AppendRefusal,
     check_deletion,
     check_dense,
     check_quota,
@@ -48,8 +48,8 @@ from agentrail.stores.append_rules import (
     is_dead,
     is_intact,
     resets_deaths,
+    session_not_found,
     takeover_record,
-    unknown_session,
 )
 from agentrail.structs import struct_from
 
@@ -354,10 +354,10 @@ class MemoryStore:
                 for key in self._tree(scope, root):
                     self._own(self._journals[key], "")
 
-    def append(self, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions. See `Store.append`."""
-        refused: dict[_Key, Refusal] = {}
-        answers: list[Refusal | None] = []
+        refused: dict[_Key, AppendRefusal] = {}
+        answers: list[AppendRefusal | None] = []
         for one in batch:
             check_dense(one.records)
         with self._lock:
@@ -370,7 +370,7 @@ class MemoryStore:
                 answers.append(answer)
         return tuple(answers)
 
-    def _append(self, key: _Key, one: Append, now: int) -> Refusal | None:
+    def _append(self, key: _Key, one: Append, now: int) -> AppendRefusal | None:
         journal = self._journals.get(key)
         new = decide_append(one, journal)
         if not isinstance(new, tuple) or journal is None:
@@ -660,7 +660,7 @@ class MemoryStore:
             # Only its neighbours in order, so that a wrong id costs the same among ten and among a million.
             place = bisect_left(self._keys, (scope, session))
             beside = self._keys[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
-            raise unknown_session(session, [name for of, name in beside if of == scope])
+            raise session_not_found(session, [name for of, name in beside if of == scope])
         return journal
 
     def _root(self, scope: str, session: SessionId) -> MemoryJournal:

@@ -30,9 +30,9 @@ from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavail
 from agentrail.messages import SessionId
 from agentrail.stores.postgres_connections import (
     Connect,
-    Connection,
     Connector,
     LostRaceError,
+    PostgresConnection,
     ReadConnections,
     forget,
 )
@@ -41,7 +41,7 @@ from agentrail.stores.postgres_nodes import (
     adopt_rows,
     change_rows,
     claim_trees,
-    draw,
+    draw_piece,
     fetch_rows,
     forget_nodes,
     hear_of,
@@ -57,7 +57,7 @@ from agentrail.stores.postgres_queries import (
     read_records,
     size_of,
 )
-from agentrail.stores.postgres_rows import fetch_session, fetch_snapshots, run
+from agentrail.stores.postgres_rows import fetch_session, fetch_snapshots, run_statement
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, check_database
 from agentrail.stores.postgres_writes import (
     append_batch,
@@ -107,7 +107,7 @@ class PostgresStore:
 
         Raises:
             OptionError: Your move: it is not a URL of PostgreSQL.
-            StoreUnavailable: The database cannot be reached, or cannot keep journals. The message has the command to run.
+            StoreUnavailable: The database cannot be reached, or cannot keep journals. The message has the command to run_statement.
             NotAStore: Your move: the schema `agentrail` belongs to another application.
             StoreTooNew: Your move: a newer agentrail created the tables.
         """
@@ -116,7 +116,7 @@ class PostgresStore:
         self._allow_unsafe = allow_unsafe
         self._schema = schema
         self._readers = ReadConnections(self._connector)
-        self._writer: Connection | None = None
+        self._writer: PostgresConnection | None = None
         # One thread writes. The lock is for another thread that closes the store.
         self._turn = threading.RLock()
         self._is_closed = False
@@ -132,7 +132,7 @@ class PostgresStore:
         """URL without password."""
         return self._connector.place
 
-    def _opened(self) -> Connection:
+    def _opened(self) -> PostgresConnection:
         connection = self._connector.open()
         try:
             check_database(connection, self._connector.place, self._schema, allow_unsafe=self._allow_unsafe)
@@ -144,7 +144,7 @@ class PostgresStore:
     # --- calls
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def _writing(self) -> Iterator[PostgresConnection]:
         """Lend the writing connection. After an error of the database it is closed, and the next call opens another."""
         with self._turn:
             try:
@@ -163,7 +163,7 @@ class PostgresStore:
                 if self._is_closed:
                     self._drop_writer()
 
-    def _open_writer(self) -> Connection:
+    def _open_writer(self) -> PostgresConnection:
         if self._is_closed:
             message = "the store was closed"
             raise StoreUnavailable(message)
@@ -175,7 +175,7 @@ class PostgresStore:
         writer, self._writer = self._writer, None
         forget(writer)
 
-    def _write(self, call: Callable[[Connection], T]) -> T:
+    def _write(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call, again after a deadlock or a lost race. Each statement is a transaction of its own."""
         with self._writing() as connection:
             for _ in range(_MAX_TRIES - 1):
@@ -189,16 +189,16 @@ class PostgresStore:
                 )
                 raise StoreUnavailable(message) from None
 
-    def _transact(self, call: Callable[[Connection], T]) -> T:
+    def _transact(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call in a transaction."""
 
-        def within(connection: Connection) -> T:
+        def within(connection: PostgresConnection) -> T:
             with connection.transaction():
                 return call(connection)
 
         return self._write(within)
 
-    def _read(self, call: Callable[[Connection], T]) -> T:
+    def _read(self, call: Callable[[PostgresConnection], T]) -> T:
         with self._readers.borrowed() as connection:
             return call(connection)
 
@@ -288,7 +288,7 @@ class PostgresStore:
 
     def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
         """Draw one piece of a shared allowance. See `Store.take_allowance`."""
-        return self._transact(lambda connection: draw(connection, key, step_ms, limit_ms))
+        return self._transact(lambda connection: draw_piece(connection, key, step_ms, limit_ms))
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
         """Insert and delete owed rows. See `OwedStore.change_owed`."""
@@ -385,7 +385,9 @@ class PostgresStore:
     def secret(self) -> bytes:
         """Return 32 random bytes that all nodes share. Only their role can read them."""
         rows = self._read(
-            lambda connection: run(connection, "SELECT value FROM agentrail.secret WHERE name = 'nodes'")
+            lambda connection: run_statement(
+                connection, "SELECT value FROM agentrail.secret WHERE name = 'nodes'"
+            )
         )
         return bytes(rows[0][0])
 

@@ -16,11 +16,11 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
 
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
-Connect: TypeAlias = Callable[..., Connection]
+PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Connect: TypeAlias = Callable[..., PostgresConnection]
 """Opens a connection, with the arguments of `psycopg.connect`."""
 
-MAX_READERS: Final = 4
+_MAX_READERS: Final = 4
 
 _DEFAULTS: Final = {
     "connect_timeout": "5",
@@ -103,7 +103,7 @@ class Connector:
         self.place: str = f"postgres://{user}{host}/{parts.get('dbname', '')}"
         """URL without password."""
 
-    def open(self) -> Connection:
+    def open(self) -> PostgresConnection:
         with self.translated():
             connection = self._connect(**self._parts, autocommit=True, prepare_threshold=None)
             adapters = connection.adapters
@@ -131,24 +131,24 @@ class Connector:
             raise StoreUnavailable(message) from None  # the original may hold the password
 
 
-def forget(connection: Connection | None) -> None:
+def forget(connection: PostgresConnection | None) -> None:
     if connection is not None:
         with suppress(psycopg.Error):
             connection.close()
 
 
 class ReadConnections:
-    """Lends connections for reading, at most `MAX_READERS` at a time."""
+    """Lends connections for reading, at most `_MAX_READERS` at a time."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
-        self._free = threading.Semaphore(MAX_READERS)
+        self._free = threading.Semaphore(_MAX_READERS)
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle: list[PostgresConnection] = []
         self._is_closed = False
 
     @contextmanager
-    def borrowed(self) -> Iterator[Connection]:
+    def borrowed(self) -> Iterator[PostgresConnection]:
         """Lend a connection for the block. One with an error is not reused."""
         with self._free, self._connector.translated():
             with self._lock:
@@ -169,7 +169,7 @@ class ReadConnections:
                 raise
             self._give_back(connection)
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: PostgresConnection) -> None:
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)

@@ -16,8 +16,8 @@ from agentrail.stores.append_rules import (
     is_dead,
     is_intact,
 )
-from agentrail.stores.postgres_connections import Connection, bigints, byteas, texts
-from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run
+from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
+from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run_statement
 from agentrail.stores.postgres_writes import fetch_nodes, lock_trees, put_records, server_now_ms
 
 _FORKS: Final = """
@@ -32,7 +32,7 @@ _PAGE: Final = 500
 
 
 def _locked_tree(
-    connection: Connection, scope: str, root: SessionId
+    connection: PostgresConnection, scope: str, root: SessionId
 ) -> tuple[StoredSession, tuple[StoredSession, ...]]:
     """Return a root, and its tree, after locking all rows."""
     tree = lock_trees(connection, [(scope, root)])
@@ -41,7 +41,7 @@ def _locked_tree(
 
 
 def _check_left(
-    connection: Connection, top: StoredSession, tree: Sequence[StoredSession], lease: int
+    connection: PostgresConnection, top: StoredSession, tree: Sequence[StoredSession], lease: int
 ) -> None:
     owner = fetch_nodes(connection, [top.node]).get(top.node)
     works_on = any(not one.standing.has_ended for one in tree)
@@ -50,43 +50,49 @@ def _check_left(
 
 
 def delete_tree(
-    connection: Connection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
+    connection: PostgresConnection, scope: str, root: SessionId, *, lease: int, written_before_ms: int | None
 ) -> int:
     """Delete a root with its tree. See `Store.delete`."""
     top, tree = _locked_tree(connection, scope, root)
     names = texts(one.session for one in tree)
-    forks = [row[0].decode() for row in run(connection, _FORKS, scope.encode(), root.encode(), names)]
+    forks = [
+        row[0].decode() for row in run_statement(connection, _FORKS, scope.encode(), root.encode(), names)
+    ]
     check_deletion(root, forks, max(one.written_at_ms for one in tree), written_before_ms)
     _check_left(connection, top, tree, lease)
-    ((size,),) = run(connection, _SIZE, scope.encode(), names, scope.encode(), names)
+    ((size,),) = run_statement(connection, _SIZE, scope.encode(), names, scope.encode(), names)
     freed = _drop_contents(connection, scope, tree)[1]
     for table in ("record", "session"):
         statement = f"DELETE FROM agentrail.{table} WHERE scope = %b AND session = ANY(%b)"  # noqa: S608 - one of two
-        run(connection, statement, scope.encode(), names)
+        run_statement(connection, statement, scope.encode(), names)
     return int(size) + freed
 
 
-def _drop_contents(connection: Connection, scope: str, tree: Sequence[StoredSession]) -> tuple[int, int, int]:
+def _drop_contents(
+    connection: PostgresConnection, scope: str, tree: Sequence[StoredSession]
+) -> tuple[int, int, int]:
     """Drop snapshots and unshared large values of sessions.
 
     Returns:
         Number of values, their bytes, and number of snapshots.
     """
     keys = (scope.encode(), texts(one.session for one in tree))
-    shots = run(
+    shots = run_statement(
         connection, "DELETE FROM agentrail.snapshot WHERE scope = %b AND session = ANY(%b) RETURNING 1", *keys
     )
-    used = run(
+    used = run_statement(
         connection,
         "DELETE FROM agentrail.blob_use WHERE scope = %b AND session = ANY(%b) RETURNING digest",
         *keys,
     )
     digests = byteas(sorted({row[0] for row in used}))
     # Locked before the uses are looked at, because an append in another node locks a value before it uses it.
-    run(connection, "SELECT 1 FROM agentrail.blob WHERE digest = ANY(%b) ORDER BY digest FOR UPDATE", digests)
+    run_statement(
+        connection, "SELECT 1 FROM agentrail.blob WHERE digest = ANY(%b) ORDER BY digest FOR UPDATE", digests
+    )
     statement = """DELETE FROM agentrail.blob AS b WHERE digest = ANY(%b)
         AND NOT EXISTS (SELECT 1 FROM agentrail.blob_use AS u WHERE u.digest = b.digest) RETURNING length(content)"""
-    sizes = [row[0] for row in run(connection, statement, digests)]
+    sizes = [row[0] for row in run_statement(connection, statement, digests)]
     return len(sizes), sum(sizes), len(shots)
 
 
@@ -104,7 +110,9 @@ WHERE scope = %b AND session = %b
 _LET_GO: Final = "UPDATE agentrail.session SET node = '', claimed_by = '' WHERE scope = %b AND session = %b"
 
 
-def erase_tree(connection: Connection, scope: str, root: SessionId, why: str, *, lease: int) -> Erasure:
+def erase_tree(
+    connection: PostgresConnection, scope: str, root: SessionId, why: str, *, lease: int
+) -> Erasure:
     """Erase the content of a tree. See `Store.erase`."""
     top, tree = _locked_tree(connection, scope, root)
     _check_left(connection, top, tree, lease)
@@ -112,7 +120,7 @@ def erase_tree(connection: Connection, scope: str, root: SessionId, why: str, *,
     return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
 
 
-def _erase_session(connection: Connection, one: StoredSession, why: str, now: int) -> Erasure:
+def _erase_session(connection: PostgresConnection, one: StoredSession, why: str, now: int) -> Erasure:
     key = (one.scope.encode(), one.session.encode())
     end = fetch_records(connection, one.scope, one.session, one.tail.seq - 2, 2)
     records = 0
@@ -120,18 +128,20 @@ def _erase_session(connection: Connection, one: StoredSession, why: str, now: in
         records = _erase_records(connection, one, why)
         last = closing_record(end[-1], why, now)
         put_records(connection, [last])
-        run(connection, _END_SESSION, last.seq, last.epoch, last.hash, now, NO_OWNER.encode(), *key)
+        run_statement(connection, _END_SESSION, last.seq, last.epoch, last.hash, now, NO_OWNER.encode(), *key)
     else:
-        run(connection, _LET_GO, *key)
+        run_statement(connection, _LET_GO, *key)
     blobs, _, snapshots = _drop_contents(connection, one.scope, [one])
     return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
 
 
-def _erase_records(connection: Connection, one: StoredSession, why: str) -> int:
+def _erase_records(connection: PostgresConnection, one: StoredSession, why: str) -> int:
     after, count = one.first_seq - 1, 0
     while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
         changed = [erased_record(record, why) for record in page if record.kind != ERASED]
-        run(connection, _ERASE_RECORDS, *_pack_erased(changed), one.scope.encode(), one.session.encode())
+        run_statement(
+            connection, _ERASE_RECORDS, *_pack_erased(changed), one.scope.encode(), one.session.encode()
+        )
         count += len(changed)
         after = page[-1].seq
     return count
@@ -149,10 +159,12 @@ def _pack_erased(records: Sequence[Record]) -> tuple[object, ...]:
 # --- trimming
 
 
-def trim_journal(connection: Connection, scope: str, session: SessionId, before: int) -> int:
+def trim_journal(connection: PostgresConnection, scope: str, session: SessionId, before: int) -> int:
     """Drop records before a number. Their large values stay, because snapshots may refer to them."""
     key = (scope.encode(), session.encode())
-    run(connection, "SELECT 1 FROM agentrail.session WHERE scope = %b AND session = %b FOR UPDATE", *key)
+    run_statement(
+        connection, "SELECT 1 FROM agentrail.session WHERE scope = %b AND session = %b FOR UPDATE", *key
+    )
     there = known(connection, scope, session)
     check_trim(session, before, there.tail.seq)
     if before <= there.first_seq:
@@ -161,16 +173,16 @@ def trim_journal(connection: Connection, scope: str, session: SessionId, before:
     check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
     forks = """SELECT session FROM agentrail.session
         WHERE scope = %b AND forked_from = %b AND forked_at >= %b ORDER BY session"""
-    if by := [row[0].decode() for row in run(connection, forks, *key, there.first_seq)]:
+    if by := [row[0].decode() for row in run_statement(connection, forks, *key, there.first_seq)]:
         raise StillNeeded(session, by=by)
     dropped = "DELETE FROM agentrail.record WHERE scope = %b AND session = %b AND seq < %b RETURNING 1"
-    count = len(run(connection, dropped, *key, before))
+    count = len(run_statement(connection, dropped, *key, before))
     first = "UPDATE agentrail.session SET first_seq = %b WHERE scope = %b AND session = %b"
-    run(connection, first, before, *key)
+    run_statement(connection, first, before, *key)
     return count
 
 
-def _has_sound_snapshot(connection: Connection, scope: str, session: SessionId, before: int) -> bool:
+def _has_sound_snapshot(connection: PostgresConnection, scope: str, session: SessionId, before: int) -> bool:
     for one in fetch_snapshots(connection, scope, session, None):
         record = fetch_records(connection, scope, session, one.seq - 1, 1)
         is_of_this = bool(record) and record[0].seq == one.seq

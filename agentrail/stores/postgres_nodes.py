@@ -8,14 +8,14 @@ import msgspec
 from agentrail.abc.store import Beat, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import draw_allowance
-from agentrail.stores.postgres_connections import Connection, byteas, texts
+from agentrail.stores.postgres_connections import PostgresConnection, byteas, texts
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
-    Row,
+    PostgresRow,
     node_of,
     owed_of,
-    run,
+    run_statement,
     session_of,
 )
 
@@ -34,12 +34,14 @@ dead AS MATERIALIZED (
 
 
 def dead_values(node: str | None, silent: frozenset[str] | None, lease: int) -> dict[str, object]:
-    """Return the values of `DEAD`, for a node that looks, or for nobody: no id has the byte 255."""
+    """Return the values of `DEAD`, for a node that looks, or for no node: no id has the byte 255."""
     asking = b"\xff" if node is None else node.encode()
     return {"node": asking, "lease": lease, "all": silent is None, "silent": texts(sorted(silent or ()))}
 
 
-def run_named(connection: Connection, statement: str, values: Mapping[str, object]) -> list[Row]:
+def run_named(
+    connection: PostgresConnection, statement: str, values: Mapping[str, object]
+) -> list[PostgresRow]:
     return connection.execute(statement.encode(), values, binary=True).fetchall()
 
 
@@ -79,7 +81,7 @@ WHERE seen_at_ms > 0 AND (gone_at_ms = 0 AND now.ms - seen_at_ms < %b OR {_OWNS}
 """  # noqa: S608 - a constant
 
 
-def hear_of(connection: Connection, node: Node) -> Beat:
+def hear_of(connection: PostgresConnection, node: Node) -> Beat:
     """Store a heartbeat. See `Store.beat`."""
     values = {
         name: value.encode() if isinstance(value, str) else value
@@ -89,17 +91,17 @@ def hear_of(connection: Connection, node: Node) -> Beat:
     return Beat(at_ms=at_ms, before_ms=before_ms, was_gone=gone_at_ms > 0)
 
 
-def forget_nodes(connection: Connection) -> None:
+def forget_nodes(connection: PostgresConnection) -> None:
     """Remove rows of old nodes that own nothing, and unused allowances."""
-    run(connection, _FORGET)
+    run_statement(connection, _FORGET)
 
 
-def report_gone(connection: Connection, node: str) -> bool:
-    return bool(run(connection, _GONE, node.encode()))
+def report_gone(connection: PostgresConnection, node: str) -> bool:
+    return bool(run_statement(connection, _GONE, node.encode()))
 
 
-def known_nodes(connection: Connection, lease: int) -> tuple[Node, ...]:
-    return tuple(map(node_of, run(connection, _NODES, lease)))
+def known_nodes(connection: PostgresConnection, lease: int) -> tuple[Node, ...]:
+    return tuple(map(node_of, run_statement(connection, _NODES, lease)))
 
 
 # --- reservations
@@ -129,7 +131,7 @@ RETURNING {_TOP}, greatest(chosen.deaths, 0)
 
 
 def claim_trees(  # noqa: PLR0913 - the arguments of the port
-    connection: Connection,
+    connection: PostgresConnection,
     node: str,
     silent: frozenset[str] | None,
     *,
@@ -149,9 +151,9 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port
     return tuple(sorted(found, key=lambda one: (one.deaths, one.scope, one.session)))
 
 
-def owned_sessions(connection: Connection, node: str) -> dict[tuple[str, SessionId], int]:
+def owned_sessions(connection: PostgresConnection, node: str) -> dict[tuple[str, SessionId], int]:
     statement = "SELECT scope, session, epoch FROM agentrail.session WHERE node = %b AND NOT has_ended"
-    rows = run(connection, statement, node.encode())
+    rows = run_statement(connection, statement, node.encode())
     return {(scope.decode(), SessionId(session.decode())): epoch for scope, session, epoch in rows}
 
 
@@ -176,11 +178,13 @@ RETURNING o.kind, o.id, o.body, o.node
 """  # noqa: S608 - a constant
 
 
-def change_rows(connection: Connection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]]) -> None:
+def change_rows(
+    connection: PostgresConnection, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]]
+) -> None:
     """Insert and delete rows, in a transaction of the caller."""
     rows = list({(row.kind, row.id): row for row in put}.values())
     if rows:
-        run(
+        run_statement(
             connection,
             _PUT_OWED,
             texts(row.kind for row in rows),
@@ -189,20 +193,28 @@ def change_rows(connection: Connection, put: Sequence[OwedRow], drop: Sequence[t
             texts(row.node for row in rows),
         )
     if drop:
-        run(connection, _DROP_OWED, texts(kind for kind, _ in drop), texts(name for _, name in drop))
+        run_statement(
+            connection, _DROP_OWED, texts(kind for kind, _ in drop), texts(name for _, name in drop)
+        )
 
 
 def fetch_rows(
-    connection: Connection, kind: str, after: str, limit: int, node: str | None
+    connection: PostgresConnection, kind: str, after: str, limit: int, node: str | None
 ) -> tuple[OwedRow, ...]:
     of_node = "" if node is None else "AND node = %b"
     statement = f"SELECT {_OWED_COLUMNS} FROM agentrail.owed WHERE kind = %b AND id > %b {of_node} ORDER BY id LIMIT %b"  # noqa: S608 - our own words
     values = [kind.encode(), after.encode(), *([] if node is None else [node.encode()]), max(0, limit)]
-    return tuple(map(owed_of, run(connection, statement, *values)))
+    return tuple(map(owed_of, run_statement(connection, statement, *values)))
 
 
 def adopt_rows(  # noqa: PLR0913 - the arguments of the port
-    connection: Connection, kind: str, node: str, silent: frozenset[str] | None, *, limit: int, lease: int
+    connection: PostgresConnection,
+    kind: str,
+    node: str,
+    silent: frozenset[str] | None,
+    *,
+    limit: int,
+    lease: int,
 ) -> tuple[OwedRow, ...]:
     """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
     values = dead_values(node, silent, lease) | {"kind": kind.encode(), "limit": max(0, limit)}
@@ -212,13 +224,13 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port
 # --- allowances
 
 
-def draw(connection: Connection, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
+def draw_piece(connection: PostgresConnection, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
     """Draw one piece of a shared allowance, in a transaction of the caller. See `Store.take_allowance`."""
     lock = """INSERT INTO agentrail.allowance AS a VALUES (%b, 0) ON CONFLICT (key) DO UPDATE SET full_at_ms = a.full_at_ms
         RETURNING full_at_ms, agentrail.now_ms()"""
-    ((full_at_ms, now),) = run(connection, lock, key.encode())
+    ((full_at_ms, now),) = run_statement(connection, lock, key.encode())
     drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)
-    run(
+    run_statement(
         connection,
         "UPDATE agentrail.allowance SET full_at_ms = %b WHERE key = %b",
         drawn.full_at_ms,

@@ -28,7 +28,7 @@ MIN_VERSION: Final = 15
 ROLE: Final = "agentrail"
 """Owner of a private cluster."""
 
-START_SECONDS: Final = 60.0
+POSTGRES_START_SECONDS: Final = 60.0
 """Time limit for a start. Recovery after a power failure is part of it."""
 
 _STOPS: Final = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
@@ -253,7 +253,7 @@ class PrivatePostgres:
             prefix += [f"--reuid={user}", f"--regid={group}", "--clear-groups"]
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            # In a session of its own, so that Ctrl-C reaches only this process, which stops the server when nobody uses it.
+            # In a session of its own, so that Ctrl-C reaches only this process, which stops the server when it is no longer used.
             return outside.processes().start(
                 [*prefix, *command],
                 stdin=subprocess.DEVNULL,
@@ -315,11 +315,11 @@ async def open_private_postgres(
             while server.has_old_server:  # noqa: ASYNC110 - another process, which sets no event
                 await trio.sleep(_LOOK_SECONDS)
         server.start()
-        with trio.move_on_after(START_SECONDS) as starting:
+        with trio.move_on_after(POSTGRES_START_SECONDS) as starting:
             while not server.is_ready():  # noqa: ASYNC110 - as above
                 await trio.sleep(_LOOK_SECONDS)
         if starting.cancelled_caught:
-            message = f"PostgreSQL in {os.fspath(directory)!r} is not ready after {START_SECONDS:g} s; see its postgres.log"
+            message = f"PostgreSQL in {os.fspath(directory)!r} is not ready after {POSTGRES_START_SECONDS:g} s; see its postgres.log"
             raise StoreUnavailable(message)
         yield server
     finally:

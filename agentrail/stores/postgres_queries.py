@@ -6,9 +6,9 @@ from agentrail.abc.store import Filters, StoredSession
 from agentrail.core.journal.record import Record
 from agentrail.errors import Trimmed
 from agentrail.messages import SessionId
-from agentrail.stores.postgres_connections import Connection
+from agentrail.stores.postgres_connections import PostgresConnection
 from agentrail.stores.postgres_nodes import DEAD, dead_values, run_named
-from agentrail.stores.postgres_rows import SESSION_COLUMNS, fetch_records, known, run, session_of
+from agentrail.stores.postgres_rows import SESSION_COLUMNS, fetch_records, known, run_statement, session_of
 
 _SLOT_MS: Final = 30_000
 """Unit of the column `written_slot`: its index changes at most once in this time for each session."""
@@ -37,7 +37,7 @@ SELECT (SELECT coalesce(sum(length(body) + length(does)), 0) FROM agentrail.reco
 
 
 def read_records(
-    connection: Connection, scope: str, session: SessionId, after: int, limit: int
+    connection: PostgresConnection, scope: str, session: SessionId, after: int, limit: int
 ) -> tuple[Record, ...]:
     """Return records in order. See `Store.read`."""
     records = fetch_records(connection, scope, session, after, limit)
@@ -50,7 +50,7 @@ def read_records(
 
 
 def find_sessions(
-    connection: Connection, filters: Filters, after: tuple[str, str] | None, limit: int
+    connection: PostgresConnection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
     """Return sessions ordered by scope and id. See `Store.find`."""
     conditions, values = ["true"], list[object]()
@@ -80,11 +80,11 @@ def find_sessions(
         conditions.append("(scope, session) > (%b, %b)")
         values += (after[0].encode(), after[1].encode())
     statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT %b"  # noqa: S608 - our own words
-    return tuple(map(session_of, run(connection, statement, *values, max(0, limit))))
+    return tuple(map(session_of, run_statement(connection, statement, *values, max(0, limit))))
 
 
 def orphans_of(
-    connection: Connection, after: tuple[str, str] | None, *, lease: int, limit: int
+    connection: PostgresConnection, after: tuple[str, str] | None, *, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
     scope, session = after or ("", "")
     values = dead_values(None, None, lease)
@@ -93,17 +93,17 @@ def orphans_of(
 
 
 def due_sessions(
-    connection: Connection, within_ms: int, *, lease: int, limit: int
+    connection: PostgresConnection, within_ms: int, *, lease: int, limit: int
 ) -> tuple[StoredSession, ...]:
     values = dead_values(None, None, lease) | {"within": within_ms, "limit": max(0, limit)}
     return tuple(map(session_of, run_named(connection, _DUE, values)))
 
 
-def size_of(connection: Connection, scope: str, session: SessionId) -> int:
+def size_of(connection: PostgresConnection, scope: str, session: SessionId) -> int:
     values = {"scope": scope.encode(), "session": session.encode()}
     return int(run_named(connection, _SIZE, values)[0][0])
 
 
-def fetch_blob(connection: Connection, digest: str) -> bytes | None:
-    rows = run(connection, "SELECT content FROM agentrail.blob WHERE digest = %b", digest.encode())
+def fetch_blob(connection: PostgresConnection, digest: str) -> bytes | None:
+    rows = run_statement(connection, "SELECT content FROM agentrail.blob WHERE digest = %b", digest.encode())
     return bytes(rows[0][0]) if rows else None

@@ -7,10 +7,10 @@ from agentrail.abc.store import Node, OwedRow, Standing, StoredSession, StoredSn
 from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import SessionNotFound
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import NEIGHBOURS, check_root, unknown_session
-from agentrail.stores.postgres_connections import Connection
+from agentrail.stores.append_rules import NEIGHBOURS, check_root, session_not_found
+from agentrail.stores.postgres_connections import PostgresConnection
 
-Row: TypeAlias = tuple[Any, ...]
+PostgresRow: TypeAlias = tuple[Any, ...]
 
 SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
@@ -24,13 +24,13 @@ NODE_COLUMNS: Final = "id, address, version, pid, boot, load, codec, digest, lea
 _EPOCH_AT: Final = "SELECT epoch FROM agentrail.record WHERE scope = %b AND session = %b AND seq = %b"
 
 
-def run(connection: Connection, statement: str, *values: object) -> list[Row]:
+def run_statement(connection: PostgresConnection, statement: str, *values: object) -> list[PostgresRow]:
     """Execute a statement with placeholders `%b`, and return its rows."""
     cursor = connection.execute(statement.encode(), values, binary=True)
     return cursor.fetchall() if cursor.description else []
 
 
-def session_of(row: Row) -> StoredSession:
+def session_of(row: PostgresRow) -> StoredSession:
     return StoredSession(
         scope=row[0].decode(),
         session=SessionId(row[1].decode()),
@@ -55,7 +55,7 @@ def session_of(row: Row) -> StoredSession:
     )
 
 
-def record_of(row: Row) -> Record:
+def record_of(row: PostgresRow) -> Record:
     scope, session, seq, epoch, at_ms, kind, body, does, events, digest = row
     return Record(
         scope=scope.decode(),
@@ -71,7 +71,7 @@ def record_of(row: Row) -> Record:
     )
 
 
-def snapshot_from_row(row: Row) -> StoredSnapshot:
+def snapshot_from_row(row: PostgresRow) -> StoredSnapshot:
     scope, session, seq, digest, state, check = row
     return StoredSnapshot(
         scope=scope.decode(),
@@ -83,41 +83,43 @@ def snapshot_from_row(row: Row) -> StoredSnapshot:
     )
 
 
-def node_of(row: Row) -> Node:
+def node_of(row: PostgresRow) -> Node:
     values: list[Any] = [one.decode() if isinstance(one, bytes) else one for one in row]
     return Node(**dict(zip(Node.__struct_fields__, values, strict=True)))
 
 
-def owed_of(row: Row) -> OwedRow:
+def owed_of(row: PostgresRow) -> OwedRow:
     kind, name, body, node = row
     return OwedRow(kind=kind.decode(), id=name.decode(), body=body, node=node.decode())
 
 
-def fetch_session(connection: Connection, scope: str, session: str) -> StoredSession | None:
+def fetch_session(connection: PostgresConnection, scope: str, session: str) -> StoredSession | None:
     statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE scope = %b AND session = %b"  # noqa: S608 - a constant
-    rows = run(connection, statement, scope.encode(), session.encode())
+    rows = run_statement(connection, statement, scope.encode(), session.encode())
     return session_of(rows[0]) if rows else None
 
 
 def fetch_records(
-    connection: Connection, scope: str, session: str, after: int, limit: int
+    connection: PostgresConnection, scope: str, session: str, after: int, limit: int
 ) -> tuple[Record, ...]:
     statement = f"""SELECT {RECORD_COLUMNS} FROM agentrail.record
         WHERE scope = %b AND session = %b AND seq > %b ORDER BY seq LIMIT %b"""  # noqa: S608 - a constant
-    rows = run(connection, statement, scope.encode(), session.encode(), after, max(0, limit))
+    rows = run_statement(connection, statement, scope.encode(), session.encode(), after, max(0, limit))
     return tuple(map(record_of, rows))
 
 
 def fetch_snapshots(
-    connection: Connection, scope: str, session: str, at_most: int | None
+    connection: PostgresConnection, scope: str, session: str, at_most: int | None
 ) -> tuple[StoredSnapshot, ...]:
     statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM agentrail.snapshot
         WHERE scope = %b AND session = %b AND seq <= %b ORDER BY seq DESC"""  # noqa: S608 - a constant
     last = 2**63 - 1 if at_most is None else at_most
-    return tuple(map(snapshot_from_row, run(connection, statement, scope.encode(), session.encode(), last)))
+    return tuple(
+        map(snapshot_from_row, run_statement(connection, statement, scope.encode(), session.encode(), last))
+    )
 
 
-def known(connection: Connection, scope: str, session: str) -> StoredSession:
+def known(connection: PostgresConnection, scope: str, session: str) -> StoredSession:
     """Return a session, or raise SessionNotFound."""
     there = fetch_session(connection, scope, session)
     if there is None:
@@ -125,27 +127,27 @@ def known(connection: Connection, scope: str, session: str) -> StoredSession:
     return there
 
 
-def known_root(connection: Connection, scope: str, session: str) -> StoredSession:
+def known_root(connection: PostgresConnection, scope: str, session: str) -> StoredSession:
     there = known(connection, scope, session)
     check_root(there)
     return there
 
 
-def not_found(connection: Connection, scope: str, session: str) -> SessionNotFound:
+def not_found(connection: PostgresConnection, scope: str, session: str) -> SessionNotFound:
     beside: list[str] = []
     for order in ("< %b ORDER BY session DESC", "> %b ORDER BY session"):
         statement = f"SELECT session FROM agentrail.session WHERE scope = %b AND session {order} LIMIT %b"  # noqa: S608 - one of two
         beside += [
             row[0].decode()
-            for row in run(connection, statement, scope.encode(), session.encode(), NEIGHBOURS)
+            for row in run_statement(connection, statement, scope.encode(), session.encode(), NEIGHBOURS)
         ]
-    return unknown_session(session, beside)
+    return session_not_found(session, beside)
 
 
 class PostgresJournal:
     """The journal of a session as a `StoredJournal`."""
 
-    def __init__(self, connection: Connection, there: StoredSession) -> None:
+    def __init__(self, connection: PostgresConnection, there: StoredSession) -> None:
         self._connection = connection
         self._there = there
         self.tail: Tail = there.tail
@@ -161,7 +163,9 @@ class PostgresJournal:
         low, high = there.first_seq - 1, there.tail.seq
         while low < high:
             middle = (low + high + 1) // 2
-            rows = run(self._connection, _EPOCH_AT, there.scope.encode(), there.session.encode(), middle)
+            rows = run_statement(
+                self._connection, _EPOCH_AT, there.scope.encode(), there.session.encode(), middle
+            )
             if rows and rows[0][0] <= epoch:
                 low = middle
             else:

@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
-from agentrail.stores.postgres_connections import Connection, Connector, forget
+from agentrail.stores.postgres_connections import Connector, PostgresConnection, forget
 
 APPLICATION_ID: Final = "agentrail store"
 """Value in the table `meta` by which a store is recognised."""
@@ -41,7 +41,7 @@ CREATE TABLE agentrail.node (
     codec bigint NOT NULL DEFAULT 0, digest bytea NOT NULL DEFAULT '', lease_ms bigint NOT NULL DEFAULT 0,
     seen_at_ms bigint NOT NULL DEFAULT 0, gone_at_ms bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE agentrail.node IS 'One row per process, and one with an empty id that owns the sessions of nobody. Without a heartbeat, seen_at_ms is 0.';
+COMMENT ON TABLE agentrail.node IS 'One row per process, and one with an empty id that owns the sessions without an owner. Without a heartbeat, seen_at_ms is 0.';
 INSERT INTO agentrail.node (id) VALUES ('');
 
 -- Every owner has a row in node, so that a search for sessions of the dead starts at the nodes. A column that changes with each
@@ -218,7 +218,7 @@ def migrate(
         forget(connection)
 
 
-def _check_roles(connection: Connection, roles: StoreRoles) -> None:
+def _check_roles(connection: PostgresConnection, roles: StoreRoles) -> None:
     for name in (roles.nodes, roles.readers):
         if (
             name is not None
@@ -227,7 +227,7 @@ def _check_roles(connection: Connection, roles: StoreRoles) -> None:
             raise OptionError([f"the server has no role {name!r}: run CREATE ROLE {_quoted(name)} LOGIN"])
 
 
-def found_version(connection: Connection, place: str, schema: PostgresSchema) -> int:
+def found_version(connection: PostgresConnection, place: str, schema: PostgresSchema) -> int:
     """Return the version of a database's tables, or 0 without tables.
 
     Raises:
@@ -258,7 +258,7 @@ def found_version(connection: Connection, place: str, schema: PostgresSchema) ->
     return version
 
 
-def _no_right(connection: Connection, place: str) -> str:
+def _no_right(connection: PostgresConnection, place: str) -> str:
     row = connection.execute("SELECT current_user").fetchone() or ("",)
     nodes = _quoted(row[0])
     return f"role {row[0]!r} must not write to the store {place}: as the owner of its tables, run GRANT USAGE ON SCHEMA agentrail TO {nodes}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA agentrail TO {nodes}"
@@ -272,7 +272,7 @@ _RISKS: Final = {
 
 
 def check_database(
-    connection: Connection, place: str, schema: PostgresSchema, *, allow_unsafe: bool = False
+    connection: PostgresConnection, place: str, schema: PostgresSchema, *, allow_unsafe: bool = False
 ) -> None:
     """Check that a database can keep journals: server, settings, tables, rights.
 
@@ -301,14 +301,14 @@ def check_database(
         raise StoreUnavailable(_no_right(connection, place))
 
 
-def _check_server(connection: Connection, place: str) -> None:
+def _check_server(connection: PostgresConnection, place: str) -> None:
     version = connection.info.server_version // 10_000
     if version < MIN_SERVER:
         message = f"the server of {place} is PostgreSQL {version}, expected {MIN_SERVER} or newer: upgrade it"
         raise StoreUnavailable(message)
 
 
-def _check_settings(connection: Connection, place: str) -> None:
+def _check_settings(connection: PostgresConnection, place: str) -> None:
     for name, risk in _RISKS.items():
         row = connection.execute("SELECT current_setting(%s), current_user", (name,)).fetchone()
         if row is None or row[0] != "off":

@@ -13,7 +13,7 @@ from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
-    Refusal,
+    AppendRefusal,
     by_session,
     check_dense,
     check_quota,
@@ -24,25 +24,25 @@ from agentrail.stores.append_rules import (
     resets_deaths,
     takeover_record,
 )
-from agentrail.stores.postgres_connections import Connection, LostRaceError, bigints, byteas, texts
+from agentrail.stores.postgres_connections import LostRaceError, PostgresConnection, bigints, byteas, texts
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
     PostgresJournal,
-    Row,
+    PostgresRow,
     fetch_session,
     known,
     known_root,
     node_of,
-    run,
+    run_statement,
     session_of,
 )
 
 # --- records
 
 
-def pack_records(records: Sequence[Record]) -> Row:
+def pack_records(records: Sequence[Record]) -> PostgresRow:
     """Return the arrays of `seq, at_ms, kind, body, does, events, hash`."""
     return (
         bigints([one.seq for one in records]),
@@ -61,9 +61,11 @@ SELECT * FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b)
 """
 
 
-def put_records(connection: Connection, records: Sequence[Record]) -> None:
+def put_records(connection: PostgresConnection, records: Sequence[Record]) -> None:
     keys = (texts(one.scope for one in records), texts(one.session for one in records))
-    run(connection, _PUT_RECORDS, *keys, bigints([one.epoch for one in records]), *pack_records(records))
+    run_statement(
+        connection, _PUT_RECORDS, *keys, bigints([one.epoch for one in records]), *pack_records(records)
+    )
 
 
 # --- openings
@@ -85,7 +87,7 @@ SELECT count(*) FROM agentrail.session WHERE owner = %b AND owner <> '' AND sess
 """
 
 
-def create_journal(connection: Connection, opening: Opening) -> None:
+def create_journal(connection: PostgresConnection, opening: Opening) -> None:
     """Create a journal, in a transaction of the caller. See `Store.create`."""
     first = opening.records[0]
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
@@ -95,34 +97,34 @@ def create_journal(connection: Connection, opening: Opening) -> None:
         return
     _check_tree(connection, opening)
     check_quota(opening, lambda owner: _count_open_roots(connection, owner))
-    if not run(connection, _OPEN, opening.node.encode(), *_opened_row(opening)):
+    if not run_statement(connection, _OPEN, opening.node.encode(), *_opened_row(opening)):
         raise LostRaceError  # another node created it in between
     put_records(connection, opening.records)
     if opening.blobs:
         digests = sorted(opening.blobs)
         contents = byteas([opening.blobs[one] for one in digests])
-        run(connection, _PUT_BLOBS, texts(digests), contents)
-        run(connection, _USE_BLOBS, first.scope.encode(), first.session.encode(), texts(digests))
+        run_statement(connection, _PUT_BLOBS, texts(digests), contents)
+        run_statement(connection, _USE_BLOBS, first.scope.encode(), first.session.encode(), texts(digests))
 
 
-def _check_tree(connection: Connection, opening: Opening) -> None:
+def _check_tree(connection: PostgresConnection, opening: Opening) -> None:
     """Lock the rows that must not change before the opening is stored, and check the owner of its tree."""
     first = opening.records[0]
     needed = [one for one in (opening.root, *(opening.forked_from or ())[:1]) if one != first.session]
     if needed:
         statement = """SELECT 1 FROM agentrail.session WHERE scope = %b AND session = ANY(%b)
             ORDER BY session FOR SHARE"""
-        run(connection, statement, first.scope.encode(), texts(map(str, needed)))
+        run_statement(connection, statement, first.scope.encode(), texts(map(str, needed)))
     if opening.root != first.session and known(connection, first.scope, opening.root).node != opening.node:
         raise Fenced(first.session, durable_up_to=0)
 
 
-def _count_open_roots(connection: Connection, owner: str) -> int:
-    run(connection, _LOCK_OWNER, f"owner {owner}".encode())
-    return int(run(connection, _COUNT_OPEN_ROOTS, owner.encode())[0][0])
+def _count_open_roots(connection: PostgresConnection, owner: str) -> int:
+    run_statement(connection, _LOCK_OWNER, f"owner {owner}".encode())
+    return int(run_statement(connection, _COUNT_OPEN_ROOTS, owner.encode())[0][0])
 
 
-def _opened_row(opening: Opening) -> Row:
+def _opened_row(opening: Opening) -> PostgresRow:
     first, last, standing = opening.records[0], opening.records[-1], opening.standing
     forked_from, forked_at = opening.forked_from or (None, None)
     return (
@@ -175,11 +177,11 @@ _APPEND_WITH_BLOBS: Final = f"""{_ADVANCE}, used AS (
 ) SELECT place FROM advanced"""  # noqa: S608 - a constant
 
 
-def append_batch(connection: Connection, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
+def append_batch(connection: PostgresConnection, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
     """Append records of many sessions, with one statement unless some are refused or repeated. See `Store.append`."""
     for one in batch:
         check_dense(one.records)
-    answers: list[Refusal | None] = [None] * len(batch)
+    answers: list[AppendRefusal | None] = [None] * len(batch)
     groups = by_session(batch)
     maybe = [(places, joined([batch[at] for at in places])) for places in groups]
     whole = [(places, one) for places, one in maybe if one is not None]
@@ -188,14 +190,14 @@ def append_batch(connection: Connection, batch: Sequence[Append]) -> tuple[Refus
     for places in groups:
         if places[0] in done:
             continue
-        refused: Refusal | None = None
+        refused: AppendRefusal | None = None
         for place in places:
             refused = refused or _append_alone(connection, batch[place])
             answers[place] = refused
     return tuple(answers)
 
 
-def _advance_all(connection: Connection, appends: Sequence[Append]) -> set[int]:
+def _advance_all(connection: PostgresConnection, appends: Sequence[Append]) -> set[int]:
     """Write each append that fits, and return their places."""
     if not appends:
         return set()
@@ -204,11 +206,11 @@ def _advance_all(connection: Connection, appends: Sequence[Append]) -> set[int]:
     values = (*_pack_advances(order, appends), *_pack_all_records(order, appends))
     if any(one.blobs for one in appends):
         values += _pack_blobs(appends)
-        return {row[0] for row in run(connection, _APPEND_WITH_BLOBS, *values)}
-    return {row[0] for row in run(connection, _APPEND, *values)}
+        return {row[0] for row in run_statement(connection, _APPEND_WITH_BLOBS, *values)}
+    return {row[0] for row in run_statement(connection, _APPEND, *values)}
 
 
-def _pack_advances(order: Sequence[int], appends: Sequence[Append]) -> Row:
+def _pack_advances(order: Sequence[int], appends: Sequence[Append]) -> PostgresRow:
     some = [appends[place] for place in order]
     firsts, lasts = [one.records[0] for one in some], [one.records[-1] for one in some]
     standings = [one.standing for one in some]
@@ -231,12 +233,12 @@ def _pack_advances(order: Sequence[int], appends: Sequence[Append]) -> Row:
     )
 
 
-def _pack_all_records(order: Sequence[int], appends: Sequence[Append]) -> Row:
+def _pack_all_records(order: Sequence[int], appends: Sequence[Append]) -> PostgresRow:
     places = [place for place in order for _ in appends[place].records]
     return (bigints(places), *pack_records([record for place in order for record in appends[place].records]))
 
 
-def _pack_blobs(appends: Sequence[Append]) -> Row:
+def _pack_blobs(appends: Sequence[Append]) -> PostgresRow:
     uses = [(place, digest) for place, one in enumerate(appends) for digest in one.blobs]
     contents = {digest: content for one in appends for digest, content in one.blobs.items()}
     digests = sorted(contents)  # locked in this order
@@ -244,7 +246,7 @@ def _pack_blobs(appends: Sequence[Append]) -> Row:
     return (*places, texts(digests), byteas([contents[one] for one in digests]), *places)
 
 
-def _append_alone(connection: Connection, one: Append) -> Refusal | None:
+def _append_alone(connection: PostgresConnection, one: Append) -> AppendRefusal | None:
     """Write the missing rest of an append that is partly stored, or return why it is refused."""
     there = fetch_session(connection, one.scope, one.session)
     missing = decide_append(one, None if there is None else PostgresJournal(connection, there))
@@ -287,13 +289,15 @@ class TreeRows(msgspec.Struct, frozen=True, kw_only=True):
     claimed_by: str
 
 
-def lock_trees(connection: Connection, roots: Sequence[tuple[str, str]]) -> dict[tuple[str, str], TreeRows]:
+def lock_trees(
+    connection: PostgresConnection, roots: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], TreeRows]:
     """Lock all rows of trees in order of their keys, and return them."""
     values = (texts(scope for scope, _ in roots), texts(root for _, root in roots))
     # Twice: a child that was created while this waited for the root's row is seen by the second statement.
-    run(connection, _TREE, *values)
+    run_statement(connection, _TREE, *values)
     found: dict[tuple[str, str], TreeRows] = {}
-    for row in run(connection, _TREE, *values):
+    for row in run_statement(connection, _TREE, *values):
         one = session_of(row[:-1])
         key = (one.scope, one.root)
         there = found.get(key, TreeRows(sessions=(), claimed_by=""))
@@ -302,17 +306,19 @@ def lock_trees(connection: Connection, roots: Sequence[tuple[str, str]]) -> dict
     return found
 
 
-def fetch_nodes(connection: Connection, names: Iterable[str]) -> dict[str, Node]:
+def fetch_nodes(connection: PostgresConnection, names: Iterable[str]) -> dict[str, Node]:
     statement = f"SELECT {NODE_COLUMNS} FROM agentrail.node WHERE id = ANY(%b) AND seen_at_ms > 0"  # noqa: S608 - a constant
-    return {one.id: one for one in map(node_of, run(connection, statement, texts(sorted(set(names)))))}
+    return {
+        one.id: one for one in map(node_of, run_statement(connection, statement, texts(sorted(set(names)))))
+    }
 
 
-def server_now_ms(connection: Connection) -> int:
-    return int(run(connection, "SELECT agentrail.now_ms()")[0][0])
+def server_now_ms(connection: PostgresConnection) -> int:
+    return int(run_statement(connection, "SELECT agentrail.now_ms()")[0][0])
 
 
 def take_trees(
-    connection: Connection, wanted: Sequence[TakeOver], *, lease: int
+    connection: PostgresConnection, wanted: Sequence[TakeOver], *, lease: int
 ) -> tuple[Taken | AgentrailError, ...]:
     """Transfer trees, each completely or not at all, in a transaction of the caller. See `ManyTaker.take_many`."""
     trees = lock_trees(connection, [(one.scope, one.root) for one in wanted])
@@ -345,7 +351,7 @@ def take_trees(
     return tuple(answers)
 
 
-def _missing_tree(connection: Connection, one: TakeOver) -> TreeRows:
+def _missing_tree(connection: PostgresConnection, one: TakeOver) -> TreeRows:
     known_root(connection, one.scope, one.root)  # raises, unless it was created in between
     raise LostRaceError
 
@@ -367,9 +373,9 @@ def _taken_over(
     return TreeRows(sessions=tuple(sessions), claimed_by=""), records
 
 
-def _own(connection: Connection, sessions: Sequence[StoredSession]) -> None:
+def _own(connection: PostgresConnection, sessions: Sequence[StoredSession]) -> None:
     nodes = texts(one.node for one in sessions)
-    run(
+    run_statement(
         connection,
         _OWN,
         nodes,
@@ -383,10 +389,10 @@ def _own(connection: Connection, sessions: Sequence[StoredSession]) -> None:
     )
 
 
-def release_tree(connection: Connection, node: str, scope: str, root: str) -> None:
+def release_tree(connection: PostgresConnection, node: str, scope: str, root: str) -> None:
     """Clear the owner and the reservation of a tree, in a transaction of the caller. See `Store.release`."""
     lock_trees(connection, [(scope, root)])
-    run(connection, _RELEASE, scope.encode(), root.encode(), node.encode(), node.encode())
+    run_statement(connection, _RELEASE, scope.encode(), root.encode(), node.encode(), node.encode())
 
 
 # --- snapshots
@@ -401,12 +407,16 @@ DELETE FROM agentrail.snapshot WHERE scope = %b AND session = %b AND seq NOT IN 
 """
 
 
-def keep_snapshot(connection: Connection, snapshot: StoredSnapshot) -> None:
+def keep_snapshot(connection: PostgresConnection, snapshot: StoredSnapshot) -> None:
     """Store a snapshot, unless its session was deleted or erased, in a transaction of the caller."""
     key = (snapshot.scope.encode(), snapshot.session.encode())
     lock = "SELECT 1 FROM agentrail.session WHERE scope = %b AND session = %b FOR KEY SHARE"
     kind = "SELECT kind FROM agentrail.record WHERE scope = %b AND session = %b AND seq = %b"
-    if not run(connection, lock, *key) or run(connection, kind, *key, snapshot.seq) == [(ERASED.encode(),)]:
+    if not run_statement(connection, lock, *key) or run_statement(connection, kind, *key, snapshot.seq) == [
+        (ERASED.encode(),)
+    ]:
         return
-    run(connection, _PUT_SNAPSHOT, *key, snapshot.seq, snapshot.hash, snapshot.state, snapshot.check)
-    run(connection, _DROP_SNAPSHOTS, *key, *key, KEPT_SNAPSHOTS)
+    run_statement(
+        connection, _PUT_SNAPSHOT, *key, snapshot.seq, snapshot.hash, snapshot.state, snapshot.check
+    )
+    run_statement(connection, _DROP_SNAPSHOTS, *key, *key, KEPT_SNAPSHOTS)

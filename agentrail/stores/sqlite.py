@@ -40,7 +40,7 @@ from agentrail.errors import (
 )
 from agentrail.messages import SessionId
 from agentrail.private_paths import keep_private
-from agentrail.stores.append_rules import Refusal
+from agentrail.stores.append_rules import AppendRefusal
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -78,7 +78,7 @@ from agentrail.stores.sqlite_files import (
 from agentrail.stores.sqlite_nodes import (
     adopt_rows,
     claim_trees,
-    draw,
+    draw_piece,
     forget_earlier_nodes,
     hear_of,
     known_nodes,
@@ -665,7 +665,7 @@ class SqliteStore:
         with self._transaction() as connection:
             release_tree(connection, node, scope, root)
 
-    def append(self, batch: Sequence[Append]) -> tuple[Refusal | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions in one transaction. See `Store.append`."""
         with self._transaction() as connection:
             return append_batch(connection, batch, self.now_ms(), self._standings)
@@ -688,7 +688,7 @@ class SqliteStore:
     def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:
         """Draw one piece of a shared allowance. See `Store.take_allowance`."""
         with self._transaction() as connection:
-            return draw(connection, key, step_ms, limit_ms, self.now_ms())
+            return draw_piece(connection, key, step_ms, limit_ms, self.now_ms())
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
         """Insert and delete owed rows. See `OwedStore.change_owed`."""

@@ -169,7 +169,9 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
     return rows
 
 
-def draw(connection: apsw.Connection, key: str, step_ms: float, limit_ms: float, now: int) -> SharedDraw:
+def draw_piece(
+    connection: apsw.Connection, key: str, step_ms: float, limit_ms: float, now: int
+) -> SharedDraw:
     """Draw one piece of a shared allowance. See `Store.take_allowance`."""
     full_at_ms = connection.execute("SELECT full_at_ms FROM allowance WHERE key = ?", (key,)).get or 0.0
     drawn = draw_allowance(full_at_ms, step_ms=step_ms, limit_ms=limit_ms, now=now)

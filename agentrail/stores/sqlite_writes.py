@@ -23,7 +23,7 @@ from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, Sessio
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
-    Refusal,
+    AppendRefusal,
     by_session,
     check_dense,
     check_quota,
@@ -106,11 +106,11 @@ def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
 
 def append_batch(
     connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
-) -> tuple[Refusal | None, ...]:
+) -> tuple[AppendRefusal | None, ...]:
     """Append records of many sessions. See `Store.append`."""
     for one in batch:
         check_dense(one.records)
-    answers: list[Refusal | None] = [None] * len(batch)
+    answers: list[AppendRefusal | None] = [None] * len(batch)
     groups = by_session(batch)
     joins = [(places, joined([batch[at] for at in places])) for places in groups]
     whole = [(places, one) for places, one in joins if one is not None]
@@ -119,7 +119,7 @@ def append_batch(
     for places in groups:
         if places[0] in done:
             continue
-        refused: Refusal | None = None
+        refused: AppendRefusal | None = None
         for place in places:
             refused = refused or _append_alone(connection, batch[place], now, known)
             answers[place] = refused
@@ -166,7 +166,9 @@ def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
     )
 
 
-def _append_alone(connection: apsw.Connection, one: Append, now: int, known: Standings) -> Refusal | None:
+def _append_alone(
+    connection: apsw.Connection, one: Append, now: int, known: Standings
+) -> AppendRefusal | None:
     """Write the missing rest of an append that is partly stored, or return why it is refused."""
     there = fetch_session(connection, one.scope, one.session)
     check_witness(connection, one.scope, one.session, there)

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from agentrail import outside
-from agentrail.abc.store import LEASE_SECONDS, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
@@ -48,7 +48,7 @@ def open_store(
     data_directory: Path | None,
     *,
     read_only: bool = False,
-    lease_seconds: float = LEASE_SECONDS,
+    lease_seconds: float = NODE_LEASE_SECONDS,
 ) -> Store:
     """Open the store of a name, which the caller closes. Blocks."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
@@ -184,7 +184,7 @@ async def opened_store(
     store: str | Store | None,
     data_directory: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
-    lease_seconds: float = LEASE_SECONDS,
+    lease_seconds: float = NODE_LEASE_SECONDS,
 ) -> AsyncIterator[Store | None]:
     if not isinstance(store, str):
         yield store

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
-from agentrail.abc.store import LEASE_SECONDS, Store
+from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
@@ -35,7 +35,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     keep: KeepLimits | None = None,
     hibernate_after: float | None = None,
     advertise: str = "",
-    lease: float = LEASE_SECONDS,
+    lease: float = NODE_LEASE_SECONDS,
     state_directory: Path | None = None,
     reader: EventReader | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:

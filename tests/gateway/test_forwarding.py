@@ -26,7 +26,7 @@ from agentrail.gateway.protocols import a2a_routes, mcp_service  # noqa: F401 - 
 from agentrail.gateway.serving import addresses_of, open_listeners, tls_context
 from agentrail.host import Limits
 from agentrail.runtime.session_clock import now_ms
-from agentrail.runtime.session_nodes import decide_place
+from agentrail.runtime.session_nodes import place_of_session
 from agentrail.testing.models import FunctionModel, says
 from tests.gateway.callers import by
 from tests.gateway.nodes import serving_nodes
@@ -116,6 +116,7 @@ async def test_a_forwarded_call_is_charged_and_judged_once(caplog):
 
 @pytest.mark.machine(8)
 async def test_a_forwarded_stream_takes_a_place_where_it_came_in():
+    """A forwarded stream takes a place where it came in."""
     limits = Limits(max_streams_per_principal=1)
     async with serving_nodes(2, ENDLESS, limits=limits) as (a, b):
         await a.post("/sessions", {"session_id": "s"})
@@ -175,6 +176,7 @@ async def test_a_stream_is_passed_on_piece_by_piece():
 
 @pytest.mark.machine(8)
 async def test_a_client_that_leaves_is_noticed_by_the_owner():
+    """A client that leaves is noticed by the owner."""
     async with serving_nodes(2, ENDLESS) as (a, b):
         await a.post("/sessions", {"session_id": "s"})
         said = {"message": "Hi", "session_id": "s", "on_disconnect": "abort"}
@@ -313,6 +315,7 @@ async def test_an_owner_that_does_not_answer_is_503(handle, is_accepted, monkeyp
 
 @pytest.mark.machine(6)
 async def test_an_owner_with_a_wrong_certificate_gets_no_request():
+    """An owner with a wrong certificate gets no request."""
     tls = tls_context(TLS / "certificate.pem", TLS / "key.pem")
     async with serving_nodes(1, PAID, idle_after=0.1) as (a,), other_node(a.store, tls=tls) as calls:
         await give_to_other(a)
@@ -430,15 +433,17 @@ async def test_a_stream_is_cut_where_its_owner_was():
 
 
 def test_a_silent_owner_has_no_session():
+    """A silent owner has no session."""
+
     async def main():
         async with serving_nodes(1, PAID) as (a,):
             await a.chat("Hi", session_id="s")
             row, nodes = a.store.get("acme", "s"), a.store.nodes()
-            assert decide_place(row, nodes, a.id) == "here"
-            assert decide_place(row, nodes, "n-b").id == a.id
-            assert decide_place(row, nodes, "n-b", {a.id}) == "nowhere"
-            assert decide_place(row, (), "n-b") == "nowhere"
-            assert decide_place(None, nodes, "n-b") == "nowhere"
+            assert place_of_session(row, nodes, a.id) == "here"
+            assert place_of_session(row, nodes, "n-b").id == a.id
+            assert place_of_session(row, nodes, "n-b", {a.id}) == "nowhere"
+            assert place_of_session(row, (), "n-b") == "nowhere"
+            assert place_of_session(None, nodes, "n-b") == "nowhere"
 
     trio.run(main)
 
@@ -500,6 +505,7 @@ async def test_a_request_that_no_node_signed_is_403():
 
 @pytest.mark.machine(9)
 async def test_a_server_alone_takes_no_request_of_a_node():
+    """A server alone takes no request of a node."""
     async with serving(PAID, store="memory:") as web:
         error_of(await web.client.get("/sessions", headers={NODE_HEADER: "x"}), 403, "forbidden")
 

@@ -46,6 +46,7 @@ async def test_messages_are_limited_for_all_nodes_together():
 
 @on_virtual_time
 async def test_a_node_whose_store_is_away_counts_messages_alone():
+    """A node whose store is away counts messages alone."""
     store = MemoryStore(now_ms=now_ms, is_shared=True)
     async with nodes(store, answering()) as machines:
         (door,) = gateways(machines)

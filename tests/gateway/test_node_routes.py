@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError, RemoteRefused, Unreachable
-from agentrail.gateway.node_routes import NodeAnswer, NodeOrder, answer_of, error_of
+from agentrail.gateway.node_routes import NodeAnswer, NodeOrder, error_of, node_answer_to
 from agentrail.testing.models import FunctionModel, says
 from tests.gateway.nodes import serving_nodes
 
@@ -27,6 +27,7 @@ async def start(node):
 
 @pytest.mark.machine(3)
 async def test_a_session_moves_by_a_signed_call_while_its_model_answers():
+    """A session moves by a signed call while its model answers."""
     began = trio.Event()
     async with serving_nodes(2, slow_model(began)) as (one, two):
         await start(one)
@@ -39,6 +40,7 @@ async def test_a_session_moves_by_a_signed_call_while_its_model_answers():
 
 
 async def test_a_call_without_a_signature_finds_nothing():
+    """A call without a signature finds nothing."""
     async with serving_nodes(1, slow_model(trio.Event())) as (one,):
         for action in ("drain", "take"):
             answer = await one.client.post(f"/nodes/{action}", json={})
@@ -50,6 +52,7 @@ async def test_a_call_without_a_signature_finds_nothing():
 
 @pytest.mark.machine(4)
 async def test_a_target_that_does_not_answer_refuses_the_move():
+    """A target that does not answer refuses the move."""
     began = trio.Event()
     async with serving_nodes(2, slow_model(began)) as (one, two):
         await start(one)
@@ -62,7 +65,8 @@ async def test_a_target_that_does_not_answer_refuses_the_move():
 
 
 def test_errors_come_back_as_what_they_are():
-    refused = error_of(answer_of(OptionError(["a", "b"])), "s")
+    """Errors come back as what they are."""
+    refused = error_of(node_answer_to(OptionError(["a", "b"])), "s")
     assert isinstance(refused, OptionError)
     assert [*refused.faults] == ["a", "b"]
     assert error_of(NodeAnswer(), "s") is None

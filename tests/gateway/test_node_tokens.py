@@ -46,6 +46,7 @@ def signed(**changed):
 
 
 def test_a_signed_request_comes_with_its_caller():
+    """A signed request comes with its caller."""
     assert judge() == CALL
     assert CALL.principal.as_dict() == {"tenant_id": "acme", "user_id": "ann", "scopes": ["use"]}
 
@@ -78,10 +79,12 @@ def test_another_request_is_refused(given):
 
 @pytest.mark.parametrize("now_ms", [NOW, NOW + LIFETIME_MS - 1, NOW - MAX_AHEAD_MS])
 def test_a_token_lives_for_half_a_minute(now_ms):
+    """A token lives for half a minute."""
     assert judge(now_ms=now_ms) == CALL
 
 
 def test_a_nonce_is_taken_once():
+    """A nonce is taken once."""
     calls = NodeCalls(SECRET, "n-b")
     assert calls.judge(TOKEN, "POST", TARGET, NOW) == CALL
     assert calls.judge(TOKEN, "POST", TARGET, NOW) is None
@@ -90,6 +93,7 @@ def test_a_nonce_is_taken_once():
 
 
 def test_nonces_are_forgotten_when_their_tokens_have_expired():
+    """Nonces are forgotten when their tokens have expired."""
     calls = NodeCalls(SECRET, "n-b")
     for number in range(100):
         at_ms = NOW + number * 1_000
@@ -98,6 +102,7 @@ def test_nonces_are_forgotten_when_their_tokens_have_expired():
 
 
 def test_a_refused_request_takes_no_nonce():
+    """A refused request takes no nonce."""
     calls = NodeCalls(SECRET, "n-b")
     assert calls.judge(TOKEN, "GET", TARGET, NOW) is None
     assert calls.judge(TOKEN, "POST", TARGET, NOW) == CALL
@@ -105,16 +110,19 @@ def test_a_refused_request_takes_no_nonce():
 
 @given(place=st.integers(0, len(TOKEN) - 1), bit=st.integers(0, 6))
 def test_any_flipped_bit_is_refused(place, bit):
+    """Any flipped bit is refused."""
     flipped = TOKEN[:place] + chr(ord(TOKEN[place]) ^ 1 << bit) + TOKEN[place + 1 :]
     assert judge(flipped) is None
 
 
 @given(st.text(max_size=300) | st.binary(max_size=300).map(lambda one: one.decode("latin-1")))
 def test_any_text_is_refused(text):
+    """Any text is refused."""
     assert decode_node_call(SECRET, text, "POST", TARGET) is None
 
 
 def test_an_answer_is_signed_for_its_request():
+    """An answer is signed for its request."""
     signature = sign_answer(SECRET, "f-1")
     assert is_signed_answer(SECRET, "f-1", signature)
     assert not is_signed_answer(SECRET, "f-2", signature)
@@ -123,6 +131,7 @@ def test_an_answer_is_signed_for_its_request():
 
 
 def test_each_purpose_has_its_key():
+    """Each purpose has its key."""
     keys = {derived_key(SECRET, label) for label in ("a", "b", "requests between nodes")}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {32}

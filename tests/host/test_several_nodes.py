@@ -191,6 +191,7 @@ async def test_content_that_stays_on_one_machine_is_refused_with_several_nodes(g
 
 @on_virtual_time
 async def test_directories_that_all_nodes_share_are_taken(tmp_path):
+    """Directories that all nodes share are taken."""
     async with hosting(
         answering(),
         store=shared_store(),
@@ -220,6 +221,7 @@ async def test_sessions_of_a_user_are_counted_over_all_nodes():
 
 @on_virtual_time
 async def test_the_first_living_node_sweeps_for_all():
+    """The first living node sweeps for all."""
     known = [Node(id="n-1", seen_at_ms=1_000), Node(id="n-2", seen_at_ms=1_000)]
     living = living_nodes(known, 2_000)
     assert [is_first(one, living) for one in ("n-1", "n-2")] == [True, False]
@@ -231,6 +233,7 @@ async def test_the_first_living_node_sweeps_for_all():
 
 @on_virtual_time
 async def test_a_feed_shows_within_five_seconds_what_another_node_wrote():
+    """A feed shows within five seconds what another node wrote."""
     store = shared_store()
     async with nodes(store, answering("One.", "Two."), answering()) as (writer, reader):
         await (await asked(writer.host, session_id="early")).outcome()

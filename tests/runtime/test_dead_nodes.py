@@ -82,6 +82,7 @@ def take_time(store, session):
 @pytest.mark.machine(26)
 @pytest.mark.parametrize("names", [("*",), ("beat",)], ids=["all calls fail", "only heartbeats fail"])
 async def test_a_node_without_heartbeats_stops_its_tools_within_the_lease_and_is_taken_once(names):
+    """A node without heartbeats stops its tools within the lease and is taken once."""
     store, clock = shared_store()
     work = Work(seconds=100)
     async with node_over(store, revive=work.options) as (one, connection):
@@ -112,6 +113,7 @@ async def test_a_node_without_heartbeats_stops_its_tools_within_the_lease_and_is
 
 @pytest.mark.machine(26)
 async def test_nothing_begins_ten_seconds_after_the_last_heartbeat_though_appends_go_through():
+    """Nothing begins ten seconds after the last heartbeat though appends go through."""
     store, _ = shared_store()
     work = Work()
     async with node_over(store, revive=work.options, resume="none") as (one, connection):
@@ -148,6 +150,7 @@ async def test_a_late_answer_does_not_prolong_the_trust_of_a_node():
 @pytest.mark.journal(33)
 @pytest.mark.parametrize("seconds", [8, 30])
 async def test_a_store_that_was_away_moves_no_session_and_each_held_tool_runs_once(seconds):
+    """A store that was away moves no session and each held tool runs once."""
     store, _ = shared_store()
     work = Work(effect="once", seconds=1)
     async with AsyncExitStack() as stack:
@@ -175,6 +178,7 @@ async def test_a_store_that_was_away_moves_no_session_and_each_held_tool_runs_on
 
 
 async def test_a_pure_tool_goes_on_without_a_lease_and_its_result_counts():
+    """A pure tool goes on without a lease and its result counts."""
     store, _ = shared_store()
     work = Work(effect="pure", seconds=30)
     async with node_over(store, resume="none") as (one, connection):
@@ -190,6 +194,7 @@ async def test_a_pure_tool_goes_on_without_a_lease_and_its_result_counts():
 
 
 async def test_a_stream_that_was_closed_without_a_lease_is_requested_again():
+    """A stream that was closed without a lease is requested again."""
     store, _ = shared_store()
     asked = []
 
@@ -214,6 +219,7 @@ async def test_a_stream_that_was_closed_without_a_lease_is_requested_again():
 
 
 async def test_a_stop_is_not_held_back():
+    """A stop is not held back."""
     store, _ = shared_store()
     work = Work(seconds=100)
     async with node_over(store, resume="none") as (one, connection):
@@ -232,6 +238,7 @@ async def test_a_stop_is_not_held_back():
 
 @pytest.mark.journal(28)
 async def test_each_tree_of_a_dead_node_is_taken_by_one_of_two_others():
+    """Each tree of a dead node is taken by one of two others."""
     store, _ = shared_store()
     async with AsyncExitStack() as stack:
         one, first = await stack.enter_async_context(node_over(store, revive=hanging))
@@ -253,6 +260,7 @@ async def test_each_tree_of_a_dead_node_is_taken_by_one_of_two_others():
 
 @pytest.mark.machine(17)
 async def test_idle_sessions_of_a_dead_node_cost_no_query():
+    """Idle sessions of a dead node cost no query."""
     store, _ = shared_store()
     store.beat(Node(id="dead", lease_ms=LEASE * 1000))
     async with AsyncExitStack() as stack:
@@ -277,6 +285,7 @@ async def test_idle_sessions_of_a_dead_node_cost_no_query():
 @pytest.mark.machine(28)
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
 async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
+    """A step of the store's clock moves nothing."""
     store, clock = shared_store()
     async with AsyncExitStack() as stack:
         one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
@@ -292,6 +301,7 @@ async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
 
 
 async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
+    """A node that was reported gone and lives loses what others took."""
     store, _ = shared_store()
     async with AsyncExitStack() as stack:
         one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
@@ -307,6 +317,7 @@ async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
 
 
 async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
+    """A tree with two deaths is parked and continues on request."""
     store, _ = shared_store()
     async with AsyncExitStack() as stack:
         one, first = await stack.enter_async_context(node_over(store, revive=hanging))
@@ -332,6 +343,7 @@ async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
 
 
 async def test_a_tree_that_cannot_be_revived_here_is_left_to_others():
+    """A tree that cannot be revived here is left to others."""
     store, _ = shared_store()
     work = Work(seconds=100)
     async with AsyncExitStack() as stack:
@@ -350,6 +362,7 @@ async def test_a_tree_that_cannot_be_revived_here_is_left_to_others():
 
 @pytest.mark.machine(14)
 async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_node():
+    """A session whose acknowledged records are lost is parked on every node."""
     store, _ = shared_store()
     work = Work(seconds=1)
     async with AsyncExitStack() as stack:
@@ -384,6 +397,7 @@ async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_
 
 
 async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
+    """A hibernated session that another node woke ends its readers."""
     store, _ = shared_store()
     options = {"model": FunctionModel(lambda _: says("done"))}
     async with AsyncExitStack() as stack:
@@ -402,6 +416,7 @@ async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
 
 
 async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
+    """Different leases and a wrong clock are reported."""
     store, _ = shared_store()
     async with AsyncExitStack() as stack:
         one, _ = await stack.enter_async_context(node_over(store))
@@ -417,6 +432,7 @@ async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
 
 
 async def test_a_tree_of_a_higher_codec_waits_and_is_reported():
+    """A tree of a higher codec waits and is reported."""
     store, _ = shared_store()
     store.create(opening("newer", node="gone", standing=Standing(is_working=True), codec=2))
     async with node_over(store, revive=hanging) as (one, _):

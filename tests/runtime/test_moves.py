@@ -121,6 +121,7 @@ async def _end_after(work, seconds):
 @pytest.mark.machine(3)
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
 async def test_a_call_that_may_run_again_is_stopped_and_runs_again_on_the_other_node(effect):
+    """A call that may run again is stopped and runs again on the other node."""
     ledger, messages, store = await moved(effect)
     assert ledger == ["began", "began", "ended"]
     assert "worked" in f"{messages[2]}"
@@ -129,6 +130,7 @@ async def test_a_call_that_may_run_again_is_stopped_and_runs_again_on_the_other_
 
 @pytest.mark.machine(3)
 async def test_a_call_that_must_not_run_twice_ends_before_the_session_moves():
+    """A call that must not run twice ends before the session moves."""
     ledger, messages, _ = await moved("once", ends_itself=True)
     assert ledger == ["began", "ended"]
     assert "worked" in f"{messages[2]}"
@@ -136,6 +138,7 @@ async def test_a_call_that_must_not_run_twice_ends_before_the_session_moves():
 
 @pytest.mark.machine(4)
 async def test_a_call_that_does_not_end_refuses_the_move_and_nothing_changes():
+    """A call that does not end refuses the move and nothing changes."""
     work = Work("once")
     async with two_nodes(work.options) as (store, one, _two, _):
         session = await one.start_session(session_id="s", **work.options())
@@ -152,6 +155,7 @@ async def test_a_call_that_does_not_end_refuses_the_move_and_nothing_changes():
 
 @pytest.mark.machine(3)
 async def test_a_stream_is_cut_and_its_words_are_withdrawn():
+    """A stream is cut and its words are withdrawn."""
     began = trio.Event()
 
     async def slow(_request):
@@ -178,6 +182,7 @@ async def test_a_stream_is_cut_and_its_words_are_withdrawn():
 
 @pytest.mark.machine(3)
 async def test_a_pending_approval_is_the_same_card_on_the_other_node():
+    """A pending approval is the same card on the other node."""
     work = Work("once")
 
     def give(_opening=None):
@@ -199,6 +204,7 @@ async def test_a_pending_approval_is_the_same_card_on_the_other_node():
 
 @pytest.mark.machine(4)
 async def test_a_target_without_the_code_refuses_the_move_and_nothing_changes():
+    """A target without the code refuses the move and nothing changes."""
     work = Work("pure")
 
     def lacking(_opening):
@@ -218,6 +224,7 @@ async def test_a_target_without_the_code_refuses_the_move_and_nothing_changes():
 
 @pytest.mark.machine(4)
 async def test_if_the_target_dies_before_it_takes_the_node_that_looks_first_does():
+    """If the target dies before it takes the node that looks first does."""
     work = Work("idempotent")
     async with two_nodes(work.options) as (store, one, two, others):
         others.cuts_before_take = True
@@ -232,6 +239,7 @@ async def test_if_the_target_dies_before_it_takes_the_node_that_looks_first_does
 
 
 async def test_a_move_names_what_is_wrong():
+    """A move names what is wrong."""
     work = Work("pure")
     async with two_nodes(work.options) as (_, one, two, _others):
         await one.start_session(session_id="s", **work.options())
@@ -244,6 +252,7 @@ async def test_a_move_names_what_is_wrong():
 
 
 async def test_a_move_prefers_the_node_with_the_lowest_load():
+    """A move prefers the node with the lowest load."""
     nodes = [Node(id="a", load=3), Node(id="b", load=1), Node(id="c", load=2)]
     assert decide_target(None, "b", nodes).id == "c"
     with pytest.raises(OptionError, match="no other node"):
@@ -252,6 +261,8 @@ async def test_a_move_prefers_the_node_with_the_lowest_load():
 
 @pytest.mark.journal(29)
 async def test_a_drain_under_fifty_cycles_loses_no_cycle_and_no_event():
+    """A drain under fifty cycles loses no cycle and no event."""
+
     def give(_opening=None):
         async def answer(request):
             await trio.sleep(0.7)
@@ -297,6 +308,7 @@ def _is_here(supervisor, session_id):
 
 @pytest.mark.journal(29)
 async def test_the_snapshot_of_a_stop_in_mid_cycle_names_what_has_begun():
+    """The snapshot of a stop in mid cycle names what has begun."""
     work = Work("idempotent")
     async with two_nodes(work.options) as (store, one, _two, _others):
         session = await one.start_session(session_id="s", **work.options())
@@ -334,6 +346,7 @@ class Logged(MemoryStore):
 
 @pytest.mark.machine(3)
 async def test_a_session_is_released_after_its_last_append_and_its_snapshot():
+    """A session is released after its last append and its snapshot."""
     work, store = Work("idempotent"), Logged()
     async with two_nodes(work.options, store=store) as (_, one, two, _others):
         session = await one.start_session(session_id="s", **work.options())

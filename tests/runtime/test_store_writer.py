@@ -178,7 +178,7 @@ class TakingStore(FakeStore):
         super().__init__()
         self.asked, self.bad = [], bad
 
-    def take(self, scope, root, node, cause, *, force=False, silent=None, tail=None):
+    def take(self, scope, root, node, cause, *, force=False, silent=None, tail=None):  # noqa: PLR0913
         (answer,) = self.take_many([tree(root)])
         if isinstance(answer, AgentrailError):
             raise answer

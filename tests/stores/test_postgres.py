@@ -130,6 +130,7 @@ def test_an_empty_database_is_named_with_the_command(postgres_url):
 
 
 def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
+    """Migration is repeated and newer tables are left."""
     assert migrate(postgres_url) == (0, 1)
     assert migrate(postgres_url) == (1, 1)
     step = "ALTER TABLE agentrail.session ADD COLUMN IF NOT EXISTS extra bigint NOT NULL DEFAULT 0"
@@ -146,6 +147,7 @@ def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
 
 
 def test_a_database_of_another_application_is_left_alone(postgres_url):
+    """A database of another application is left alone."""
     run_sql(postgres_url, "CREATE SCHEMA agentrail; CREATE TABLE agentrail.meta (id int)")
     for call in (PostgresStore, migrate):
         with pytest.raises(NotAStore, match="not a store of agentrail"):
@@ -222,6 +224,7 @@ def dump_of(server, database):
 
 
 def test_what_is_no_url_is_refused_without_repeating_it():
+    """What is no url is refused without repeating it."""
     with pytest.raises(OptionError, match="% codes") as caught:
         PostgresStore("postgres://u:p%a@ss/x?y")
     assert "p%a" not in str(caught.value)

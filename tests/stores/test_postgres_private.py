@@ -9,6 +9,7 @@ from tests.postgres import PostgresServer, postgres_environ
 
 
 def test_server_runs_in_a_directory_of_its_own(postgres_server: PostgresServer) -> None:
+    """Server runs in a directory of its own."""
     directory = postgres_server.cluster.directory
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((directory / "password").stat().st_mode) == 0o600
@@ -18,6 +19,7 @@ def test_server_runs_in_a_directory_of_its_own(postgres_server: PostgresServer) 
 
 
 def test_port_asks_for_a_password(postgres_server: PostgresServer, postgres_url: str) -> None:
+    """Port asks for a password."""
     psql = [postgres_server.program("psql"), "-XAtwc", "SELECT 1"]
     good = subprocess.run(
         [*psql, postgres_url], check=False, capture_output=True, text=True, env=postgres_environ()
@@ -34,6 +36,7 @@ def test_port_asks_for_a_password(postgres_server: PostgresServer, postgres_url:
 def test_server_is_stalled_killed_and_started_again(
     postgres_server: PostgresServer, postgres_url: str
 ) -> None:
+    """Server is stalled killed and started again."""
     psql = [postgres_server.program("psql"), "-XAtwc", "SELECT 1", postgres_url]
     with postgres_server.stalled(), pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(psql, check=False, capture_output=True, env=postgres_environ(), timeout=0.5)

@@ -23,12 +23,14 @@ PASSWORD = "kingfisher"  # noqa: S105 - a canary
     ],
 )
 def test_a_url_with_a_fault_is_refused_without_its_password(url, said):
+    """A url with a fault is refused without its password."""
     (fault,) = faults_of_url(url)
     assert said in fault
     assert PASSWORD not in fault
 
 
 def test_what_can_be_opened_has_no_fault():
+    """What can be opened has no fault."""
     for url in (
         "postgres://h/x",
         f"postgresql://u:{PASSWORD}@[::1]:5432/x?sslmode=verify-full",

@@ -96,7 +96,7 @@ def no_newer_tree_is_claimed(trial: StoreTrial) -> None:
 
 
 def an_expired_lease_needs_a_silent_owner(trial: StoreTrial) -> None:
-    """With `silent`, the store's clock alone lets nobody take: a step of it would make live owners look dead."""
+    """With `silent`, the store's clock alone lets no node take: a step of it would make live owners look dead."""
     trial.store.beat(Node(id="n1"))
     trial.begin("s", standing=_WORKS)
     take = partial(trial.store.take, "", SessionId("s"), "n2", "lease_over")
