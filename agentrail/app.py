@@ -199,7 +199,6 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         NoTrioRun: Your move: Trio is not running, such as under asyncio. The message names alternatives such as `agentrail.blocking`.
         OptionError: Your move: invalid options, all faults at once, or an unknown `AGENTRAIL_DEBUG`.
         StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened, is another kind of file, in use, or newer. The message names the remedy.
-        Exception: From the body, unchanged.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """

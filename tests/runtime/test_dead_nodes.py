@@ -477,6 +477,7 @@ async def test_an_approval_expires_by_the_store_s_clock_on_whichever_node():
 
 @pytest.mark.machine(28)
 async def test_the_signal_clock_follows_the_store_and_never_goes_back():
+    """The signal clock follows the store and never goes back."""
     store, clock = shared_store()
     async with node_over(store, ahead=86_400):
         seen = []

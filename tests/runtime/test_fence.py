@@ -31,6 +31,7 @@ def example():
 
 @pytest.mark.machine(21)
 async def test_a_stalled_call_of_a_lost_session_is_refused_and_the_ledger_has_it_once():
+    """A stalled call of a lost session is refused and the ledger has it once."""
     database, charge = example()
     store, _ = shared_store()
     refused, begun = [], trio.Event()
@@ -70,6 +71,7 @@ async def test_a_stalled_call_of_a_lost_session_is_refused_and_the_ledger_has_it
 
 
 async def test_a_session_without_a_store_has_epoch_0():
+    """A session without a store has epoch 0."""
     seen = []
 
     @tool

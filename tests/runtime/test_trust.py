@@ -8,14 +8,14 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc.store import Beat, Node
 from agentrail.runtime.trust import (
-    Silence,
+    NodeSilence,
     Trust,
     after_beat,
     after_look,
     beat_seconds,
+    decide_work,
     silent_nodes,
     stops_at,
-    verdict,
 )
 
 LEASE = 15.0
@@ -92,7 +92,7 @@ class Life:
         self.rules, self.faults = rules, Faults.drawn(self.chance, kinds)
         self.at = 0.0
         self.trust, self.confirmed = Trust(lease_seconds=LEASE), -1
-        self.silence = Silence(lease_seconds=LEASE)
+        self.silence = NodeSilence(lease_seconds=LEASE)
         self.seen_ms = self.before_ms = 0
         self.taken_at = None
         self.on_its_way = None  # a heartbeat: sent, arrives, fails, answered
@@ -130,7 +130,7 @@ class Life:
         self.hear()
         if self.trust.sent_at is not None and self.at >= stops_at(self.trust):
             self.tool_until = 0.0
-        if verdict(self.trust, self.confirmed, self.at) == "begin" and self.at >= self.tool_until:
+        if decide_work(self.trust, self.confirmed, self.at) == "begin" and self.at >= self.tool_until:
             self.tool_until = self.at + self.chance.uniform(0.2, 8)
         if self.at < self.tool_until and self.taken_at is not None and self.at > self.taken_at:
             self.late += 1
@@ -198,6 +198,7 @@ def late_effects(rules, kinds, lives=LIVES):
 @pytest.mark.machine(26)
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 def test_no_effect_follows_a_take(kinds):
+    """No effect follows a take."""
     assert late_effects(Rules(), kinds) == 0
 
 
@@ -222,6 +223,7 @@ def test_no_effect_follows_a_take(kinds):
     ],
 )
 def test_each_weaker_rule_is_found(rules, kinds):
+    """Each weaker rule is found."""
     assert late_effects(rules, kinds) > 0
 
 
@@ -252,11 +254,13 @@ def beat(at, before, **more):
     [(0, "begin"), (9.9, "begin"), (10, "hold"), (14.9, "hold"), (15, "stop"), (100, "stop")],
 )
 def test_work_begins_within_two_thirds_of_a_lease_after_the_sending(age, expected):
-    assert verdict(TRUSTED, 0, 100.0 + age) == expected
+    """Work begins within two thirds of a lease after the sending."""
+    assert decide_work(TRUSTED, 0, 100.0 + age) == expected
 
 
 def test_nothing_begins_before_the_first_beat():
-    assert verdict(Trust(lease_seconds=LEASE), 0, 0.0) == "stop"
+    """Nothing begins before the first beat."""
+    assert decide_work(Trust(lease_seconds=LEASE), 0, 0.0) == "stop"
 
 
 @pytest.mark.parametrize(
@@ -271,10 +275,11 @@ def test_nothing_begins_before_the_first_beat():
     ],
 )
 def test_a_beat_across_a_gap_by_either_clock_confirms_nothing(sent_at, answer, is_doubtful):
+    """A beat across a gap by either clock confirms nothing."""
     after = after_beat(TRUSTED, sent_at, answer)
     assert after.sent_at == sent_at
-    assert verdict(after, TRUSTED.doubts, sent_at) == ("hold" if is_doubtful else "begin")
-    assert verdict(after, after.doubts, sent_at) == "begin"
+    assert decide_work(after, TRUSTED.doubts, sent_at) == ("hold" if is_doubtful else "begin")
+    assert decide_work(after, after.doubts, sent_at) == "begin"
 
 
 def look(silence, at, seen_ms, answered_at=None):
@@ -283,7 +288,8 @@ def look(silence, at, seen_ms, answered_at=None):
 
 
 def test_a_node_is_silent_after_a_lease_without_a_change():
-    silence = Silence(lease_seconds=LEASE)
+    """A node is silent after a lease without a change."""
+    silence = NodeSilence(lease_seconds=LEASE)
     for number in range(30):
         silence = look(silence, number * 0.5, 7)
         assert not silent_nodes(silence)
@@ -292,7 +298,8 @@ def test_a_node_is_silent_after_a_lease_without_a_change():
 
 
 def test_a_gap_between_looks_that_exceeds_a_beat_starts_the_watch_again():
-    silence = Silence(lease_seconds=LEASE)
+    """A gap between looks that exceeds a beat starts the watch again."""
+    silence = NodeSilence(lease_seconds=LEASE)
     for number in range(30):
         silence = look(silence, number * 0.5, 7)
     assert silent_nodes(look(silence, 19.6, 7)) == frozenset()
@@ -301,7 +308,8 @@ def test_a_gap_between_looks_that_exceeds_a_beat_starts_the_watch_again():
 
 
 def test_a_node_that_no_longer_exists_is_not_silent():
-    silence = after_look(look(Silence(lease_seconds=LEASE), 0.0, 7), 0.5, 0.5, [])
+    """A node that no longer exists is not silent."""
+    silence = after_look(look(NodeSilence(lease_seconds=LEASE), 0.0, 7), 0.5, 0.5, [])
     assert silent_nodes(silence) == frozenset()
 
 
@@ -309,7 +317,8 @@ def test_a_node_that_no_longer_exists_is_not_silent():
     gaps=st.lists(st.floats(0.1, 20), min_size=1, max_size=60), changes=st.lists(st.booleans(), min_size=60)
 )
 def test_silence_means_a_lease_of_close_looks_without_a_change(gaps, changes):
-    silence, at, seen, since = Silence(lease_seconds=LEASE), 0.0, 0, None
+    """Silence means a lease of close looks without a change."""
+    silence, at, seen, since = NodeSilence(lease_seconds=LEASE), 0.0, 0, None
     for gap, is_changed in zip(gaps, changes, strict=False):
         at += gap
         seen += is_changed

@@ -79,6 +79,7 @@ def looking(directory, node="n-2"):
 @needs_proc
 @pytest.mark.machine(27)
 def test_a_killed_node_is_found_and_the_processes_of_its_tools_have_ended(tmp_path):
+    """A killed node is found and the processes of its tools have ended."""
     with node_process(tmp_path) as (process, tool):
         process.kill()
         process.wait()
@@ -92,6 +93,7 @@ def test_a_killed_node_is_found_and_the_processes_of_its_tools_have_ended(tmp_pa
 @pytest.mark.machine(27)
 @pytest.mark.parametrize("state", ["running", "stopped"])
 def test_a_node_that_runs_or_is_stopped_is_not_found(tmp_path, state):
+    """A node that runs or is stopped is not found."""
     with node_process(tmp_path) as (process, tool):
         if state == "stopped":
             process.send_signal(signal.SIGSTOP)
@@ -103,6 +105,7 @@ def test_a_node_that_runs_or_is_stopped_is_not_found(tmp_path, state):
 @needs_proc
 @pytest.mark.machine(27)
 def test_a_copied_directory_says_nothing(tmp_path):
+    """A copied directory says nothing."""
     with node_process(tmp_path / "a"):
         shutil.copytree(tmp_path / "a", tmp_path / "b")
         with looking(tmp_path / "b") as ended:
@@ -113,6 +116,7 @@ def test_a_copied_directory_says_nothing(tmp_path):
 @pytest.mark.machine(27)
 @pytest.mark.parametrize("change", [{"boot": "another"}, {"inode": 1}, {"id": "n-7"}, {"boot": ""}])
 def test_a_file_of_another_machine_or_boot_says_nothing(tmp_path, change):
+    """A file of another machine or boot says nothing."""
     with node_process(tmp_path) as (process, _):
         process.kill()
         process.wait()
@@ -124,6 +128,7 @@ def test_a_file_of_another_machine_or_boot_says_nothing(tmp_path, change):
 
 @pytest.mark.machine(27)
 def test_a_network_file_system_is_refused_by_name(tmp_path, monkeypatch):
+    """A network file system is refused by name."""
     line = f"36 35 98:0 / {tmp_path} rw,noatime - nfs4 server:/export rw\n"
     monkeypatch.setattr(file_systems, "_read_mounts", lambda: line)
     with pytest.raises(StoreUnavailable, match=r"network file system \(nfs4\).*data_dir"):
@@ -131,6 +136,7 @@ def test_a_network_file_system_is_refused_by_name(tmp_path, monkeypatch):
 
 
 def test_a_damaged_file_and_an_unusable_directory(tmp_path):
+    """A damaged file and an unusable directory."""
     (tmp_path / "n-1.node").write_bytes(b"\xff{")
     with looking(tmp_path) as ended:
         assert ended == ()
@@ -140,6 +146,7 @@ def test_a_damaged_file_and_an_unusable_directory(tmp_path):
 
 
 def test_a_clean_end_leaves_no_file(tmp_path):
+    """A clean end leaves no file."""
     one = Witness(tmp_path, "n-1")
     one.open()
     assert [path.name for path in tmp_path.iterdir()] == ["n-1.node"]
@@ -156,6 +163,7 @@ def test_a_clean_end_leaves_no_file(tmp_path):
 async def test_the_successor_reports_the_node_once_its_processes_have_ended_and_before_it_serves(
     tmp_path, monkeypatch
 ):
+    """The successor reports the node once its processes have ended and before it serves."""
     store, _ = shared_store()
     order = []
 
@@ -177,6 +185,7 @@ async def test_the_successor_reports_the_node_once_its_processes_have_ended_and_
 
 
 def test_without_a_boot_id_nothing_is_reported(tmp_path, monkeypatch):
+    """Without a boot id nothing is reported."""
     monkeypatch.setattr(witness, "_BOOT", tmp_path / "missing")
     one = Witness(tmp_path, "n-1")
     one.open()
