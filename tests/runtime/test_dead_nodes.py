@@ -132,6 +132,7 @@ async def test_nothing_begins_ten_seconds_after_the_last_heartbeat_though_append
 
 @pytest.mark.machine(26)
 async def test_a_late_answer_does_not_prolong_the_trust_of_a_node():
+    """A late answer does not prolong the trust of a node."""
     store, _ = shared_store()
     work = Work(seconds=100)
     async with node_over(store, revive=work.options, resume="none", store_patience=60.0) as (one, connection):
