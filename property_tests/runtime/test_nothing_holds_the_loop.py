@@ -337,6 +337,7 @@ TAKES_NOTHING: Final = {
         for name in (
             *("ask_host", "check_store", "change_owed"),
             "start_behind",
+            *("call_nodes", "cluster_facts", "drain", "follow_orphans", "limit_sessions", "look_at_nodes"),
         )
     ),
     # Those above are for the package itself.
@@ -626,6 +627,7 @@ def _inputs_of_sessions() -> Entries:
         "events_page",
         "owed",
         *("forget_user", "memories_of"),
+        *("adopt_owed", "describe_profiles"),
     ):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     for name in ("resume_session", "delete_session", "export_session", "import_session"):
@@ -642,8 +644,20 @@ def _inputs_of_sessions() -> Entries:
             )
         )
     )
+    entries["supervisor.move_session"] = _texts(
+        lambda text: lambda: _supervised("move_session", text, to=text)
+    )
+    for name in ("check_revive", "take_moved"):
+        entries[f"supervisor.{name}"] = _texts(partial(_of_scope, name))
+    entries["supervisor.take_allowance"] = _texts(
+        lambda text: lambda: _supervised("take_allowance", text, step_ms=1.0, limit_ms=2.0)
+    )
     entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
     return entries
+
+
+def _of_scope(name: str, text: str) -> Entry:
+    return lambda: _supervised(name, text, session_id=text)
 
 
 def _looking_back(name: str, text: str, **where: int) -> Entry:
