@@ -207,6 +207,12 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             says="this session is parked: the code has changed since it last ran",
             hint="continue it with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log names the difference",
         ),
+        **_rows(
+            503,
+            "journal_behind",
+            says="this session is parked: the database lost records that it had acknowledged",
+            hint="continue it without them with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log has both numbers",
+        ),
         # --- host plugins
         **_rows(403, "request_refused"),
         **_rows(
