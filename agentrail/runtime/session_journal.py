@@ -523,7 +523,8 @@ class SessionJournal:
 
     def written(self, up_to: int) -> None:
         self.durable = up_to
-        self.confirmed = self.writer.sent_doubts
+        # A look that was sent later may have been answered first.
+        self.confirmed = max(self.confirmed, self.writer.sent_doubts)
         self._settle()
         self._tell()
 
