@@ -129,7 +129,7 @@ class ServedHost:
         """Called by `create_app`. Opens nothing yet."""
         self.protocols = protocols
         self.base_path = base_path
-        self.node_ca = None if node_ca is None else Path(node_ca)
+        self.node_ca: Path | None = None if node_ca is None else Path(node_ca)
         self.options = options
         self.gateway = gateway
         self.routes: tuple[CallRoute, ...] = routes_with(

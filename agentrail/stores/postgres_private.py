@@ -118,7 +118,7 @@ class PrivatePostgres:
             settings: Settings of PostgreSQL, by name.
         """
         self.directory = directory
-        self.port = 0
+        self.port: int = 0
         self._environ = environ
         self._run_as = run_as
         self._settings = settings or {}
