@@ -12,6 +12,7 @@ from agentrail.errors import (
     AlreadyExists,
     Fenced,
     HeldBy,
+    JournalBehind,
     OptionError,
     SessionNotFound,
     StillNeeded,
@@ -54,7 +55,6 @@ class PlainStore:
         self.clock = clock
         self.sessions = {}
         self.beats = {}
-        self.gone = set()
         self.blobs = {}
 
     # --- what is asked within
@@ -77,7 +77,8 @@ class PlainStore:
 
     def is_alive(self, node):
         """Whether a node was heard of within the lease."""
-        return node in self.beats.keys() - self.gone and self.clock() - self.beats[node].seen_at_ms < LEASE_MS
+        beat = self.beats.get(node)
+        return beat is not None and not beat.gone_at_ms and self.clock() - beat.seen_at_ms < LEASE_MS
 
     def forks_of(self, key):
         """Who was forked from a session, and at which number."""
@@ -158,40 +159,33 @@ class PlainStore:
                 one.node = ""
 
     def append(self, batch):
-        """As `Store.append`."""
-        refused, answers = set(), []
+        """As `Store.append`: None, or what a refusal says."""
+        refused, answers = {}, []
         for append in batch:
             key = (append.scope, append.session)
-            up_to = self.refusal(append) if key not in refused else self.durable(append)
-            if up_to is None:
+            if key not in refused and (refusal := self.refusal(append)) is not None:
+                refused[key] = refusal
+            if key not in refused:
                 one = self.sessions[key]
                 new = [record for record in append.records if record.seq > len(one.records)]
                 if new:
                     one.records += new
                     one.standing, one.written = append.standing, self.clock()
                     self.keep(one, append.blobs)
-            else:
-                refused.add(key)
-            answers.append(up_to)
+            answers.append(refused.get(key))
         return answers
 
-    def durable(self, append):
-        """Up to which number the records of an owner are there."""
-        one = self.sessions.get((append.scope, append.session))
-        return 0 if one is None else one.last_of(append.records[0].epoch)
-
     def refusal(self, append):
-        """None for an append that goes in; else up to which number there are records of its owner."""
+        """None for an append that goes in; else where the owner's records end, or which ones are missing in front of it."""
         one = self.sessions.get((append.scope, append.session))
-        if (
-            one is None
-            or one.epoch != append.records[0].epoch
-            or append.records[0].seq > len(one.records) + 1
-        ):
-            return self.durable(append)
+        first = append.records[0]
+        if one is None:
+            return (Fenced, 0)
+        if first.epoch > one.epoch or (first.epoch == one.epoch and first.seq > len(one.records) + 1):
+            return (JournalBehind, len(one.records), first.seq - 1)
         there = {record.seq: record for record in one.records[one.first - 1 :]}
         is_same = all(there.get(record.seq, record) == record for record in append.records)
-        return None if is_same else self.durable(append)
+        return None if is_same and first.epoch == one.epoch else (Fenced, one.last_of(first.epoch))
 
     def read(self, scope, session, after, limit):
         """As `Store.read`."""
@@ -239,8 +233,13 @@ class PlainStore:
 
     def beat(self, node):
         """As `Store.beat`."""
-        self.gone.discard(node.id)
         self.beats[node.id] = msgspec.structs.replace(node, seen_at_ms=self.clock())
+
+    def gone(self, node):
+        """As `Store.gone`."""
+        if node in self.beats and not self.beats[node].gone_at_ms:
+            self.beats[node] = msgspec.structs.replace(self.beats[node], gone_at_ms=self.clock())
+        return node in self.beats
 
     def nodes(self):
         """As `Store.nodes`, by their ids."""
