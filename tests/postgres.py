@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
 from agentrail import outside
@@ -60,13 +61,17 @@ class PostgresServer:
     def create_database(self) -> str:
         """Create an empty database and return its name."""
         name = f"t_{outside.ids(8)}"
-        self.run_sql(f"CREATE DATABASE {name}")
+        self._execute(f"CREATE DATABASE {name}")
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop a database, with the connections that it has."""
         self.ensure_running()
-        self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def _execute(self, sql: str) -> None:
+        with psycopg.connect(self.cluster.url_of(), autocommit=True) as connection:
+            connection.execute(sql.encode())  # a process of `psql` takes longer than the statement
 
     def run_sql(self, sql: str, database: str = "postgres") -> str:
         """Run SQL as the owner of the cluster, with `psql`, and return its output: a row per line, with `|` between columns."""

@@ -1,12 +1,13 @@
 """`PostgresStore`: it keeps to the port, under every rule that there is for stores, on a clock that the test moves."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg
 import pytest
 
-from agentrail.abc.store import Node
+from agentrail.abc.store import Node, Standing
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, StoreRoles, migrate, schema_sql
@@ -87,6 +88,25 @@ def test_a_batch_of_many_sessions_is_one_statement(store, url):
     records = run_sql(url, "SELECT count(*), count(DISTINCT xmin::text) FROM agentrail.record WHERE seq > 1")
     assert records == [(80, 1)]  # all in one transaction
     assert before >= 0
+
+
+def test_a_claim_passes_over_a_locked_tree(store, url):
+    """Another node holds the lock on one root's row, as in its own claim: the others are answered meanwhile, without a wait for it."""
+    for name in "abc":
+        store.create(opening(name, standing=Standing(is_working=True)))
+    store.beat(Node(id="n2"))
+    locked = "SELECT 1 FROM agentrail.session WHERE session = 'b' FOR UPDATE"
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with psycopg.connect(url) as other, ThreadPoolExecutor(1) as pool:
+        other.execute(locked)
+        claimed = pool.submit(store.claim, "n2")
+        while not claimed.done():
+            blocked = run_sql(url, waiting)
+            if blocked:
+                other.rollback()  # the thread ends
+            assert not blocked, "the claim waits for the lock"
+        assert [one.session for one in claimed.result()] == ["a", "c"]
+    assert [one.session for one in store.claim("n2")] == ["b"]
 
 
 def test_ended_connections_are_opened_again(store, postgres_server, url):

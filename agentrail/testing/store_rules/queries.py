@@ -27,12 +27,13 @@ def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
     expect_same((found.node, found.events, found.tail), ("n7", 9, child.tail), "owner, last event, end")
     expect_same((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "the place of a fork")
     trial.pass_lease()
+    start = trial.store.now_ms()
     trial.keep(child.write("c", standing=Standing(has_ended=True)))
     later = trial.stored("c", "team")
     expect_same(later.standing, Standing(has_ended=True), "its status")
     expect_same(later.opened_at_ms, found.opened_at_ms, "its opening time")
-    assert later.written_at_ms > found.written_at_ms, (
-        "a later record did not change the time of the last write"
+    assert found.written_at_ms < start <= later.written_at_ms <= trial.store.now_ms(), (
+        f"the time of the last write is {later.written_at_ms}, not the store's at that record"
     )
 
 
