@@ -213,6 +213,13 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             says="this session is parked: the database lost records that it had acknowledged",
             hint="continue it without them with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log has both numbers",
         ),
+        **_rows(
+            503,
+            "store_too_new",
+            says="this session has records of a newer version of the server",
+            hint="try again: it continues on a server of that version",
+            retry_after_seconds=5,
+        ),
         # --- host plugins
         **_rows(403, "request_refused"),
         **_rows(
@@ -224,7 +231,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),  # of a client, for example in a plugin that calls another server
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours(
-            "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
+            "not_a_store sandbox_error process_refused child_refused plugin_error"
             " profile_failed upload_failed"
         ),
         **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),

@@ -9,7 +9,6 @@ import trio
 from attrs import field, frozen
 
 from agentrail.abc.store import Cause, Node, Store, StoredSession
-from agentrail.core.journal.record import CODEC
 from agentrail.errors import AgentrailError, HeldBy, JournalBehind, JournalDrifted, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -196,7 +195,7 @@ class Orphans:
             self._store.claim,
             keeping.node.id,
             silent_nodes(keeping.silence),
-            codec=CODEC,
+            codec=keeping.node.codec,
             skip=tuple(self._stuck),
             limit=MAX_CLAIMED,
             again=self._is_unsure,
@@ -257,5 +256,5 @@ async def cluster_facts(keeping: Keeping, heartbeat: NodeHeartbeat) -> ClusterFa
         clock_difference_seconds=heartbeat.clock_difference_seconds,
         other_leases={one.id: one.lease_ms / 1000 for one in others if one.lease_ms not in (0, own.lease_ms)},
         other_digests=tuple([one.id for one in others if one.digest not in ("", own.digest)]),
-        needs_newer={(one.scope, one.session): one.codec for one in waiting if one.codec > CODEC},
+        needs_newer={(one.scope, one.session): one.codec for one in waiting if one.codec > own.codec},
     )

@@ -24,7 +24,10 @@ NODES_SECONDS: Final = 1.0
 MAX_OWNERS: Final = 10_000
 
 SessionPlace: TypeAlias = Node | Literal["here", "nowhere"]
-"""The living node that owns a session, or `here`. `nowhere`: it is unknown, has ended, or has no living owner."""
+"""The living node that owns a session, or `here`. `nowhere`: it is unknown, has ended, or has no living owner.
+
+Without an owner, a session with records of a newer agentrail is at a node that reads them.
+"""
 
 
 def place_of_session(
@@ -45,6 +48,12 @@ def place_of_session(
     owner = next((one for one in nodes if one.id == stored.node), None)
     is_over = owner is None or owner.gone_at_ms > 0 or owner.id in silent
     return "nowhere" if owner is None or is_over else owner
+
+
+def node_that_reads(codec: int, nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> Node | None:
+    """Return the living node with the lowest load that reads records of a codec, or None."""
+    able = [one for one in nodes if one.codec >= codec and not one.gone_at_ms and one.id not in silent]
+    return min(able, key=lambda one: (one.load, one.id), default=None)
 
 
 class SessionNodes:
@@ -100,7 +109,10 @@ class SessionNodes:
         if known is not None and not is_fresh and trio.current_time() < until:
             return known
         stored = await keeping.read(partial(keeping.store.get, scope, SessionId(session_id)))
-        place = place_of_session(stored, await self._read_nodes(is_fresh=is_fresh), node.id, self._silent())
+        nodes, silent = await self._read_nodes(is_fresh=is_fresh), self._silent()
+        place = place_of_session(stored, nodes, node.id, silent)
+        if place == "nowhere" and stored is not None and stored.codec > node.codec:
+            place = node_that_reads(stored.codec, nodes, silent) or place
         self._owners.pop(key, None)
         if isinstance(place, Node):
             self._owners[key] = (place, trio.current_time() + OWNER_SECONDS)

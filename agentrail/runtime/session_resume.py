@@ -24,7 +24,15 @@ from agentrail.core.session.child_sessions import kind_of_child
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import FROM_SOURCE, ToolSpec
-from agentrail.errors import AgentrailError, HeldBy, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.errors import (
+    AgentrailError,
+    HeldBy,
+    JournalDrifted,
+    OptionError,
+    SessionDown,
+    StoreTooNew,
+    Unrevivable,
+)
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -161,6 +169,7 @@ class SessionResumption:
 
     def _look(self, wanted: WantedSession) -> StoredSession:
         stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
+        self._check_codec(stored)
         if stored.root != stored.session:
             message = f"session {stored.session!r} is a sub-agent: resume its root, {stored.root!r}"
             raise OptionError([message])
@@ -178,7 +187,9 @@ class SessionResumption:
         ask = self._ask().quiet()
         page = store.find(filters, limit=_PAGE)
         while page:
-            tree |= {one.session: revive(store, one, self._finder, ask) for one in page}
+            for one in page:
+                self._check_codec(one)
+                tree[one.session] = revive(store, one, self._finder, ask)
             last = page[-1]
             page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
         return tree
@@ -193,6 +204,12 @@ class SessionResumption:
             else revive(store, one, finder, ask)
             for one in taken
         }
+
+    def _check_codec(self, stored: StoredSession) -> None:
+        known = self._keeping.node.codec
+        if stored.codec > known:
+            message = f"session {stored.session!r} has records of a newer agentrail (codec {stored.codec}, this one reads up to {known}): it waits for a node of that version"
+            raise StoreTooNew(message, found=stored.codec, known=known)
 
     def _ask(self) -> PluginWatch:
         assert self._watch is not None  # noqa: S101 - set before anything is read
