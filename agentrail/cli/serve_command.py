@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
@@ -26,6 +27,8 @@ from agentrail.cli.host_config import (
     options_of_host,
 )
 from agentrail.cli.log_output import send_logs_to_stderr
+from agentrail.cli.node_processes import check_nodes, plan_processes, private_directory
+from agentrail.cli.serve_nodes import NODE_VARIABLE, ServedNodes, end_with_parent
 from agentrail.cli.serve_options import (
     NODE_FLAGS,
     SERVE_VARIABLES,
@@ -39,7 +42,7 @@ from agentrail.cli.serve_options import (
     node_options,
 )
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.storage_options import DEFAULT_STORE
+from agentrail.cli.storage_options import DEFAULT_STORE, directory_of
 from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
@@ -50,6 +53,8 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
+from agentrail.stores.store_names import path_of_store
+from agentrail.stores.store_urls import PRIVATE
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -95,11 +100,17 @@ def serve_application(
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
 ) -> Exit:
     send_logs_to_stderr(debug=flags.debug)
+    node_of = os.environ.pop(NODE_VARIABLE, None)  # not for the tools of this process
     try:
         check_extra()
         if flags.metrics is not None:
             check_extra("prometheus_client", of="metrics")
         configuration, options = decide_all(flags, files, application)
+        if options.nodes is not None:
+            return serve_nodes(flags, files, options, configuration, application)
+        if node_of is None and options.store is not None:
+            path_of_store(options.store, Path())  # before the profiles are judged for it
+        options = evolve(options, node_of=node_of)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
         with many_sessions():
@@ -146,6 +157,27 @@ def decide_all(
     if faults:
         raise OptionError([*dict.fromkeys(faults)])  # a fault of the port in a file is found twice
     return configuration, options
+
+
+def serve_nodes(
+    flags: ServeFlags,
+    files: ConfigFiles,
+    options: ServeOptions,
+    configuration: Configuration,
+    application: str | None,
+) -> Exit:
+    """Start the processes of `--nodes`, and serve until a signal."""
+    host = configuration.settings.host
+    named = host.get("store")
+    store = options.store or os.environ.get(STORE_VARIABLE) or (named and named.value)
+    check_nodes(options, store, application=application, advertise=options.advertise or "advertise" in host)
+    check_extra("psycopg", of="postgres")
+    from agentrail.stores.postgres_private import free_ports
+
+    count = options.nodes or 0
+    ports = tuple(range(options.port, options.port + count)) if options.port else free_ports(count)
+    private = private_directory(directory_of(options.data_dir)) if store == PRIVATE else None
+    return trio.run(ServedNodes(plan_processes(flags, files, ports), private, os.environ).run)
 
 
 def serve_demo(options: ServeOptions) -> None:
@@ -369,6 +401,8 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
         )
         failure = Kept()
         async with trio.open_nursery() as nursery:
+            if options.node_of is not None:
+                nursery.start_soon(end_with_parent)
             if scrape is not None:
                 nursery.start_soon(serve_app, *scrape, trio.sleep_forever)
             with failure:

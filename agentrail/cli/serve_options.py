@@ -25,6 +25,7 @@ NO_FLAG: Final = "the default"
 _MAX_PORT: Final = 65_535
 _PORT_DIGITS: Final = 9
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_REACHED: Final = MappingProxyType({"0.0.0.0": DEFAULT_HOST, "::": "::1"})  # noqa: S104 - compared, not bound
 
 
 @Parameter(name="*")
@@ -48,6 +49,7 @@ class ServeFlags:
         advertise: Address under which the other nodes of a shared store reach this one.
         lease: Seconds after which other nodes may take the sessions of a silent node.
         node_ca: File with the certificates that sign those of the nodes.
+        nodes: Number of processes to start, each a node of the store.
         debug: Whether to show a crash with its traceback.
     """
 
@@ -145,6 +147,13 @@ class ServeFlags:
             show_default=False,
         ),
     ] = None
+    nodes: Annotated[
+        int | None,
+        Parameter(
+            help="Start so many processes, each a node on a port of its own from --port on. --store postgres: starts a PostgreSQL for them, in the data directory.",
+            show_default=False,
+        ),
+    ] = None
     debug: Debug = False
 
 
@@ -159,12 +168,14 @@ class ServeOptions(ServeFlags):
     Attributes:
         host: The address to listen on.
         port: The port. 0 picks a free one.
+        node_of: In a process of `--nodes`, the URL of its private PostgreSQL, or an empty text for a named store. Otherwise None.
         why: The source of each option by name: a flag, a variable, or a file with its line. Options at their default
             are missing.
     """
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    node_of: str | None = None
     why: Mapping[str, str] = field(default=_NOTHING, eq=False)
 
     def said_by(self, name: str) -> str:
@@ -201,7 +212,9 @@ def flag_of(name: str) -> str:
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    values: dict[str, Any] = {name: getattr(flags, name) for name in ("demo", "metrics", *NODE_FLAGS)}
+    values: dict[str, Any] = {
+        name: getattr(flags, name) for name in ("demo", "metrics", "nodes", *NODE_FLAGS)
+    }
     why: dict[str, str] = {}
     faults: list[str] = []
     for name, key in SERVE_KEYS.items():
@@ -226,12 +239,14 @@ def decide_serving(
 def node_options(options: ServeOptions, configured: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `create_app` about its store and its node: flags, then files.
 
-    A node of a shared store without an address gets that of its port on this machine.
+    A node of a shared store without an address gets that of its port on this machine. Nodes of a private PostgreSQL share its files.
 
     Raises:
         OptionError: It has none: the port is not known yet.
     """
     given = {name: value for name in NODE_FLAGS if (value := getattr(options, name)) is not None}
+    if options.node_of:
+        given |= {"store": options.node_of, "files_are_shared": True}
     store = given.get("store", configured.get("store"))
     has_address = given.get("advertise") or configured.get("advertise")
     if has_address or not isinstance(store, str) or not is_shared_store(store):
@@ -240,7 +255,8 @@ def node_options(options: ServeOptions, configured: Mapping[str, Any]) -> dict[s
         fault = "--advertise is missing: nodes that share a store call each other, and with --port 0 the address is not known; give both"
         raise OptionError([fault])
     scheme = "http" if options.certfile is None else "https"
-    return {**given, "advertise": f"{scheme}://127.0.0.1:{options.port}"}
+    host = _REACHED.get(options.host, options.host)
+    return {**given, "advertise": f"{scheme}://{f'[{host}]' if ':' in host else host}:{options.port}"}
 
 
 def metrics_address(text: str) -> tuple[str, int]:

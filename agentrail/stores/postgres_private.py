@@ -143,7 +143,12 @@ class PrivatePostgres:
     @property
     def pid(self) -> int:
         """Process id of the server, 0 unless it runs."""
-        return 0 if self._process is None or self._process.poll() is not None else self._process.pid
+        return 0 if self._process is None or self.exit_code is not None else self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of a started server that has ended, negative for a signal."""
+        return None if self._process is None else self._process.poll()
 
     def prepare(self) -> None:
         """Lock the directory, and create the cluster unless it exists. Takes seconds. Blocks.
@@ -159,6 +164,7 @@ class PrivatePostgres:
         if len(os.fsencode(self.directory)) > _MAX_SOCKET_BYTES:
             fault = f"{os.fspath(self.directory)!r} is longer than the {_MAX_SOCKET_BYTES} bytes that a socket's path may take: name a shorter --data-dir"
             raise OptionError([fault])
+        make_data_directory(self.directory.parent)
         make_data_directory(self.directory)
         self.directory.chmod(0o700)
         try:
@@ -173,7 +179,7 @@ class PrivatePostgres:
         else:
             self._binaries = find_binaries(self._environ)
             self._initialise()
-        self.port = self.port or _free_port()
+        self.port = self.port or free_ports(1)[0]
 
     def _binaries_for(self, version: int) -> Binaries:
         try:
@@ -291,15 +297,18 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return loopback ports that nothing listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return tuple([int(one.getsockname()[1]) for one in sockets])
 
 
 @asynccontextmanager
 async def open_private_postgres(
-    directory: Path, environ: Mapping[str, str]
+    directory: Path, environ: Mapping[str, str], *, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[PrivatePostgres]:
     """Start a private server for a block, and stop it afterwards, whatever happened in the block.
 
@@ -308,7 +317,7 @@ async def open_private_postgres(
 
     Cancellation: A checkpoint. A running `initdb` ends first, and the server is stopped.
     """
-    server = PrivatePostgres(directory, environ)
+    server = PrivatePostgres(directory, environ, settings=settings)
     try:
         await outside.offload(server.prepare)
         with trio.move_on_after(_OLD_SECONDS):
