@@ -373,8 +373,9 @@ class ManyTaker(Protocol):
 class Store(Protocol):
     """Keeps journals. Every call but `close` may raise `StoreUnavailable`: its outcome is unknown.
 
-    One thread at a time calls the writing methods: `create`, `take`, `claim`, `release`, `append`, `put_snapshot`, `beat`, `gone`,
-    `take_allowance`, `delete`, `trim`, `erase`, `overwrite_removed`. Any thread may read meanwhile.
+    One thread at a time calls the writing methods: `create`, `take`, `claim`, `release`, `append`, `put_snapshot`, `gone`,
+    `take_allowance`, `delete`, `trim`, `erase`, `overwrite_removed`. Any thread may read meanwhile. `beat` comes from another thread meanwhile if the
+    store is shared, and must not wait for a lock of theirs.
     """
 
     @property

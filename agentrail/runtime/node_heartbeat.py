@@ -79,6 +79,7 @@ class NodeHeartbeat:
         self.clock_difference_seconds: float | None = None
         self.failure: StoreUnavailable | None = None
         self._store, self._writer, self._read, self._outside = store, writer, read, outside
+        self._limiter = trio.CapacityLimiter(1)  # a thread of its own: others may all wait for locks
         self._held: dict[SessionJournal, None] = {}
         self._changed = trio.Event()
 
@@ -114,16 +115,16 @@ class NodeHeartbeat:
         """
         self.node = msgspec.structs.replace(self.node, load=sum(1 for _ in self.sessions()))
         function = partial(self._store.beat, self.node)
+        sent_at = trio.current_time()
         try:
             if self._store.is_immediate:
-                sent_at = answered_at = trio.current_time()
                 answer = function()
             else:
-                sent_at, answered_at, answer = await self._writer.call_timed(function)
+                answer = await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
         except StoreUnavailable as error:
             self.failure = error
             return False
-        self._follow_clock(answer, (sent_at + answered_at) / 2)
+        self._follow_clock(answer, (sent_at + trio.current_time()) / 2)
         self.trust = after_beat(self.trust, sent_at, answer)
         self._writer.doubts = self.trust.doubts
         self._changed.set()

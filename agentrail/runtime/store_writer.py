@@ -112,8 +112,6 @@ class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
     is_wanted: bool = True
-    sent_at: float = 0.0
-    answered_at: float = 0.0
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
     error: BaseException | None = None
@@ -168,27 +166,6 @@ class Writer:
         Cancellation: A call that has not begun is not made. One that has begun completes, and its result is discarded.
         """
         return cast("T", await self._value_of(_Call(function)))
-
-    async def call_timed(self, function: Callable[[], T]) -> tuple[float, float, T]:
-        """Run another write of the store between two batches, and wait for it without a time limit.
-
-        Returns:
-            When it was sent and answered, on Trio's clock, and its result.
-
-        Cancellation: Same as `call`.
-        """
-        call = _Call(function)
-        self._calls.append(call)
-        self._wake()
-        try:
-            await call.done.wait()
-        finally:
-            call.is_wanted = False
-            if call in self._calls:
-                self._calls.remove(call)
-        if call.error is not None:
-            raise call.error
-        return call.sent_at, call.answered_at, call.value
 
     async def take(self, wanted: TakeOver) -> Taken:
         """Take over a tree. Directly following requests in the queue are made in the same call of the store.
@@ -363,11 +340,7 @@ class Writer:
 
     async def _carry_out(self, calls: Sequence[_Call]) -> None:
         self._begin()
-        for call in calls:
-            call.sent_at = trio.current_time()
         await self._offload(partial(_make_calls, self.store, calls))
-        for call in calls:
-            call.answered_at = trio.current_time()
         self._since = None
         # A failed call is not retried. Without records, nothing would notice that the store is back, so the next call tries it.
         failed = any(isinstance(call.error, StoreUnavailable) for call in calls)

@@ -1,6 +1,6 @@
 """`PostgresStore`: journals in PostgreSQL 15 or newer, for nodes on many machines.
 
-One connection writes, up to four read. Each append of a batch is one statement. The clock of all nodes is that of the server.
+One connection writes, one sends heartbeats, up to three read. Each append of a batch is one statement. The clock of all nodes is that of the server.
 """
 
 import threading
@@ -30,10 +30,10 @@ from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavail
 from agentrail.messages import SessionId
 from agentrail.stores.postgres_connections import (
     Connect,
+    ConnectionPool,
     Connector,
     LostRaceError,
     PostgresConnection,
-    ReadConnections,
     forget,
 )
 from agentrail.stores.postgres_deletions import delete_tree, erase_tree, trim_journal
@@ -115,7 +115,8 @@ class PostgresStore:
         self._lease_ms = lease_ms
         self._allow_unsafe = allow_unsafe
         self._schema = schema
-        self._readers = ReadConnections(self._connector)
+        self._readers = ConnectionPool(self._connector)
+        self._beats = ConnectionPool(self._connector, limit=1)
         self._writer: PostgresConnection | None = None
         # One thread writes. The lock is for another thread that closes the store.
         self._turn = threading.RLock()
@@ -178,16 +179,17 @@ class PostgresStore:
     def _write(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call, again after a deadlock or a lost race. Each statement is a transaction of its own."""
         with self._writing() as connection:
-            for _ in range(_MAX_TRIES - 1):
-                with suppress(*_LOST_RACES):
-                    return call(connection)
-            try:
+            return self._repeated(call, connection)
+
+    def _repeated(self, call: Callable[[PostgresConnection], T], connection: PostgresConnection) -> T:
+        for _ in range(_MAX_TRIES - 1):
+            with suppress(*_LOST_RACES):
                 return call(connection)
-            except LostRaceError:
-                message = (
-                    f"the store {self.place} changed {_MAX_TRIES} times while a call was made: repeat it"
-                )
-                raise StoreUnavailable(message) from None
+        try:
+            return call(connection)
+        except LostRaceError:
+            message = f"the store {self.place} changed {_MAX_TRIES} times while a call was made: repeat it"
+            raise StoreUnavailable(message) from None
 
     def _transact(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call in a transaction."""
@@ -277,10 +279,11 @@ class PostgresStore:
         self._transact(lambda connection: keep_snapshot(connection, snapshot))
 
     def beat(self, node: Node) -> Beat:
-        """Record a heartbeat. See `Store.beat`."""
-        beat = self._write(lambda connection: hear_of(connection, node))
-        self._write(forget_nodes)
-        return beat
+        """Record a heartbeat, on a connection of its own. See `Store.beat`."""
+        with self._beats.borrowed() as connection:
+            beat = self._repeated(lambda one: hear_of(one, node), connection)
+            self._repeated(forget_nodes, connection)
+            return beat
 
     def gone(self, node: str) -> bool:
         """Report that the process of a node has ended. See `Store.gone`."""
@@ -395,6 +398,7 @@ class PostgresStore:
         """Close all connections. Idempotent. A call in another thread ends with its own connection."""
         self._is_closed = True
         self._readers.close()
+        self._beats.close()
         if self._turn.acquire(timeout=_CLOSE_SECONDS):
             try:
                 self._drop_writer()

@@ -20,7 +20,7 @@ PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Connect: TypeAlias = Callable[..., PostgresConnection]
 """Opens a connection, with the arguments of `psycopg.connect`."""
 
-_MAX_READERS: Final = 4
+_MAX_READERS: Final = 3
 
 _DEFAULTS: Final = {
     "connect_timeout": "5",
@@ -137,12 +137,12 @@ def forget(connection: PostgresConnection | None) -> None:
             connection.close()
 
 
-class ReadConnections:
-    """Lends connections for reading, at most `_MAX_READERS` at a time."""
+class ConnectionPool:
+    """Lends connections, for reading unless it has another limit."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector, limit: int = _MAX_READERS) -> None:
         self._connector = connector
-        self._free = threading.Semaphore(_MAX_READERS)
+        self._free = threading.Semaphore(limit)
         self._lock = threading.Lock()
         self._idle: list[PostgresConnection] = []
         self._is_closed = False

@@ -48,7 +48,7 @@ def run_named(
 # --- heartbeats
 
 _BEAT: Final = f"""
-WITH old AS (SELECT seen_at_ms, gone_at_ms FROM agentrail.node WHERE id = %(id)b FOR UPDATE), put AS (
+WITH old AS (SELECT seen_at_ms, gone_at_ms FROM agentrail.node WHERE id = %(id)b FOR NO KEY UPDATE), put AS (
     INSERT INTO agentrail.node ({NODE_COLUMNS})
     SELECT %(id)b, %(address)b, %(version)b, %(pid)b, %(boot)b, %(load)b, %(codec)b, %(digest)b, %(lease_ms)b, agentrail.now_ms(), 0
     FROM (SELECT count(*) FROM old) AS first  -- a row that this statement has changed is not locked, and would be missing from `old`
@@ -62,12 +62,18 @@ SELECT put.seen_at_ms, coalesce(old.seen_at_ms, 0), coalesce(old.gone_at_ms, 0) 
 _OWNS: Final = """EXISTS (SELECT 1 FROM agentrail.session WHERE session.node = one.id)
 OR EXISTS (SELECT 1 FROM agentrail.owed WHERE owed.node = one.id)"""
 
+# Locked rows are left to a later heartbeat: a node that stopped in a transaction must not hold up those of others.
 _FORGET: Final = f"""
-WITH now AS (SELECT agentrail.now_ms() AS ms), full_allowances AS (
-    DELETE FROM agentrail.allowance USING now WHERE full_at_ms <= now.ms
+WITH now AS (SELECT agentrail.now_ms() AS ms), unused AS (
+    SELECT key FROM agentrail.allowance WHERE full_at_ms <= (SELECT ms FROM now) FOR UPDATE SKIP LOCKED
+), full_allowances AS (
+    DELETE FROM agentrail.allowance WHERE key IN (SELECT key FROM unused)
+), old AS (
+    SELECT id FROM agentrail.node AS one WHERE id <> '' AND (SELECT ms FROM now) - seen_at_ms >= {_FORGET_MS}
+    AND NOT ({_OWNS}) AND NOT EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
+    FOR UPDATE SKIP LOCKED
 )
-DELETE FROM agentrail.node AS one USING now WHERE one.id <> '' AND now.ms - one.seen_at_ms >= {_FORGET_MS}
-AND NOT ({_OWNS}) AND NOT EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
+DELETE FROM agentrail.node WHERE id IN (SELECT id FROM old)
 """  # noqa: S608 - a constant
 
 _GONE: Final = """

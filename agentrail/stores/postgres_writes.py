@@ -70,8 +70,12 @@ def put_records(connection: PostgresConnection, records: Sequence[Record]) -> No
 
 # --- openings
 
+# `ON CONFLICT` alone would wait for a transaction that has changed the row of the node.
+_ADD_NODES: Final = """INSERT INTO agentrail.node (id) SELECT DISTINCT new.id FROM unnest(%b) AS new (id)
+    WHERE NOT EXISTS (SELECT 1 FROM agentrail.node WHERE node.id = new.id) ON CONFLICT DO NOTHING"""
+
 _OPEN: Final = f"""
-WITH owner AS (INSERT INTO agentrail.node (id) VALUES (%b) ON CONFLICT DO NOTHING)
+WITH owner AS ({_ADD_NODES})
 INSERT INTO agentrail.session ({SESSION_COLUMNS}, owner)
 SELECT %b, %b, %b, %b, %b::bytea, %b::bigint, %b, now.ms, now.ms, %b, %b, %b, %b, %b, %b, %b, %b, %b::bigint, %b, %b, 0, %b
 FROM (SELECT agentrail.now_ms() AS ms) AS now
@@ -97,7 +101,7 @@ def create_journal(connection: PostgresConnection, opening: Opening) -> None:
         return
     _check_tree(connection, opening)
     check_quota(opening, lambda owner: _count_open_roots(connection, owner))
-    if not run_statement(connection, _OPEN, opening.node.encode(), *_opened_row(opening)):
+    if not run_statement(connection, _OPEN, texts([opening.node]), *_opened_row(opening)):
         raise LostRaceError  # another node created it in between
     put_records(connection, opening.records)
     if opening.blobs:
@@ -266,13 +270,13 @@ FROM agentrail.session AS s JOIN unnest(%b, %b) AS w (scope, root) ON s.scope = 
 ORDER BY s.scope, s.session FOR UPDATE OF s
 """  # noqa: S608 - a constant
 
-_OWN: Final = """
-WITH owner AS (INSERT INTO agentrail.node (id) SELECT DISTINCT unnest(%b) ON CONFLICT DO NOTHING)
+_OWN: Final = f"""
+WITH owner AS ({_ADD_NODES})
 UPDATE agentrail.session AS s SET node = t.node, claimed_by = '', last_seq = t.last_seq, epoch = t.epoch, hash = t.hash,
     written_at_ms = t.written_at_ms
 FROM unnest(%b, %b, %b, %b, %b, %b, %b) AS t (node, scope, session, last_seq, epoch, hash, written_at_ms)
 WHERE s.scope = t.scope AND s.session = t.session
-"""
+"""  # noqa: S608 - a constant
 
 _RELEASE: Final = """
 UPDATE agentrail.session AS s SET node = '', claimed_by = ''
