@@ -16,14 +16,14 @@ from agentrail.otp.child_specs import Backoff
 from agentrail.otp.restarts import admit_restart, has_recovered, wait_before_restart
 from agentrail.stores.store_urls import PRIVATE, is_shared_store, shown_store
 
-MAX_NODES: Final = 64
+MAX_PROCESSES: Final = 64
 
-MAX_RESTARTS: Final = 5
-"""Maximum restarts of one process within `PERIOD_SECONDS`. One more ends all."""
+MAX_PROCESS_RESTARTS: Final = 5
+"""Maximum restarts of one process within `RESTART_PERIOD_SECONDS`. One more ends all."""
 
-PERIOD_SECONDS: Final = 60.0
+RESTART_PERIOD_SECONDS: Final = 60.0
 
-BACKOFF: Final = Backoff(initial_seconds=0.2, maximum_seconds=10.0)
+PROCESS_BACKOFF: Final = Backoff(initial_seconds=0.2, maximum_seconds=10.0)
 
 _CONNECTIONS: Final = 5
 _SPARE_CONNECTIONS: Final = 20
@@ -51,7 +51,7 @@ class ProcessHistory:
     """Earlier ends of a process.
 
     Attributes:
-        restarts: Times of the restarts within `PERIOD_SECONDS`.
+        restarts: Times of the restarts within `RESTART_PERIOD_SECONDS`.
         in_a_row: Restarts since it last ran for long enough.
     """
 
@@ -67,8 +67,8 @@ def check_nodes(options: ServeOptions, store: object, *, application: str | None
     """
     count = options.nodes or 0
     faults = []
-    if not 1 <= count <= MAX_NODES:
-        faults.append(f"--nodes is {options.nodes}: expected 1 to {MAX_NODES}")
+    if not 1 <= count <= MAX_PROCESSES:
+        faults.append(f"--nodes is {options.nodes}: expected 1 to {MAX_PROCESSES}")
     elif options.port and fault_of_port(options.port + count - 1):
         faults.append(f"--port is {options.port}: {count} nodes need as many ports from there")
     if application is not None:
@@ -135,12 +135,12 @@ def decide_restart(  # noqa: PLR0913 - what is known of an end
     """
     if code == Exit.USAGE and not has_served:
         return history, Exit.USAGE
-    restarts, is_admitted = admit_restart(history.restarts, now, MAX_RESTARTS, PERIOD_SECONDS)
+    restarts, is_admitted = admit_restart(history.restarts, now, MAX_PROCESS_RESTARTS, RESTART_PERIOD_SECONDS)
     if not is_admitted:
         return history, Exit.FAILED
-    in_a_row = 0 if has_recovered(BACKOFF, ran_seconds) else history.in_a_row
+    in_a_row = 0 if has_recovered(PROCESS_BACKOFF, ran_seconds) else history.in_a_row
     after = evolve(history, restarts=restarts, in_a_row=in_a_row + 1)
-    return after, wait_before_restart(BACKOFF, in_a_row, draw)
+    return after, wait_before_restart(PROCESS_BACKOFF, in_a_row, draw)
 
 
 def describe_end(name: str, code: int, decision: float | Exit) -> str:
@@ -152,4 +152,6 @@ def describe_end(name: str, code: int, decision: float | Exit) -> str:
         return f"{ended}: it starts again in {decision:.1f} s"
     if decision is Exit.USAGE:
         return f"{ended} before it answered: stopping all"
-    return f"{ended}, more than {MAX_RESTARTS} times within {PERIOD_SECONDS:g} s: stopping all"
+    return (
+        f"{ended}, more than {MAX_PROCESS_RESTARTS} times within {RESTART_PERIOD_SECONDS:g} s: stopping all"
+    )

@@ -28,7 +28,7 @@ from agentrail.stores.postgres_private import PrivatePostgres, open_private_post
 NODE_VARIABLE: Final = "AGENTRAIL_NODE_OF"
 """Variable of a node's process: the URL of the private PostgreSQL, or nothing if the store is named otherwise."""
 
-STOP_SECONDS: Final = 40.0
+NODE_STOP_SECONDS: Final = 40.0
 """Time limit for the stop of a node. A server needs 10 s to drain and 30 s to close."""
 
 _LOOK_SECONDS: Final = 0.2
@@ -86,7 +86,7 @@ class ServedNodes:
 
     async def _kill_late(self) -> None:
         await self._stopped.wait()
-        await trio.sleep(STOP_SECONDS)
+        await trio.sleep(NODE_STOP_SECONDS)
         for process in self._running.values():
             process.kill()
 

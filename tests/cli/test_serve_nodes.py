@@ -22,10 +22,10 @@ from attrs import define
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.node_processes import (
-    BACKOFF,
-    MAX_NODES,
-    MAX_RESTARTS,
-    PERIOD_SECONDS,
+    MAX_PROCESS_RESTARTS,
+    MAX_PROCESSES,
+    PROCESS_BACKOFF,
+    RESTART_PERIOD_SECONDS,
     ProcessHistory,
     check_nodes,
     decide_restart,
@@ -86,7 +86,7 @@ def test_a_node_of_a_private_server_uses_it_and_shares_the_files_of_this_machine
 def test_what_contradicts_several_nodes_is_refused():
     """What contradicts several nodes is refused with the option's name, all at once."""
     for options, store, application, said in (
-        (ServeOptions(nodes=0), URL, None, f"--nodes is 0: expected 1 to {MAX_NODES}"),
+        (ServeOptions(nodes=0), URL, None, f"--nodes is 0: expected 1 to {MAX_PROCESSES}"),
         (ServeOptions(nodes=65), URL, None, "--nodes is 65"),
         (ServeOptions(nodes=3, port=65_534), URL, None, "3 nodes need as many ports"),
         (ServeOptions(nodes=2), None, None, "--store postgres: starts a PostgreSQL here"),
@@ -100,7 +100,7 @@ def test_what_contradicts_several_nodes_is_refused():
             check_nodes(options, store, application=application, advertise=options.advertise)
         assert [fault for fault in caught.value.faults if said in fault], caught.value.faults
         assert len(caught.value.faults) == 1
-    check_nodes(ServeOptions(nodes=MAX_NODES), URL, application=None, advertise=False)
+    check_nodes(ServeOptions(nodes=MAX_PROCESSES), URL, application=None, advertise=False)
     check_nodes(ServeOptions(nodes=1, port=0), "postgres:", application=None, advertise=False)
 
 
@@ -118,9 +118,9 @@ def ends(*, count: int, every: float, ran: float = 1.0, code: int = -9, has_serv
 @pytest.mark.machine(16)
 def test_a_node_that_dies_is_started_again_later_each_time_and_not_for_ever():
     """A node that dies is started again, later each time, and not for ever. One that ran for long starts soon, any number of times."""
-    first, second, third, *_, sixth = ends(count=MAX_RESTARTS + 1, every=1)
+    first, second, third, *_, sixth = ends(count=MAX_PROCESS_RESTARTS + 1, every=1)
     assert (first, second, third, sixth) == (0.2, 0.4, 0.8, Exit.FAILED)
-    assert ends(count=50, every=PERIOD_SECONDS / 4, ran=BACKOFF.maximum_seconds) == [0.2] * 50
+    assert ends(count=50, every=RESTART_PERIOD_SECONDS / 4, ran=PROCESS_BACKOFF.maximum_seconds) == [0.2] * 50
     assert ends(count=1, every=1, code=Exit.DONE) == [0.2]
 
 
