@@ -11,37 +11,9 @@ from agentrail.abc.store import Node, Standing
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, StoreRoles, migrate, schema_sql
-from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
+from agentrail.testing.check_store import STORE_RULES, store_rule_name
+from tests.stores.postgres_databases import check_rule, run_sql
 from tests.stores.rig import following, opening
-
-CLOCK = """
-CREATE TABLE public.clock (ms bigint);
-INSERT INTO public.clock VALUES (1000000);
-CREATE OR REPLACE FUNCTION agentrail.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT ms FROM public.clock';
-"""
-
-
-def run_sql(url, sql):
-    with psycopg.connect(url, autocommit=True) as connection:
-        cursor = connection.execute(sql)
-        return cursor.fetchall() if cursor.description else []
-
-
-@pytest.fixture
-def databases(postgres_server):
-    """Create databases with tables and a clock that stands still; they are dropped when the test is over."""
-    names = []
-
-    def create():
-        names.append(postgres_server.create_database())
-        url = postgres_server.cluster.port_url_of(names[-1])
-        migrate(url)
-        run_sql(url, CLOCK)
-        return url
-
-    yield create
-    for name in names:
-        postgres_server.drop_database(name)
 
 
 @pytest.fixture
@@ -59,21 +31,7 @@ def store(url):
 @pytest.mark.parametrize("rule", STORE_RULES, ids=store_rule_name)
 def test_postgres_keeps_to_the_port(rule, databases):
     """Opened again it has all that it had."""
-    urls = []
-
-    def make():
-        urls.append(databases())
-        return PostgresStore(urls[-1])
-
-    def move():
-        for url in urls:
-            run_sql(url, "UPDATE public.clock SET ms = ms + 15001")
-
-    def reopen(store):
-        store.close()
-        return PostgresStore(urls[0])
-
-    check_store(make, pass_lease=move, reopen=reopen, rules=[rule])
+    check_rule(rule, databases)
 
 
 def test_a_batch_of_many_sessions_is_one_statement(store, url):
