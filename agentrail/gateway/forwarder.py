@@ -4,18 +4,18 @@ A call that has reached a node is passed on no further. If the owner does not an
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import httpcore
 import trio
 from attrs import define, frozen
 
-from agentrail import outside
+from agentrail import outside, websockets
 from agentrail.abc.store import Node
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import HeldBy, OptionError, StoreUnavailable
@@ -34,12 +34,15 @@ from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHe
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
+from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.logs import Logger
 from agentrail.runtime.session_clock import now_ms
-from agentrail.runtime.session_nodes import SessionNodes
+from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
+from agentrail.web import client_socket
 from agentrail.web.httpx_body import OnePiece
+from agentrail.wire.server_frames import PROTOCOL
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -78,8 +81,25 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_SENT: Final = _HOP_BY_HOP | {"content-length", "expect", NODE_HEADER}
 _NOT_RETURNED: Final = _HOP_BY_HOP | {"date", ANSWER_HEADER}
 
-_Sent: TypeAlias = Literal["answered", "refused", "unknown"]
-"""Outcome of passing a call on: answered, or certainly not accepted, or possibly accepted."""
+T = TypeVar("T")
+
+
+@frozen
+class Answered(Generic[T]):
+    """The answer of another node."""
+
+    answer: T
+
+
+Sent: TypeAlias = Answered[T] | Literal["refused", "unknown"]
+"""Outcome of passing a call on: its answer, or certainly not accepted, or possibly accepted."""
+
+
+class FindOwner(Protocol):
+    """Returns the place of a session. See `SessionNodes.owner_of`."""
+
+    async def __call__(self, *, is_fresh: bool = False) -> SessionPlace: ...
+
 
 _READ_FIRST: Final = "read the session before you send it again"
 
@@ -115,9 +135,66 @@ def url_of(node: Node, target: bytes) -> httpcore.URL:
     return httpcore.URL(scheme=address.scheme.encode(), host=host, port=address.port, target=target)
 
 
+async def run_at_owner(
+    find: FindOwner,
+    run_here: Callable[[], Awaitable[T]],
+    send: Callable[[Node], Awaitable[Sent[T]]],
+    *,
+    is_safe: bool,
+) -> T:
+    """Run a call on the node of its session, or here if it has none.
+
+    Args:
+        find: Returns the place of the session.
+        run_here: Runs the call.
+        send: Passes it on to a node.
+        is_safe: Whether it may be sent again although it may have been accepted.
+
+    Raises:
+        CallRefused: The owner does not answer.
+    """
+    tried: set[str] = set()
+    was_held = may_be_accepted = False
+    while True:
+        place = await find(is_fresh=was_held or bool(tried))
+        if not isinstance(place, Node):
+            try:
+                return await run_here()
+            except HeldBy:  # another node was faster
+                if was_held:
+                    break
+                was_held = True
+                continue
+        if place.id in tried or len(tried) == MAX_NODES:
+            break
+        tried.add(place.id)
+        sent = await send(place)
+        if isinstance(sent, Answered):
+            return sent.answer
+        may_be_accepted = may_be_accepted or sent == "unknown"
+        if may_be_accepted and not is_safe:
+            break
+    if may_be_accepted:
+        message = "the node of this session stopped answering, and may have accepted the call"
+        return refuse_call("owner_silent", message, hint=None if is_safe else _READ_FIRST)
+    return refuse_call("owner_silent", "the node of this session does not answer: nothing was accepted")
+
+
+async def run_for_node(find: FindOwner, run_here: Callable[[], Awaitable[T]]) -> T:
+    """Run a call that another node has passed on. Refuse it if a third one has its session."""
+    if not isinstance(await find(is_fresh=True), Node):
+        with suppress(HeldBy):  # reported without the address, which is for nodes only
+            return await run_here()
+    return refuse_call("not_owner", "another node has this session")
+
+
+def log_node_call(told: NodeCall, method: str, path: str) -> None:
+    LOGGER.info("request %s from node %s: %s %s", told.nonce, told.sender, method, path)
+
+
 @define
 class _Exchange:
-    sent: _Sent = "unknown"
+    sent: Literal["answered", "refused", "unknown"] = "unknown"
     has_begun: bool = False
 
 
@@ -129,6 +206,7 @@ class Forwarder:
     node: Node
     secret: bytes
     connections: httpcore.AsyncConnectionPool
+    tls: ssl.SSLContext
 
     @property
     def nodes(self) -> SessionNodes:
@@ -142,48 +220,41 @@ class Forwarder:
             return await run_here()
         find = partial(self.host.owner_of, session_id, call.principal.tenant_id)
         if call.node_call is not None:
-            return await self._run_for_node(call, call.node_call, await find(is_fresh=True), run_here)
+            log_node_call(call.node_call, call.head.method, call.head.path)
+            return await run_for_node(find, run_here)
         is_safe = call.head.method in ("GET", "HEAD") or aim.client_id is not None
-        tried: set[str] = set()
-        was_held = may_be_accepted = False
-        while True:
-            place = await find(is_fresh=was_held or bool(tried))
-            if not isinstance(place, Node):
-                try:
-                    return await run_here()
-                except HeldBy:  # another node was faster
-                    if was_held:
-                        break
-                    was_held = True
-                    continue
-            if place.id in tried or len(tried) == MAX_NODES:
-                break
-            tried.add(place.id)
-            sent = await self._send(call, route, place)
-            if sent == "answered":
-                return None
-            may_be_accepted = may_be_accepted or sent == "unknown"
-            if may_be_accepted and not is_safe:
-                break
-        if may_be_accepted:
-            message = "the node of this session stopped answering, and may have accepted the call"
-            return refuse_call("owner_silent", message, hint=None if is_safe else _READ_FIRST)
-        return refuse_call("owner_silent", "the node of this session does not answer: nothing was accepted")
+        return await run_at_owner(find, run_here, partial(self._send, call, route), is_safe=is_safe)
 
-    async def _run_for_node(
-        self, call: RouteCall, told: NodeCall, place: object, run_here: RunHere
-    ) -> WholeAnswer | None:
-        LOGGER.info(
-            "request %s from node %s: %s %s", told.nonce, told.sender, call.head.method, call.head.path
+    @asynccontextmanager
+    async def open_socket(
+        self, node: Node, who: Principal, target: bytes
+    ) -> AsyncIterator[websockets.WebSocketConnection]:
+        """Open a socket to another node for a caller.
+
+        Raises:
+            OSError, trio.TooSlowError, HandshakeError: It does not answer, or the answer is not signed by it.
+        """
+        nonce, token = self._sign(node, who, digest_of_body(b""), "GET", target)
+        address = urlsplit(node.address)
+        at = client_socket.SocketTarget(
+            host=address.hostname or "",
+            port=address.port or (443 if address.scheme == "https" else 80),
+            named=address.netloc,
+            path=target.decode(),
+            tls=self.tls if address.scheme == "https" else None,
         )
-        if not isinstance(place, Node):
-            try:
-                return await run_here()
-            except HeldBy:
-                pass  # reported below, without the address, which is for nodes only
-        return refuse_call("not_owner", "another node has this session")
+        headers = [(NODE_HEADER.encode(), token.encode())]
+        async with client_socket.open_websocket(
+            at, PROTOCOL, headers, within_seconds=_CONNECT_SECONDS
+        ) as connection:
+            signature = dict(connection.handshake_headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+            if not is_signed_answer(self.secret, nonce, signature):
+                message = f"the answer at {node.address} is not signed by a node of this store"
+                raise OSError(message)
+            LOGGER.info("request %s to node %s: socket", nonce, node.id)
+            yield connection
 
-    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> _Sent:
+    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> Sent[WholeAnswer | None]:
         exchange = _Exchange()
         await call.while_there(partial(self._exchange, call, route, node, exchange))
         if exchange.sent != "answered" and exchange.has_begun:
@@ -191,7 +262,7 @@ class Forwarder:
             if call.cut is not None:
                 call.cut()
             raise CallerLeft
-        return exchange.sent
+        return Answered(None) if exchange.sent == "answered" else exchange.sent
 
     async def _exchange(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
         if not node.address:
@@ -227,8 +298,7 @@ class Forwarder:
         end()
 
     async def _pass_on(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
-        nonce = outside.ids(16)
-        request = await self._request(call, node, nonce)
+        nonce, request = await self._request(call, node)
         response = None
         try:
             with trio.move_on_after(decide_head_seconds(call, route)):
@@ -254,9 +324,8 @@ class Forwarder:
                 with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                     await response.aclose()  # noqa: ASYNC102 - shielded and bounded
 
-    async def _request(self, call: RouteCall, node: Node, nonce: str) -> httpcore.Request:
-        who = call.principal
-        digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
+    def _sign(self, node: Node, who: Principal, digest: str, method: str, target: bytes) -> tuple[str, str]:
+        nonce = outside.ids(16)
         told = NodeCall(
             sender=self.node.id,
             receiver=node.id,
@@ -267,8 +336,12 @@ class Forwarder:
             nonce=nonce,
             at_ms=now_ms(),
         )
-        token = encode_node_call(self.secret, told, call.head.method, call.target)
-        return httpcore.Request(
+        return nonce, encode_node_call(self.secret, told, method, target)
+
+    async def _request(self, call: RouteCall, node: Node) -> tuple[str, httpcore.Request]:
+        digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
+        nonce, token = self._sign(node, call.principal, digest, call.head.method, call.target)
+        return nonce, httpcore.Request(
             method=call.head.method,
             url=url_of(node, call.target),
             headers=decide_headers(call, token),
@@ -340,13 +413,14 @@ async def open_forwarding(
         network_backend=httpcore.TrioBackend(),
     )
     gateway.node_calls = NodeCalls(secret, node.id)
-    gateway.forward = Forwarder(host, node, secret, connections).run
+    forwarder = Forwarder(host, node, secret, connections, tls)
+    gateway.forward, gateway.open_node_socket = forwarder.run, forwarder.open_socket
     host.supervisor.call_nodes(NodeClient(secret, node.id, connections, now_ms))
     try:
         yield
     finally:
         host.supervisor.call_nodes(None)
-        gateway.forward = gateway.node_calls = None
+        gateway.forward = gateway.open_node_socket = gateway.node_calls = None
         with trio.move_on_after(_CLOSE_SECONDS, shield=True):
             await connections.aclose()  # noqa: ASYNC102 - shielded and bounded
 

@@ -14,7 +14,7 @@ not end in `_id` and query values are not parsed. Exceptions are answered by the
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar
@@ -25,7 +25,8 @@ import trio
 from attrs import define, field, frozen
 from starlette.routing import Route
 
-from agentrail import outside
+from agentrail import outside, websockets
+from agentrail.abc.store import Node
 from agentrail.actors.deferred_error import Kept
 from agentrail.errors import StoreUnavailable
 from agentrail.frozen import thawed
@@ -159,6 +160,7 @@ class Gateway:
         watches: Watches of its sockets; None as `host`.
         mcp: Its MCP server, if it has one; None as `host`.
         forward: Runs a call on the node that owns its session; None without other nodes, and as `host`.
+        open_node_socket: Opens a socket to another node; None as `forward`.
         node_calls: Judges calls of other nodes; None as `forward`.
         a2a_tasks: Tasks of sessions that have not changed, for `ListTasks`.
     """
@@ -177,6 +179,7 @@ class Gateway:
     watches: Watches | None = None
     mcp: Any = None
     forward: "Forward | None" = None
+    open_node_socket: "OpenNodeSocket | None" = None
     node_calls: NodeCalls | None = None
     a2a_tasks: dict[tuple[Any, ...], tuple[Any, ...]] = field(factory=dict)
     was_open: bool = False
@@ -363,6 +366,11 @@ RunHere: TypeAlias = Callable[[], Awaitable[WholeAnswer | None]]
 """Runs a call on this node, and returns its response unless it is written already."""
 
 Forward: TypeAlias = Callable[[RouteCall, "CallRoute", RunHere], Awaitable[WholeAnswer | None]]
+
+OpenNodeSocket: TypeAlias = Callable[
+    [Node, Principal, bytes], "AbstractAsyncContextManager[websockets.WebSocketConnection]"
+]
+"""Opens a socket to a node for a caller, at the path of the caller's own."""
 
 
 RouteReply: TypeAlias = type | tuple[type, ...]

@@ -31,6 +31,7 @@ class SocketCommand:
     route: CallRoute
     is_ordered: bool = True
     is_named: bool = False
+    is_read: bool = False
     params: tuple[str, ...] = field(init=False)
 
     @params.default
@@ -47,7 +48,11 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
     )
     return {
         offer.name: SocketCommand(
-            name=offer.name, route=route, is_ordered=offer.is_ordered, is_named=_is_named(offer, route)
+            name=offer.name,
+            route=route,
+            is_ordered=offer.is_ordered,
+            is_named=_is_named(offer, route),
+            is_read=offer.is_read,
         )
         for offer, route in found
         if route is not None
@@ -59,9 +64,10 @@ def _is_named(offer: Offer, route: CallRoute) -> bool:
     return offer.is_named or not (offer.is_read or has_own)
 
 
-async def carry_out(
+def read_command(
     command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
-) -> bytes:
+) -> RouteCall:
+    """Return a command as a checked call of its route."""
     route = known.route
     call = RouteCall(
         gateway=gateway,
@@ -75,8 +81,11 @@ async def carry_out(
     _check(require_scope(call.principal, route.scope or "use", route.also))
     if route.needs_user:
         _check(require_user(call.principal))
-    await charge_command(gateway, call.principal, route.operation)
-    return _result_of(await route.handler(call))
+    return call
+
+
+async def carry_out(call: RouteCall, known: SocketCommand) -> bytes:
+    return _result_of(await known.route.handler(call))
 
 
 async def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.errors import SubscriberTooSlow
@@ -17,7 +18,7 @@ from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_t
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
 from agentrail.gateway.path_endpoint import Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
-from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
+from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command, read_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
     CommandFrame,
@@ -40,6 +41,7 @@ from agentrail.gateway.socket_frames import (
     welcome_frame,
 )
 from agentrail.gateway.socket_queue import SendQueue
+from agentrail.gateway.socket_relay import Reading, SocketRelay
 from agentrail.gateway.stream_watchdog import TURN_EVERY
 from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.hook_payloads import Principal
@@ -157,6 +159,8 @@ class OpenSocket:
     Attributes:
         principal: The caller, or None until `hello`.
         cut: Closes the connection, even during a blocked write. None if another server serves the application.
+        target: Path of its upgrade.
+        is_of_node: Whether another node has opened it. That node judges the caller and counts its calls.
     """
 
     gateway: Gateway
@@ -170,11 +174,14 @@ class OpenSocket:
     receive: AsgiReceive
     send: AsgiSend
     cut: Callable[[], None] | None
+    target: bytes
+    is_of_node: bool
     queue: SendQueue = attrs.field(factory=SendQueue)
     subscriptions: dict[str, trio.CancelScope] = attrs.field(factory=dict)
     watches: dict[FrameId, trio.CancelScope] = attrs.field(factory=dict)
     heartbeat: float = USUAL_HEARTBEAT_SECONDS
     replay_frames: bool = False
+    _relay: SocketRelay | None = None
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _began_at: float = attrs.field(factory=trio.current_time)
     _heard_at: float = attrs.field(factory=trio.current_time)
@@ -192,15 +199,21 @@ class OpenSocket:
     async def run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
+                if self.gateway.open_node_socket is not None:
+                    self._relay = SocketRelay(self.gateway, self, self.target, self.is_of_node, nursery)
                 nursery.start_soon(self._receive_all, nursery)
-                await self._send_all()
+                try:
+                    await self._send_all()
+                finally:
+                    if self._relay is not None:
+                        self._relay.close()
                 nursery.cancel_scope.cancel(reason="the socket is closed")
 
     def close(self, code: CloseCode) -> None:
         """Close the socket after the queued frames. The first code is used."""
         self.queue.close(code)
         self._note_closing()
-        self._wake()
+        self.wake()
 
     def end_unauthorized(self) -> None:
         """Close the socket, because its token expired or was revoked."""
@@ -261,7 +274,8 @@ class OpenSocket:
         await self.send(message)
         self._writing_since = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Send what is queued."""
         self._has_frames.set()
         if self.queue.closing is not None:
             self._has_room.set()
@@ -270,9 +284,10 @@ class OpenSocket:
 
     def _put(self, frame: bytes) -> None:
         self.queue.put(frame)
-        self._wake()
+        self.wake()
 
-    async def _wait_room(self) -> None:
+    async def wait_room(self) -> None:
+        """Wait until the queue has room, or the socket is closing."""
         while self.queue.is_half_full and self.queue.closing is None:
             # Same as for `_has_sent`: otherwise the session that waited first would wait indefinitely.
             self._has_room = trio.Event() if self._has_room.is_set() else self._has_room
@@ -282,7 +297,7 @@ class OpenSocket:
         """Send a frame of past events. Return False if the socket is closing."""
         if not self.queue.put_apart(session_id, seq, frame):
             return False
-        self._wake()
+        self.wake()
         while self.queue.has_apart(session_id) and self.queue.closing is None:
             # Replaced only if it was set, because many sessions wait for the same event.
             self._has_sent = trio.Event() if self._has_sent.is_set() else self._has_sent
@@ -313,16 +328,15 @@ class OpenSocket:
 
     async def _take(self, text: str | None, nursery: trio.Nursery) -> None:
         limits = self.gateway.limits
-        pace = Pace(limits.commands_per_second, 1.0, limits.commands_per_second)
-        self._full_at, draw = decide_draw(self._full_at, pace, trio.current_time())
-        if not draw.is_allowed:
+        if not (self.is_of_node or self._is_in_time()):
             self.close(CloseCode.FLOOD)
             return
         try:
             data = b"" if text is None else text.encode()
         except UnicodeEncodeError:  # a lone surrogate, which servers normally refuse
             data = b""
-        if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
+        most = limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS
+        if len(data) > most and not self.is_of_node:
             self.close(CloseCode.TOO_LARGE)
             return
         try:
@@ -343,6 +357,11 @@ class OpenSocket:
                 self.close(CloseCode.MALFORMED)
         except FrameRefused as refused:
             self._put(refusal_frame(refused.frame_id, refused.answer))
+
+    def _is_in_time(self) -> bool:
+        limit = self.gateway.limits.commands_per_second
+        self._full_at, draw = decide_draw(self._full_at, Pace(limit, 1.0, limit), trio.current_time())
+        return draw.is_allowed
 
     # --- authentication
 
@@ -392,6 +411,8 @@ class OpenSocket:
         )
 
     async def _judge_again(self, principal: Principal) -> Principal:
+        if self.is_of_node:
+            return principal
         judged = await self.gateway.callers.check_again(self.head, principal)
         if isinstance(judged, ErrorAnswer):
             raise CallRefused(judged)
@@ -468,7 +489,7 @@ class OpenSocket:
                 owner = SessionOwner.of(principal)
                 outcome = await self.memory.do_once(owner, command, client_id, self.lasting, work)
             else:
-                outcome = await carry_out(command, known, self.gateway, self.head, principal)
+                outcome = await self._run(command, known, principal)
             if isinstance(outcome, ErrorAnswer):
                 self._put(refusal_frame(command.id, outcome))
             else:
@@ -484,11 +505,23 @@ class OpenSocket:
 
     async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
         try:
-            known = self.commands[command.name]
-            return await carry_out(command, known, self.gateway, self.head, principal)
+            return await self._run(command, self.commands[command.name], principal)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
             raise_what_travels(raised)
             return _told_of(raised)  # noqa: ASYNC104 - cancellation was raised above
+
+    async def _run(self, command: CommandFrame, known: SocketCommand, principal: Principal) -> bytes:
+        call = read_command(command, known, self.gateway, self.head, principal)
+        await self._charge(call.principal, known.route.operation)
+        run_here = partial(carry_out, call, known)
+        if self._relay is None:
+            return await run_here()
+        aim = known.route.aim(call)
+        return await self._relay.run(command, aim, call.principal, run_here, is_read=known.is_read)
+
+    async def _charge(self, principal: Principal, operation: str) -> None:
+        if not self.is_of_node:
+            await charge_command(self.gateway, principal, operation)
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
         told = _told_of(raised)
@@ -502,23 +535,11 @@ class OpenSocket:
         try:
             with reading:
                 principal = await self._judge_again(principal)
-                await charge_command(self.gateway, principal, "subscribe")
-                host = self.gateway.opened()[0]
-                session = await host.session_to_read(asked.session_id, principal)
-                agent_id = profile_of_root(session.facts)
-                after, goes_on = asked.after, False
-                while True:
-                    events = session.subscribe(
-                        after=after,
-                        kinds=asked.event_classes,
-                        deltas=asked.deltas,
-                        buffer=SUBSCRIPTION_BUFFER,
-                    )
-                    async with events:
-                        after = await self._pump(asked, events, agent_id, goes_on=goes_on)
-                    if after is None:
-                        break
-                    goes_on = True
+                await self._charge(principal, "subscribe")
+                if self._relay is None:
+                    await self._read_here(Reading(asked, principal, asked.after))
+                else:
+                    await self._relay.follow(asked, principal, self._read_here)
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - cancellation is raised again
@@ -527,6 +548,31 @@ class OpenSocket:
         finally:
             if self.subscriptions.get(asked.session_id) is reading:
                 del self.subscriptions[asked.session_id]
+
+    async def _read_here(self, reading: Reading) -> bool:
+        """Send the events of a session of this node. See `ReadHere`."""
+        asked = replace(reading.asked, after=reading.after)
+        host = self.gateway.opened()[0]
+        session = await host.session_to_read(asked.session_id, reading.principal)
+        agent_id = profile_of_root(session.facts)
+        after = asked.after
+        while True:
+            events = session.subscribe(
+                after=after,
+                kinds=asked.event_classes,
+                deltas=asked.deltas,
+                buffer=SUBSCRIPTION_BUFFER,
+            )
+            async with events:
+                after = await self._pump(asked, events, agent_id, goes_on=reading.has_begun)
+            reading.has_begun = True
+            reading.after = self.queue.cursors.get(asked.session_id, reading.after)
+            if after is None:
+                return self._is_continued(events)
+
+    def _is_continued(self, events: Subscription) -> bool:
+        """Whether another node sends the rest. A node asks again also for a session that only rests."""
+        return self._relay is not None and (events.is_moved or (events.is_rested and self.is_of_node))
 
     # --- watched rows
 
@@ -545,7 +591,7 @@ class OpenSocket:
         try:
             with watching:
                 principal = await self._judge_again(principal)
-                await charge_command(self.gateway, principal, "subscribe")
+                await self._charge(principal, "subscribe")
                 self.gateway.opened()
                 watches = self.gateway.watches
                 assert watches is not None  # noqa: S101 - it is open while the host is
@@ -578,8 +624,10 @@ class OpenSocket:
                 return resume_after
             is_open = self.queue.closing is None
         else:
-            await self._wait_room()
-            is_open = self.queue.put_event(asked.session_id, seq, frame)
+            await self.wait_room()
+            is_open = self.queue.closing is None
+            if not goes_on:
+                is_open = self.queue.put_event(asked.session_id, seq, frame)
         await self._pump_live(asked, events, agent_id, is_open=is_open, is_level=is_level)
         return None
 
@@ -588,7 +636,7 @@ class OpenSocket:
     ) -> None:
         taken, dropped = 0, 0
         while is_open:
-            self._wake()
+            self.wake()
             try:
                 event = events.next_nowait()
             except trio.EndOfChannel:
@@ -602,7 +650,7 @@ class OpenSocket:
             if not is_level:
                 # The missed events may exceed the queue, which is not the fault of a client that has just
                 # reconnected.
-                await self._wait_room()
+                await self.wait_room()
             if events.dropped_deltas > dropped:
                 self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
                 dropped = events.dropped_deltas
@@ -611,12 +659,14 @@ class OpenSocket:
             if taken % TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
         # The session continues elsewhere, or here after it wakes. A returning client gets the later events.
-        if events.is_rested:
+        if self._is_continued(events):
+            pass
+        elif events.is_rested:
             self.close(CloseCode.GOING_DOWN)
         elif is_open:
             # Not every end has its own event, and some come before the requested position.
             self.queue.put(reply_frame(asked.id, b"null"))
-        self._wake()
+        self.wake()
 
     def _offer(self, asked: Subscribe, event: Event, events: Subscription, agent_id: str | None) -> bool:
         """Queue an event. Return False if the socket is closing."""

@@ -1,6 +1,6 @@
 """The WebSocket at `/ws`: admits, holds and ends all open sockets of a process."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -10,11 +10,21 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.events import Event
-from agentrail.gateway.authorization import CallHead, head_of, network_of, require_scope, require_user
+from agentrail.gateway.authorization import (
+    NOT_OF_A_NODE,
+    CallHead,
+    head_of,
+    network_of,
+    require_scope,
+    require_user,
+    target_of,
+)
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
+from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.idempotency import CommandMemory
+from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, digest_of_body
 from agentrail.gateway.path_endpoint import CallRoute, Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
@@ -27,6 +37,7 @@ from agentrail.host.quotas import OpenCounts, OpenPlace
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.runtime.session_clock import now_ms
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -65,6 +76,7 @@ class Sockets:
         self._is_empty = trio.Event()
         self._is_taking = False
         self._unknown: OpenCounts[str] = OpenCounts(MAX_UNKNOWN_OF_EACH, MAX_UNKNOWN)
+        self._of_nodes: OpenCounts[str] = OpenCounts(0)
         self._frames = _EventFrames()
         self._memory = CommandMemory()
         self._nursery: trio.Nursery | None = None
@@ -125,9 +137,12 @@ class Sockets:
             await self._refuse(raised, scope, send)  # noqa: ASYNC102 - not cancelled: that was raised above
 
     async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        head = head_of(scope)
-        principal = await self._judge(scope, head)
-        with self._place_of(head, principal) as place:
+        head, calls = head_of(scope), self._gateway.node_calls
+        _check(judge_headers(scope))
+        told = self._judge_node(scope, head) if NODE_HEADER in head.headers else None
+        principal = await self._judge_caller(head) if told is None else told.principal
+        self._judge_upgrade(scope, head)
+        with self._place_of(head, principal, told) as place:
             one = OpenSocket(
                 gateway=self._gateway,
                 commands=self._commands,
@@ -140,11 +155,16 @@ class Sockets:
                 receive=receive,
                 send=send,
                 cut=connection_cut(scope),
+                target=target_of(scope),
+                is_of_node=told is not None,
             )
             self._open[one] = None
             try:
                 # Later failures are reported on the socket, earlier ones in the response to the upgrade.
-                await send({"type": "websocket.accept", "subprotocol": PROTOCOL})
+                accept: dict[str, Any] = {"type": "websocket.accept", "subprotocol": PROTOCOL}
+                if told is not None and calls is not None:
+                    accept["headers"] = [(ANSWER_HEADER.encode(), calls.sign_answer(told).encode())]
+                await send(accept)
                 with self._gateway.open_calls.watched(one):
                     await one.run()
             finally:
@@ -153,18 +173,26 @@ class Sockets:
                 if not self._open:
                     self._is_empty.set()
 
-    async def _judge(self, scope: Mapping[str, Any], head: CallHead) -> Principal | None:
-        _check(judge_headers(scope))
+    def _judge_node(self, scope: MutableMapping[str, Any], head: CallHead) -> NodeCall:
+        calls, target = self._gateway.node_calls, target_of(scope)
+        told = None if calls is None else calls.judge(head.headers[NODE_HEADER], "GET", target, now_ms())
+        if told is None or told.digest != digest_of_body(b""):
+            raise CallRefused(NOT_OF_A_NODE)
+        log_node_call(told, "socket", head.path)
+        return told
+
+    async def _judge_caller(self, head: CallHead) -> Principal | None:
         callers = self._gateway.callers
-        principal: Principal | None = None
-        if "authorization" in head.headers or not callers.rules.needs_token:
-            admitted = await callers.admit(head)
-            if isinstance(admitted, ErrorAnswer):
-                raise CallRefused(admitted)
-            principal = admitted
-            _check(require_scope(principal, "use", also="decide") or require_user(principal))
-        else:
+        if "authorization" not in head.headers and callers.rules.needs_token:
             _check(callers.rules.judge(head))
+            return None
+        admitted = await callers.admit(head)
+        if isinstance(admitted, ErrorAnswer):
+            raise CallRefused(admitted)
+        _check(require_scope(admitted, "use", also="decide") or require_user(admitted))
+        return admitted
+
+    def _judge_upgrade(self, scope: Mapping[str, Any], head: CallHead) -> None:
         check_query([name for name, _ in parse_qsl(head.query, keep_blank_values=True, errors="replace")], ())
         if not self._is_taking:
             code = "not_started" if self._gateway.host is None else "draining"
@@ -175,11 +203,12 @@ class Sockets:
                 "field_invalid",
                 f"Sec-WebSocket-Protocol does not offer {PROTOCOL}, the protocol of this server",
             )
-        return principal
 
     def _place_of(
-        self, head: CallHead, principal: Principal | None
+        self, head: CallHead, principal: Principal | None, told: NodeCall | None
     ) -> "OpenPlace[SessionOwner] | OpenPlace[str]":
+        if told is not None:  # it has a place where it came in
+            return self._of_nodes.take_anyway(told.sender)
         if principal is not None:
             return self._gateway.take_place(SessionOwner.of(principal))
         place = self._unknown.take(network_of(head.peer))

@@ -2,17 +2,17 @@
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-import trio
 from attrs import field, frozen
 
 from agentrail import websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.remote.error_codes import CLASS_OF_CODE, error_of_reply
+from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 # Delays between attempts. Pure.
@@ -34,11 +34,6 @@ def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None
 
 HANDSHAKE_SECONDS: Final = 10.0
 """Time limit for opening a connection, in seconds."""
-
-MAX_SERVER_FRAME_BYTES: Final = 64 << 20
-"""Limit of one incoming frame, in bytes: a snapshot contains whole messages."""
-
-QUEUED_FRAMES: Final = 16
 
 Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
 """Opens a connection, and closes it at the end of the block."""
@@ -94,43 +89,15 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
     else:  # a server without tokens accepts only its own pages, as a defence against foreign ones
         headers = [(b"origin", address.origin.encode())]
 
-    async def open_stream() -> Any:
-        if not address.is_secure:
-            return await trio.open_tcp_stream(address.host, address.port)
-        context = tls or ssl.create_default_context()
-        stream = await trio.open_ssl_over_tcp_stream(
-            address.host, address.port, ssl_context=context, https_compatible=True
+    def dial() -> AbstractAsyncContextManager["websockets.WebSocketConnection"]:
+        target = client_socket.SocketTarget(
+            host=address.host,
+            port=address.port,
+            named=address.named,
+            path=address.path,
+            tls=(tls or ssl.create_default_context()) if address.is_secure else None,
         )
-        try:
-            # Explicit, because the library waits for an impossible upgrade if the certificate is not trusted.
-            await stream.do_handshake()
-        except BaseException:
-            await trio.aclose_forcefully(stream)
-            raise
-        return stream
-
-    @asynccontextmanager
-    async def dial() -> AsyncIterator["websockets.WebSocketConnection"]:
-        with trio.fail_after(HANDSHAKE_SECONDS) as handshake:
-            # Over a stream of our own, because the library leaves its stream open if the upgrade is refused.
-            stream = await open_stream()
-            try:
-                async with trio.open_nursery() as nursery:
-                    connection = await websockets.wrap_client_stream(
-                        nursery,
-                        stream,
-                        address.named,
-                        address.path,
-                        subprotocols=[PROTOCOL],
-                        extra_headers=headers,
-                        message_queue_size=QUEUED_FRAMES,
-                        max_message_size=MAX_SERVER_FRAME_BYTES,
-                    )
-                    handshake.deadline = float("inf")
-                    yield connection
-                    nursery.cancel_scope.cancel(reason="this connection is closed")
-            finally:
-                await trio.aclose_forcefully(stream)
+        return client_socket.open_websocket(target, PROTOCOL, headers, within_seconds=HANDSHAKE_SECONDS)
 
     return dial
 

@@ -508,6 +508,8 @@ class Journals:
         await trio.lowlevel.checkpoint()
         cell = self._seen(key_of(scope, session_id))
         keeping = self._shared.keeping
+        if cell is not None and keeping is not None and (cell.rested is not None or cell.has_moved):
+            cell = None  # it may have continued on another node
         kept = () if cell is None else cell.bus.kept
         if keeping is None:
             if cell is None:
