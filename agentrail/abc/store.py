@@ -13,8 +13,8 @@ from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
 from agentrail.messages import SessionId
 
-Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
-"""Reason for a change of owner: the session's start, an expired lease, a vanished owner, or a release by the owner."""
+Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain", "restored"]
+"""Reason for a change of owner: the session's start, an expired lease, a vanished owner, a release by the owner, or a restored backup."""
 
 NODE_LEASE_SECONDS: Final = 15.0
 """Default time after its last heartbeat after which other nodes may take the sessions of a node."""
@@ -95,6 +95,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waits_for: int = 0
     due_at_ms: int | None = None
     title: str = ""
+
+    @property
+    def has_open_work(self) -> bool:
+        """Whether it is working, or waits for a user or a timer."""
+        return self.is_working or self.waits_for > 0 or self.due_at_ms is not None
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -223,7 +228,7 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         scope: Scope of the tree.
         root: Root of the tree.
-        node: The new owner.
+        node: The new owner, empty for none.
         cause: Reason of the change.
         force: Whether to fence a live owner too.
         silent: Nodes whose heartbeat the taker itself has not seen change for a whole lease of its own clock. Only they can lose a tree to an
@@ -419,7 +424,7 @@ class Store(Protocol):
         Args:
             scope: Scope of the tree.
             root: Root of the tree.
-            node: The new owner. It may always take a tree that it has claimed and that no other has taken since.
+            node: The new owner, empty for none. It may always take a tree that it has claimed and that no other has taken since.
             cause: Reason of the change.
             force: Whether to fence a live owner too.
             silent: Same as in `TakeOver`.

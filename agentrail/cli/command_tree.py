@@ -117,7 +117,7 @@ app.command(
 app.command(
     "agentrail.cli.store_command:app",
     name="store",
-    help="""Look after the store as a whole: back it up.
+    help="""Look after the store as a whole: back it up, check it, create its tables, prepare it after a restore.
 
     Exit codes: 0 done, 2 wrong usage, or there is no such store.""",
 )

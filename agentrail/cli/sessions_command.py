@@ -455,7 +455,7 @@ def recover(
 
 
 @app.command(
-    help="""Resume a session that is parked because plugins or agentrail changed during a crash.
+    help="""Resume a session that is parked because plugins or agentrail changed during a crash, or its store was restored from a backup.
 
     --on-drift go_on continues it with the state of the code that is here: no `once` tool that had begun runs again, and the model reads
     that its outcome is unknown. Exit codes: 0 done, 1 it did not come back, 2 there is no such session, or another process writes the

@@ -6,8 +6,9 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, store_command
+from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, shown_id, store_command, writing
 from agentrail.errors import OptionError
+from agentrail.runtime.restored_store import note_restored
 from agentrail.stores.store_names import path_of_store
 from agentrail.stores.store_urls import is_shared_store, shown_store
 
@@ -69,4 +70,20 @@ def migrate_store(
         else "its tables are current"
     )
     say(f"{shown_store(place.store)}: {done}, version {after}")
+    return Exit.DONE
+
+
+@app.command(
+    help="""Prepare a store that was restored from a backup, before the first server starts.
+
+    Sessions with open work are listed, and stay parked until you resume them: in the lost time, a tool may have done that work.
+    The others continue with their next message."""
+)
+@store_command
+def restored(*, place: StorePlace = USUAL_PLACE) -> Exit:
+    with writing(place) as store:
+        found = note_restored(store)
+    for one in found.parked:
+        say(f"{shown_id(one)}: parked (restored); agentrail sessions resume {shown_id(one)} --on-drift go_on")
+    say(f"{len(found.parked)} sessions are parked, {found.idle} continue with their next message")
     return Exit.DONE

@@ -124,19 +124,24 @@ class Fenced(StoreError):
 
 
 class JournalBehind(StoreError):
-    """The store lacks records of a session that it had acknowledged, as after a failover to an asynchronous standby. The session is parked.
+    """The store lacks acknowledged records of a session, as after a failover, or may lack some after a backup was restored. The session is parked.
 
     Attributes:
         session_id: Id of the session.
         have: The store's last record of it.
-        acknowledged: The last record that the store had acknowledged.
+        acknowledged: The last record that the store had acknowledged. None if unknown: the store was restored from a backup.
     """
 
     code = "journal_behind"
 
-    def __init__(self, session_id: str, *, have: int, acknowledged: int) -> None:
+    def __init__(self, session_id: str, *, have: int, acknowledged: int | None) -> None:
+        lost = (
+            f"the store was restored from a backup, and may lack records after {have} that it had acknowledged"
+            if acknowledged is None
+            else f"the store acknowledged record {acknowledged} and now ends at {have}: it was restored or failed over without the rest"
+        )
         super().__init__(
-            f"journal of session {session_id!r}: the store acknowledged record {acknowledged} and now ends at {have}: it was restored or failed over without the rest; fork the session at {have}, or resume it to continue without the lost records"
+            f"journal of session {session_id!r}: {lost}; fork the session at {have}, or resume it with on_drift='go_on' to continue without the lost records"
         )
         self.session_id = session_id
         self.have = have

@@ -210,8 +210,8 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(
             503,
             "journal_behind",
-            says="this session is parked: the database lost records that it had acknowledged",
-            hint="continue it without them with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log has both numbers",
+            says="this session is parked: the database lost records that it had acknowledged, or was restored from a backup",
+            hint="continue it without them with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log has the numbers",
         ),
         **_rows(
             503,

@@ -391,7 +391,8 @@ class Hibernation:
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: lists each tool, plugin, agent or model that it had and that is missing. It is unchanged.
             JournalDrifted: Your move: the code here folds it to different operations, and `on_drift` is `park`. It is unchanged.
-            JournalBehind: Your move: a shared store lost acknowledged records of it, and `on_drift` is not `go_on`. It is unchanged.
+            JournalBehind: Your move: the store lost acknowledged records of it, or was restored from a backup while it had open work, and
+                `on_drift` is not `go_on`. It is unchanged.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store accepts no writes for now.
 
@@ -470,7 +471,7 @@ class Hibernation:
         wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
         try:
             await self._restore_stored(wanted, partial(self._give, None, {}))
-        except JournalDrifted as error:
+        except (JournalDrifted, JournalBehind) as error:
             self._note_parked(scope, session_id, str(error))
             return error
         except AgentrailError as error:

@@ -69,7 +69,7 @@ def recoveries() -> SearchStrategy[Recovered]:
     return st.builds(
         Recovered,
         at_ms=st.just(0),
-        cause=st.sampled_from(("start", "lease_over", "gone", "drain")),
+        cause=st.sampled_from(("start", "lease_over", "gone", "drain", "restored")),
         # All open effects, every other one, none, and a late one.
         open=st.sampled_from((("all",), ("all",), ("some",), (), ("late",))).map(
             lambda places: tuple(map(EffectId, places))

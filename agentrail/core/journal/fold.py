@@ -151,6 +151,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tail: The end of the journal.
         drift: Where the fold differs from the recorded history. None if it does not, or if a `drifted` record
             covers it. A difference in operations has priority over one in texts.
+        is_restored: Whether it has not continued since its store was restored from a backup.
     """
 
     state: SessionState
@@ -159,6 +160,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 0
     drift: Drift | None = None
     set_aside: tuple[tuple[str, int], ...] = ()
+    is_restored: bool = False
 
 
 def fold(
@@ -187,7 +189,7 @@ def fold(
                 named = {effect_id for effect_id in named if effect_id in state.data.open}
         if record.seq > settled:
             found.look_at(walked, sources)
-    drift = found.drift
+    drift, causes = found.drift, _causes(records)
     if drift is not None:
         events = max(state.data.seq, records[-1].events)
         drift = msgspec.structs.replace(drift, events=events)
@@ -196,9 +198,10 @@ def fold(
         state=state,
         tail=end,
         begun=tuple(sorted((one for one in named if one in state.data.open), key=_number)),
-        attempt=_attempts(records),
+        attempt=sum(cause not in ("drain", "restored") for cause in causes),
         drift=drift,
         set_aside=tuple(found.set_aside.items()),
+        is_restored=causes[-1:] == ["restored"],
     )
 
 
@@ -276,14 +279,15 @@ def _check_all(records: Sequence[Record], tail: Tail) -> None:
         tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
 
 
-def _attempts(records: Sequence[Record]) -> int:
+def _causes(records: Sequence[Record]) -> list[str]:
+    """Return the causes of the takeovers after which nothing happened, oldest first."""
     takers: list[Record] = []
     for record in records:
         if record.kind == TAKEN:
             takers.append(record)
         elif takers and record.kind not in RECOVERY_KINDS:
             takers.clear()
-    return sum(decode_taken(record.body).cause != "drain" for record in takers)
+    return [decode_taken(record.body).cause for record in takers]
 
 
 def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:

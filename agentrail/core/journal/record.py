@@ -182,8 +182,8 @@ class TakenBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The body of a `taken` record.
 
     Attributes:
-        node: The node that took the session over.
-        cause: Why: `start`, `lease_over`, `gone` or `drain`.
+        node: The node that took the session over. Empty if it has no owner now.
+        cause: Why: `start`, `lease_over`, `gone`, `drain` or `restored`.
         engine: Its version of agentrail.
         version: Version of this form.
     """

@@ -689,8 +689,8 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     effect waits for is ended.
 
     Attributes:
-        cause: Why the session has a new owner: its own start, an expired lease of the old owner, a lost owner, or a
-            drain.
+        cause: Why the session has a new owner: its own start, an expired lease of the old owner, a lost owner, a
+            drain, or a restored backup.
         open: The effects that may have begun: those named by a durable record. An open effect that is not listed
             never ran, and a listed effect that is not open is ignored.
         attempt: Number of consecutive recoveries since the last other record, this one included. The journal
@@ -698,7 +698,7 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
         semantics: The version of the decisions from here on, same as `SessionData.semantics`.
     """
 
-    cause: Literal["start", "lease_over", "gone", "drain"] = "start"
+    cause: Literal["start", "lease_over", "gone", "drain", "restored"] = "start"
     open: tuple[EffectId, ...] = ()
     attempt: int = 1
     semantics: int = 0

@@ -82,10 +82,10 @@ def an_epoch_that_was_never_given_is_refused(trial: StoreTrial) -> None:
 
 
 def a_takeover_is_written_down(trial: StoreTrial) -> None:
-    """A `taken` record follows in the chain: node and cause, the next epoch, the time of the store, the last event's number."""
+    """A `taken` record follows in the chain: node and cause, the next epoch, the time of the store, the last event's number. No node: no owner."""
     author = trial.begin("s", standing=Standing(is_working=True, waits_for=2, title="t"))
     trial.keep(author.write("a", events=7, standing=Standing(is_working=True, waits_for=1, title="t")))
-    causes: tuple[Cause, ...] = ("start", "lease_over", "gone", "drain")
+    causes: tuple[Cause, ...] = ("start", "lease_over", "gone", "drain", "restored")
     for epoch, cause in enumerate(causes, start=2):
         start = trial.store.now_ms()
         (stored,) = take(trial, "s", f"n{epoch}", cause=cause).sessions
@@ -98,6 +98,9 @@ def a_takeover_is_written_down(trial: StoreTrial) -> None:
         expect_same((body.node, body.cause), (f"n{epoch}", cause), "node and cause")
         expect_same((stored.node, stored.tail.hash), (f"n{epoch}", record.hash), "owner and end")
         expect_same((stored.standing.waits_for, stored.events), (1, 7), "its status, and its last event")
+    (freed,) = take(trial, "s", "", cause="restored", force=True).sessions
+    expect_same((freed.node, freed.tail.epoch), ("", 7), "owner and epoch after it was taken by none")
+    expect_same(session_ids(trial.store.orphans()), ["s"], "sessions without an owner")
 
 
 def a_tree_is_taken_together(trial: StoreTrial) -> None:
