@@ -82,6 +82,7 @@ class NodeHeartbeat:
         self._limiter = trio.CapacityLimiter(1)  # a thread of its own: others may all wait for locks
         self._held: dict[SessionJournal, None] = {}
         self._changed = trio.Event()
+        self._running = trio.CancelScope()
 
     def may_begin(self, journal: SessionJournal) -> bool:
         if decide_work(self.trust, journal.confirmed, trio.current_time()) == "begin":
@@ -150,8 +151,16 @@ class NodeHeartbeat:
         for journal in held:
             journal.let_begin()
 
+    def stop(self) -> None:
+        """End `run`. A later heartbeat would bring back a node that is reported gone."""
+        self._running.cancel()
+
     async def run(self) -> None:
-        """Send heartbeats, and stop or confirm work, until cancelled."""
+        """Send heartbeats, and stop or confirm work, until `stop`."""
+        with self._running:
+            await self._run()
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._beat_on, name="beats of the node")
             nursery.start_soon(self._watch_lease, name="lease of the node")

@@ -9,11 +9,12 @@ from agentrail import ToolContext, tool
 from agentrail.abc.store import Node, Standing
 from agentrail.errors import JournalBehind, StoreUnavailable
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved
+from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import FunctionModel, calls, says
-from tests.runtime.nodes import node_over, shared_store, taken_by
-from tests.runtime.rig import on_virtual_time, until
+from tests.runtime.nodes import Connection, Machine, node_over, shared_store, taken_by
+from tests.runtime.rig import on_virtual_time, open_over, until
 from tests.stores.rig import opening
 
 pytestmark = on_virtual_time
@@ -489,3 +490,25 @@ async def test_the_signal_clock_follows_the_store_and_never_goes_back():
                 seen.append(now_ms())
         assert seen == sorted(seen)
         assert seen[-1] == pytest.approx(clock(), abs=100)
+
+
+class QuickMachine(Machine):
+    """A machine whose threads start at once, so that a cancelled call has reached the store."""
+
+    async def offload(self, function, /, *args, **_options):
+        made = function(*args)
+        await trio.sleep(0.01 + self.connection.answer_seconds)
+        return made
+
+
+async def test_a_node_that_closes_sends_no_heartbeat_after_it_is_reported_gone():
+    """A heartbeat that is due while the store answers slowly does not bring the closed node back: others adopt what it owes without waiting for its lease."""
+    store, _ = shared_store()
+    connection = Connection(store)
+    with installed(QuickMachine(connection)):
+        async with open_over(connection, resume="working") as supervisor:
+            own = supervisor.nodes.node.id
+            await trio.sleep(LEASE / 3 - 0.1)
+            connection.answer_seconds = 0.2
+    assert [name for name, _ in connection.calls if name in ("beat", "gone")][-1] == "gone"
+    assert own not in [one.id for one in store.nodes() if not one.gone_at_ms]
