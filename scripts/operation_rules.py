@@ -131,7 +131,9 @@ def container() -> Checks:
     yield "has a token, as others reach its address", "--token-file" in words
     yield "the port is ours", words[words.index("--port") + 1] == port == f"{DEFAULT_PORT}"
     yield "its user is not root", int(user) > 0
-    extras = re.findall(r"agentrail-\*\.whl\)\[(\w+)\]", run)
+    extras = [
+        one for group in re.findall(r"agentrail-\*\.whl\)\[([\w,]+)\]", run) for one in group.split(",")
+    ]
     yield (
         "installs an extra",
         bool(extras) and {*extras} <= {*metadata.metadata("agentrail").get_all("Provides-Extra", [])},
@@ -185,9 +187,29 @@ def sandboxes() -> Checks:
     for one in (agents, sandbox):
         yield "the token comes from outside", one["environment"][SANDBOX_TOKEN_VARIABLE].startswith("${")
         yield "builds a file of this folder", (FILES / one["build"]["dockerfile"]).is_file()
+    for one, volume in (("agents", "data"), ("agents-2", "data-2")):
+        node = compose["services"][one]
+        yield (
+            "a node has its own address",
+            node["environment"]["AGENTRAIL_ADVERTISE"] == f"http://{one}:{DEFAULT_PORT}",
+        )
+        yield "a node has its own directory", node["volumes"][0] == f"{volume}:/data"
     yield "has bounds", (sandbox["mem_limit"], sandbox["cpus"], sandbox["cap_drop"]) == ("1g", 1, ["ALL"])
     (named,) = re.findall(r'sandbox="(http\S+)"', text_of(FILES / "compose.yaml"))
     yield "agents find it", read_sandbox_address(named).url == f"http://sandbox:{SANDBOX_PORT}"
+
+
+def nodes() -> Checks:
+    """Check the unit of several nodes, which replaces the command of the other one."""
+    (start,) = re.findall(
+        r"^ExecStart=(\S.*)$", plain("agentrail-node.conf").replace("%i", "8701"), re.MULTILINE
+    )
+    yield "the command is ours", serves(start.split()[1:])
+    yield "it replaces the other command", "\nExecStart=\n" in plain("agentrail-node.conf")
+    yield (
+        "its address is its port",
+        "--port 8701" in start and "http://127.0.0.1:%i" in plain("agentrail-node.conf"),
+    )
 
 
 def operation_files() -> Faults:
@@ -198,6 +220,7 @@ def operation_files() -> Faults:
         "agentrail.service": unit,
         "Containerfile": container,
         "sandboxes": sandboxes,
+        "agentrail-node.conf": nodes,
     }
     for name, rule in rules.items():
         yield from (f"docs/operations, {name}: expected: {wanted}" for wanted, holds in rule() if not holds)

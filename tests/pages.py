@@ -46,6 +46,9 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     f"{_EXAMPLES}/help_desk/README.md": {
         "console": f"{_EXAMPLES}/help_desk/tests/test_help_desk.py::test_the_page_shows_what_happens"
     },
+    f"{_EXAMPLES}/killed_nodes/README.md": {
+        "console": f"{_EXAMPLES}/killed_nodes/tests/test_killed_nodes.py::test_killed_nodes_lose_nothing"
+    },
     f"{_EXAMPLES}/research/README.md": {
         "console": f"{_EXAMPLES}/research/tests/test_research.py::test_the_page_shows_what_happens",
         "py": f"{_EXAMPLES}/research/tests/test_research.py::test_the_page_quotes_the_program",
@@ -118,6 +121,9 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "docs/how-to/install-the-compiled-build.md": {"": "scripts/compiled_test.sh installs it, in CI, and tests/test_builds.py holds what doctor says"},
     "docs/how-to/keep-and-resume-sessions.md": {"agentrail chat": _NEEDS_A_PERSON},
+    "docs/how-to/run-on-many-machines.md": {
+        "": "it needs PostgreSQL and an ordinary user: tests/cli/test_serve_nodes.py has its steps"
+    },
     "docs/how-to/run-tools-elsewhere.md": {
         "docker build": _NEEDS_A_MACHINE,
         'agentrail run "Run the tests': "it needs Docker: tests/sandboxes/remote has the container's command without",

@@ -149,14 +149,17 @@ def test_caddy_takes_its_file():
 
 @pytest.mark.check
 def test_systemd_takes_the_unit(tmp_path):
-    """By `systemd-analyze verify`; the program that it looks for is put in the place of ours."""
+    """By `systemd-analyze verify`, also as the template of several nodes; the program that it looks for is put in the place of ours."""
     program = needs("systemd-analyze")
-    text = (FILES / "agentrail.service").read_text(encoding="utf-8")
-    unit = tmp_path / "agentrail.service"
-    unit.write_text(
-        text.replace("/opt/agentrail/bin/agentrail serve", f"{sys.executable} serve"), encoding="utf-8"
-    )
-    assert run(program, "verify", "--man=no", f"{unit}").strip() == ""
+    for name, added in (("agentrail.service", ""), ("agentrail@.service", "agentrail-node.conf")):
+        text = (FILES / "agentrail.service").read_text(encoding="utf-8")
+        if added:
+            text += (FILES / added).read_text(encoding="utf-8")
+        unit = tmp_path / name
+        unit.write_text(
+            text.replace("/opt/agentrail/bin/agentrail serve", f"{sys.executable} serve"), encoding="utf-8"
+        )
+        assert run(program, "verify", "--man=no", f"{unit}").strip() == ""
 
 
 # --- the container
