@@ -334,10 +334,12 @@ class CallAim:
     Attributes:
         session_id: Its id, or None if the call is about none or a new one.
         client_id: Name that makes a repetition of the call safe, or None.
+        node: Node with the connection of the client, which answers unless the session has an owner. None for a call without one.
     """
 
     session_id: str | None = None
     client_id: str | None = None
+    node: str | None = None
 
     def session_of(self, owner: SessionOwner) -> str | None:
         """Return the session of a caller, also a new one whose id follows from the client id."""

@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -217,6 +218,11 @@ def faults_of_nodes(given: Any) -> Iterator[str]:
         value = getattr(given, name)
         if isinstance(value, str) and value.startswith(kinds):
             yield f"{name} is {value!r:.80}, which stays on one machine, while sessions of a shared store move: give {cure}, or None"
+    of_profiles = (getattr(getattr(one, "options", None), "mcp", None) or () for one in given.profiles)
+    for server in {id(one): one for one in (*given.mcp, *chain.from_iterable(of_profiles))}.values():
+        grant = getattr(getattr(server, "oauth", None), "grant", None)
+        if getattr(server, "auth", None) == "oauth" and grant != "client_credentials":
+            yield f"MCP server {server.name!r} has auth='oauth', whose logins stay on one machine, while sessions of a shared store move: give auth a token, or oauth the grant 'client_credentials'"
     for one in () if given.files_are_shared else given.profiles:
         options = getattr(one, "options", None)
         sandbox = getattr(options, "sandbox", "memory")

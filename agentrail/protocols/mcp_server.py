@@ -32,6 +32,9 @@ from agentrail.wire.operations import ApproveArguments, DeclineBody, RejectBody,
 MCP: Final = "mcp"
 """Name of the protocol, and channel of its messages."""
 
+CONNECTION_HEADER: Final = "mcp-session-id"
+"""Header with the id of a connection of the older revision. Over several nodes it begins with that of its node and a dot."""
+
 STATE_SECONDS: Final = 86_400.0
 """Validity of the state of a call that waits for its client."""
 

@@ -120,10 +120,17 @@ class SessionNodes:
                 del self._owners[next(iter(self._owners))]
         return place
 
+    async def place_of_node(self, node_id: str) -> SessionPlace:
+        """Return a node that counts as alive, as far as this node knows. Reads the store about once a second, for all callers."""
+        if self.node is not None and node_id == self.node.id:
+            return "here"
+        found = next((one for one in await self._read_nodes() if one.id == node_id), None)
+        is_over = found is None or found.gone_at_ms > 0 or node_id in self._silent()
+        return "nowhere" if found is None or is_over else found
+
     async def is_alive(self, node_id: str) -> bool:
-        """Whether a node counts as alive, as far as this node knows. Reads the store about once a second, for all callers."""
-        nodes = {one.id: one for one in await self._read_nodes()}
-        return node_id in nodes and nodes[node_id].gone_at_ms == 0 and node_id not in self._silent()
+        """Whether a node counts as alive."""
+        return await self.place_of_node(node_id) != "nowhere"
 
     async def _read_nodes(self, *, is_fresh: bool = False) -> tuple[Node, ...]:
         asked_at = trio.current_time()

@@ -21,12 +21,14 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.mcp import McpServer
 from tests.host.hosting import ANN, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
 from tests.runtime.test_spending import Priced
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 HOOK = "https://hooks.example/in"
+LOGIN = McpServer("tracker", url="https://tracker.example/mcp", auth="oauth")
 
 
 def shared_store():
@@ -177,6 +179,8 @@ async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
         ({"memories": "sqlite:"}, ["memories is 'sqlite:'", "RecallStore"]),
         ({"memories": "memory:"}, ["memories is 'memory:'", "RecallStore"]),
         ({"notes": "files:/notes"}, ["notes is 'files:/notes'", "NoteStore"]),
+        ({"mcp": [LOGIN]}, ["MCP server 'tracker'", "auth='oauth'", "client_credentials"]),
+        ({"session_mcp": [LOGIN]}, ["MCP server 'tracker'", "auth='oauth'", "client_credentials"]),
     ],
 )
 @on_virtual_time

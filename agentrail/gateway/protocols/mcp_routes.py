@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from agentrail.gateway.error_responses import ErrorAnswer, refuse_call
@@ -9,7 +10,7 @@ from agentrail.gateway.path_endpoint import CallAim, CallRoute, Gateway, OwnStre
 from agentrail.gateway.request_bodies import McpBody
 from agentrail.host.host import Host
 from agentrail.protocols.error_shapes import json_rpc_error
-from agentrail.protocols.mcp_server import read_session_uri
+from agentrail.protocols.mcp_server import CONNECTION_HEADER, read_session_uri
 from agentrail.wire.plain import encode_plain
 
 
@@ -27,8 +28,8 @@ async def open_mcp(gateway: Gateway, host: Host, *, is_served: bool) -> AsyncIte
         return
     from agentrail.gateway.protocols.mcp_service import McpService, read_state_key  # noqa: PLC0415 - see above
 
-    service = McpService(gateway, await read_state_key(host.supervisor))
-    async with service.manager.run():
+    service = McpService(gateway, await read_state_key(host.supervisor), node=host.supervisor.shared_node)
+    async with service.run():
         gateway.mcp = service
         try:
             yield
@@ -39,7 +40,8 @@ async def open_mcp(gateway: Gateway, host: Host, *, is_served: bool) -> AsyncIte
 async def _pass_on(call: RouteCall) -> OwnStream:  # noqa: RUF029 - the handler of a route, which is awaited
     if call.gateway.mcp is None:
         refuse_call("not_started", "MCP is not served yet, or no longer")
-    return OwnStream(write=call.gateway.mcp.answer)
+    names_session = _session_of(call, _plain_of(call)) is not None
+    return OwnStream(write=partial(call.gateway.mcp.answer, names_session=names_session))
 
 
 def _operation_of(body: McpBody) -> str:
@@ -50,19 +52,29 @@ def _operation_of(body: McpBody) -> str:
 
 
 def _aim(call: RouteCall) -> CallAim:
-    plain: Any = {} if call.body is None else call.body.plain
-    params = plain.get("params")
-    if not isinstance(params, dict):
-        return CallAim()
-    match plain.get("method"), params:
-        case "tools/call", _:
-            arguments = params.get("arguments")
-            session_id = arguments.get("session_id") if isinstance(arguments, dict) else None
-            named = session_id if isinstance(session_id, str) else None
-            return CallAim(named, call.head.headers.get("idempotency-key"))
-        case "resources/read", {"uri": str(uri)} if (found := read_session_uri(uri)) is not None:
-            return CallAim(found[0])
-    return CallAim()
+    plain = _plain_of(call)
+    node = call.head.headers.get(CONNECTION_HEADER, "").rpartition(".")[0] or None
+    client_id = call.head.headers.get("idempotency-key") if plain.get("method") == "tools/call" else None
+    return CallAim(_session_of(call, plain), client_id, node)
+
+
+def _plain_of(call: RouteCall) -> Any:
+    return {} if call.body is None else call.body.plain
+
+
+def _session_of(call: RouteCall, plain: Any) -> str | None:
+    match plain:
+        case {"params": {"requestState": str(sealed)}} if call.gateway.mcp is not None:
+            found: str | None = call.gateway.mcp.session_of_state(sealed)
+            return found
+        case {"method": "tools/call", "params": {"arguments": {"session_id": str(session_id)}}}:
+            return session_id
+        case {"method": "resources/read", "params": {"uri": str(uri)}} | {
+            "method": "subscriptions/listen",
+            "params": {"notifications": {"resourceSubscriptions": [str(uri), *_]}},
+        } if (named := read_session_uri(uri)) is not None:
+            return named[0]
+    return None
 
 
 def _route(method: str, does: str, **more: Any) -> CallRoute:
@@ -80,5 +92,5 @@ MCP_ROUTES: Final = (
         operation_of=_operation_of,
         is_stream=True,
     ),
-    _route("DELETE", "ends a session of the older revision"),
+    _route("DELETE", "ends a session of the older revision", aim=_aim),
 )

@@ -2,8 +2,17 @@
 
 import json
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, cast
@@ -17,7 +26,12 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.request_state import (
+    AESGCMRequestStateCodec,
+    InvalidRequestState,
+    RequestStateBoundary,
+    RequestStateSecurity,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
@@ -32,6 +46,7 @@ from agentrail.events import AgentEnd, Approval, AskUser, Question
 from agentrail.frozen import thawed
 from agentrail.gateway import calls
 from agentrail.gateway.error_responses import CallRefused, answer_to, refuse_call
+from agentrail.gateway.node_token import derived_key
 from agentrail.gateway.path_endpoint import LEFT_SECONDS, Gateway, RouteCall
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
@@ -71,7 +86,9 @@ _MAX_WATCHED: Final = 64
 
 
 async def read_state_key(supervisor: SessionSupervisor) -> bytes:
-    """Return the key that seals the state of waiting calls. A store keeps it for the next process and for other nodes."""
+    """Return the key that seals the state of waiting calls. A store keeps it for the next process, and all nodes derive the same one."""
+    if supervisor.shared_node:
+        return derived_key(await supervisor.nodes.secret(), "state of MCP calls")
     if not supervisor.keeps_owed:
         return outside.ids(32).encode()
     while not (rows := await supervisor.owed(_KEYS, after="", limit=1)):
@@ -101,13 +118,17 @@ class _Tool(msgspec.Struct, frozen=True):
 class McpService:
     """The server, for all its connections."""
 
-    def __init__(self, gateway: Gateway, key: bytes, local: RouteCall | None = None) -> None:
-        """Serve calls of `/mcp`, or with `local` those of one user over other streams."""
+    def __init__(
+        self, gateway: Gateway, key: bytes, local: RouteCall | None = None, *, node: str = ""
+    ) -> None:
+        """Serve calls of `/mcp`, or with `local` those of one user over other streams. `node` is this one, if there are others."""
         self._local = local
+        self._node = node
+        self._codec = AESGCMRequestStateCodec([key])
         hints: Any = dict.fromkeys(sorted(CACHEABLE_METHODS), CacheHint())
         self.server: Server[Any] = _FixedLists("agentrail", version=gateway.version, cache_hints=hints)
         security = RequestStateSecurity(
-            keys=[key], ttl=shapes.STATE_SECONDS, bind_principal=self._principal_of
+            codec=self._codec, ttl=shapes.STATE_SECONDS, bind_principal=self._principal_of
         )
         # In place of the tracing of the library, whose spans would begin traces of their own.
         self.server.middleware[:] = [RequestStateBoundary(security, default_audience="agentrail")]
@@ -124,12 +145,29 @@ class McpService:
         for method, (params, handler) in handlers.items():
             self.server.add_request_handler(method, params, partial(self._handle, handler))
         most = 2 * gateway.limits.max_body_with_attachments_bytes  # the route has checked it
-        self.manager: StreamableHTTPSessionManager = StreamableHTTPSessionManager(
-            self.server, max_request_body_size=most
+        self._manager = StreamableHTTPSessionManager(self.server, max_request_body_size=most)
+        self._stateless = StreamableHTTPSessionManager(
+            self.server, max_request_body_size=most, stateless=True
         )
 
-    async def answer(self, call: RouteCall) -> None:
-        """Answer a request over HTTP. A session of the older revision belongs to its principal."""
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep connections of the older revision for the duration of the block."""
+        async with self._manager.run(), self._stateless.run():
+            yield
+
+    def session_of_state(self, sealed: str) -> str | None:
+        """Return the session of a waiting call, or None for a foreign state. The library checks all else in it."""
+        with suppress(InvalidRequestState, ValueError, LookupError, TypeError):
+            claims = json.loads(self._codec.unseal(sealed))
+            return shapes.MCP_STATES.decode(claims["s"]).session_id
+        return None
+
+    async def answer(self, call: RouteCall, *, names_session: bool) -> None:
+        """Answer a request over HTTP. A connection of the older revision belongs to its principal, and is kept by one node.
+
+        A call about a session of another node than that of its connection is answered without it: no question reaches its client.
+        """
         body = b"" if call.body is None else encode_plain(call.body.plain)
         pieces = [{"type": "http.request", "body": body}]
 
@@ -138,10 +176,19 @@ class McpService:
             return pieces.pop() if pieces else await call.receive()
 
         async def send(message: MutableMapping[str, Any]) -> None:
+            if self._node and message["type"] == "http.response.start":
+                message["headers"] = [*map(self._name_node, message["headers"])]
             await call.write(dict(message))
 
         who, head = call.principal, call.head
         headers = {**head.headers, "content-length": f"{len(body)}"}
+        manager = self._manager
+        node, _, own = headers.get(shapes.CONNECTION_HEADER, "").rpartition(".")
+        if node and node == self._node:
+            headers[shapes.CONNECTION_HEADER] = own
+        elif node and names_session:
+            del headers[shapes.CONNECTION_HEADER]
+            manager = self._stateless
         token = AccessToken(token="-", client_id=who.tenant_id, subject=who.user_id, scopes=[])  # noqa: S106
         scope = {
             "type": "http",
@@ -152,7 +199,12 @@ class McpService:
             "user": AuthenticatedUser(token),
             _CALL: call,
         }
-        await self.manager.handle_request(scope, receive, send)
+        await manager.handle_request(scope, receive, send)
+
+    def _name_node(self, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        name, value = header
+        is_connection = name.decode("latin-1").lower() == shapes.CONNECTION_HEADER
+        return (name, f"{self._node}.".encode() + value) if is_connection else header
 
     def _call_of(self, ctx: _Context) -> RouteCall:
         call: RouteCall = self._local or cast("Any", ctx.request).scope[_CALL]
