@@ -1,11 +1,11 @@
-"""A supervisor whose sessions are reached over the WebSocket of a gateway: what the tests of `Session` run over a `RemoteSession` with.
+"""A supervisor whose sessions are reached over the WebSocket of a gateway, its own or that of a node that owns nothing: what the tests of `Session` run over a `RemoteSession` with.
 
 All of the gateway and of the client is at work but the bytes between them: messages of ASGI go over memory, so that tests run on virtual
 time too. What is started has the owner that a host gives to its sessions; all else is as the test wants it.
 """
 
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -17,15 +17,19 @@ from trio.lowlevel import current_clock
 from trio.testing import MockClock
 from trio_websocket import CloseReason, ConnectionClosed
 
+from agentrail.abc.store import Store
 from agentrail.gateway.app import create_app
 from agentrail.host import Principal
 from agentrail.host.identity import SessionOwner, user_data_of
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
+from agentrail.web import client_socket
 from tests.gateway.attacks.wire import FREE
 from tests.host.hosting import answering, profile
 
@@ -60,9 +64,12 @@ _NEVER: Final[Iterator[int]] = iter(())
 class AsgiConnection:
     """One connection to an ASGI application: the two methods of a WebSocket that a client uses."""
 
-    def __init__(self, *, dies_after: float = math.inf) -> None:
+    def __init__(self, *, dies_after: float = math.inf, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """Connect to nothing yet; it breaks when the client has so many frames."""
         self._frames_left = dies_after
+        self._headers = [*_SCOPE["headers"], *headers]
+        self.handshake_headers: list[tuple[bytes, bytes]] = []
+        self.is_accepted = trio.Event()
         self._to_server, self._of_client = trio.open_memory_channel[dict[str, Any]](math.inf)
         self._to_client, self._of_server = trio.open_memory_channel[str](16)
         self._to_server.send_nowait({"type": "websocket.connect"})
@@ -93,7 +100,7 @@ class AsgiConnection:
 
     async def serve(self, app: Any) -> None:
         with self._to_client:
-            await app(dict(_SCOPE), self._of_client.receive, self._send)
+            await app({**_SCOPE, "headers": self._headers}, self._of_client.receive, self._send)
 
     async def _send(self, message: dict[str, Any]) -> None:
         match message["type"]:
@@ -106,13 +113,17 @@ class AsgiConnection:
                 self.code = message["code"]
                 self._to_client.close()
             case _:
+                self.handshake_headers = message.get("headers", [])
+                self.is_accepted.set()
                 await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def dial_app(app: Any, *, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+async def dial_app(
+    app: Any, *, lives: Iterator[int] = _NEVER, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> AsyncIterator[Any]:
     """Open a connection to an application in this process, and close it; `lives` says after how many frames each breaks, and those behind last."""
-    connection = AsgiConnection(dies_after=next(lives, math.inf))
+    connection = AsgiConnection(dies_after=next(lives, math.inf), headers=headers)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve, app)
         try:
@@ -166,10 +177,14 @@ class RemoteSupervisor:
 
 def app_over(supervisor: SessionSupervisor) -> Any:
     """Make an application whose host is opened over a supervisor."""
+    return _app(supervisor=supervisor)
+
+
+def _app(**given: Any) -> Any:
     owner = Principal(tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect"))
     return create_app(
         profiles=[profile(answering())],
-        supervisor=supervisor,
+        **given,
         auth=lambda _headers: owner,
         limits=LIMITS,
         drain_timeout=0.0,
@@ -178,16 +193,37 @@ def app_over(supervisor: SessionSupervisor) -> Any:
 
 @asynccontextmanager
 async def over_a_network(
-    opened: AbstractAsyncContextManager[SessionSupervisor],
+    opened: AbstractAsyncContextManager[SessionSupervisor], behind: Store | None = None
 ) -> AsyncIterator[RemoteSupervisor]:
-    """Put a gateway and a client in front of a supervisor."""
+    """Put a gateway and a client in front of a supervisor. `behind`: its store, if the client calls another node."""
     async with opened as supervisor:
         app = app_over(supervisor)
         async with app.state.host.open(), trio.open_nursery() as nursery:
             nursery.start_soon(_end_what_hangs)
-            async with open_links(partial(dial_app, app)) as links:
+            async with _in_front_of(app, behind) as front, open_links(partial(dial_app, front)) as links:
                 yield RemoteSupervisor(supervisor, links)
             nursery.cancel_scope.cancel(reason="the test is over")
+
+
+@asynccontextmanager
+async def _in_front_of(app: Any, behind: Store | None) -> AsyncIterator[Any]:
+    """The gateway that the client calls: `app`, or one of a node that owns nothing."""
+    if behind is None:
+        yield app
+        return
+
+    @asynccontextmanager
+    async def open_websocket(
+        _target: object, _protocol: str, headers: Sequence[tuple[bytes, bytes]], **_: object
+    ) -> AsyncIterator[Any]:
+        async with dial_app(app, headers=headers) as connection:
+            await connection.is_accepted.wait()
+            yield connection
+
+    front = _app(store=behind)
+    with patch.object(client_socket, "open_websocket", open_websocket):
+        async with front.state.host.open():
+            yield front
 
 
 async def _end_what_hangs() -> None:
@@ -198,12 +234,19 @@ async def _end_what_hangs() -> None:
 
 
 @contextmanager
-def every_supervisor_remote() -> Iterator[None]:
-    """Let each supervisor that a test opens within the block be one whose sessions are reached over a network."""
+def every_supervisor_remote(*, is_forwarded: bool = False) -> Iterator[None]:
+    """Let each supervisor that a test opens within the block be one whose sessions are reached over a network.
+
+    `is_forwarded`: through another node, where its store can be shared.
+    """
     plain = vars(supervisors)["open_sessions"]
 
-    def opening(*given: Any, **options: Any) -> Any:
-        return over_a_network(plain(*given, **options))
+    def opening(*given: Any, store: Store | None = None, **options: Any) -> Any:
+        behind = None
+        if is_forwarded and store is None:
+            behind = store = MemoryStore(now_ms=now_ms, is_shared=True)
+            options["options"] = evolve(options["options"], advertise="http://owner")
+        return over_a_network(plain(*given, store=store, **options), behind)
 
     with patch.object(supervisors, "open_sessions", opening):
         yield

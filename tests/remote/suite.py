@@ -1,9 +1,10 @@
-"""Which tests of tests/runtime are the suite of `Session`, and are run once more over a `RemoteSession`; and which are left out, and why.
+"""Which tests of tests/runtime are the suite of `Session`, and are run once more over a `RemoteSession`, also through a node that owns nothing; and which are left out, and why.
 
 `make nightly` runs a test that is left out all the same, and it has to fail: so the list cannot hold one that would pass. Each module of tests/runtime is
 either of the suite or has a reason too.
 """
 
+from collections import Counter
 from typing import Any, Final
 
 import pytest
@@ -12,6 +13,8 @@ from tests.thinned import IS_NIGHTLY
 
 HERE: Final = "here"
 OVER_A_NETWORK: Final = "remote"
+FORWARDED: Final = "forwarded"
+"""Over a network too, and through a node that owns nothing."""
 
 SUITE: Final = (
     "test_agents",
@@ -46,6 +49,12 @@ SAMPLE: Final = (
 )
 """What of it `make test` runs too."""
 
+FORWARDED_SAMPLE: Final = SAMPLE[:1]
+"""What of that goes through another node in `make test`."""
+
+FORWARDED_ONE_IN: Final = 8
+"""CI runs one test in so many through another node, and `make nightly` all."""
+
 ROWS: Final = "test_wrong_types"
 ONE_IN: Final = 5
 """CI runs one test in so many of this table over a network, and `make nightly` all."""
@@ -60,6 +69,7 @@ HOST_SAYS: Final = "the host is in front of the session, and says the same with 
 SERVER_GONE: Final = "ends the supervisor below the gateway, and with it the test's only server"
 
 IN_SCOPE: Final = "finds the session in its store without the scope of its tenant"
+NO_STORE: Final = "wants the answer of a supervisor without a store, which nodes cannot share"
 EACH_STEP: Final = "cancels at each step of the scheduler, and here most of them are steps of the gateway"
 
 OF_CODE: Final = (
@@ -97,7 +107,11 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_subscriptions": {"test_a_subscriber_who_does_not_read_is_cut_off": NEVER_CUT},
     "test_wrong_types": {
         "test_after_the_supervisor_closed_every_call_is_down": SERVER_GONE,
-        **{f"test_an_argument_of_a_wrong_type_is_named[remote-{call}]": CODE for call in OF_CODE},
+        **{f"test_an_argument_of_a_wrong_type_is_named[-{call}]": CODE for call in OF_CODE},
+        **{
+            f"test_an_argument_of_a_wrong_type_is_named[forwarded-{call}]": NO_STORE
+            for call in ("journal", "turns", "state_at", "fork", "rewind")
+        },
     },
 }
 """By module and function why a test is left out: of one with parameters all of them, or those in whose name stands what is behind `[`."""
@@ -111,8 +125,18 @@ def over_each_road(metafunc: pytest.Metafunc) -> list[Any]:
     here = pytest.param(HERE, id=pytest.HIDDEN_PARAM)
     if metafunc.module.__name__.rpartition(".")[2] not in SUITE:
         return [here]
-    marks = () if metafunc.function.__name__ in SAMPLE else (pytest.mark.check,)
-    return [here, pytest.param(OVER_A_NETWORK, id=OVER_A_NETWORK, marks=(pytest.mark.host("H-077"), *marks))]
+    return [
+        here,
+        *(
+            pytest.param(
+                road,
+                id=road,
+                marks=[pytest.mark.host("H-077")]
+                + ([] if metafunc.function.__name__ in sample else [pytest.mark.check]),
+            )
+            for road, sample in ((OVER_A_NETWORK, SAMPLE), (FORWARDED, FORWARDED_SAMPLE))
+        ),
+    ]
 
 
 def why_left_out(module: str, name: str) -> str | None:
@@ -127,15 +151,16 @@ def why_left_out(module: str, name: str) -> str | None:
 
 def mark_left_out(items: list[pytest.Item]) -> None:
     """Expect those that are left out to fail; one that passes fails."""
-    rows = 0
+    turns = Counter[str]()
     for item in items.copy():
-        road = getattr(getattr(item, "callspec", None), "params", {}).get("road")
-        if road != OVER_A_NETWORK:
+        road = getattr(getattr(item, "callspec", None), "params", {}).get("road", HERE)
+        if road == HERE:
             continue
         module = item.path.stem
-        if module == ROWS:
-            rows += 1
-            if rows % ONE_IN and not IS_NIGHTLY:
+        one_in = FORWARDED_ONE_IN if road == FORWARDED else ONE_IN if module == ROWS else 1
+        if item.get_closest_marker("check") is not None:
+            turns[f"{road} {module == ROWS}"] += 1
+            if turns[f"{road} {module == ROWS}"] % one_in and not IS_NIGHTLY:
                 items.remove(item)
                 continue
         why = why_left_out(module, item.name)

@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.testing.folded import folded_sessions
 from agentrail.testing.orphans import no_orphans
-from tests.remote.suite import HERE, mark_left_out, over_each_road
+from tests.remote.suite import FORWARDED, HERE, mark_left_out, over_each_road
 from tests.runtime.rig import open_bare
 
 # A session costs a fold when its test is over, which is a fifth of the time of all: so one test in eight, the same ones in each
@@ -68,7 +68,8 @@ def road(request):
         return
     pytest.importorskip("trio_websocket", reason="no extra `connect`")
     pytest.importorskip("starlette", reason="no extra `gateway`")
-    with import_module("tests.remote.over_a_network").every_supervisor_remote():
+    network = import_module("tests.remote.over_a_network")
+    with network.every_supervisor_remote(is_forwarded=request.param == FORWARDED):
         yield request.param
 
 

@@ -109,7 +109,10 @@ class Pinged:
         self.chunks = chunks
 
     def __aiter__(self):
-        return self.chunks
+        return self
+
+    async def __anext__(self):
+        return await anext(self.chunks)
 
     @property
     def pinged_at(self):
