@@ -53,7 +53,7 @@ from agentrail.cli.host_config import directory_of_host, faults_of_host, named_s
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.run_options import BaseUrl, Model
 from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
-from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory
+from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory
 from agentrail.cli.store_access import all_sessions, is_process_there
 from agentrail.cli.text_output import print_text
 from agentrail.config.settings import Settings
@@ -67,6 +67,7 @@ from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import beside, check_place, writer_of
 from agentrail.stores.store_names import path_of_store
+from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
 # Checks of the default store and the `[host]` store: path, size, writer, and commit time.
 
@@ -91,13 +92,22 @@ def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> t
     return (*found, look_at_fsync(_nearest(directory)))
 
 
-def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Check the store of `[host]`, where `agentrail serve` keeps sessions. Other commands use it only on request."""
+def look_at_store_of_server(
+    settings: Settings | None, environ: Mapping[str, str], store: str | None = None
+) -> tuple[Finding, ...]:
+    """Check the store of `agentrail serve`: named, of the variable, or of `[host]`. Other commands use it only on request."""
+    configured = DEFAULT_STORE if settings is None else named_stores(settings).get("store", DEFAULT_STORE)
+    name = store or environ.get(STORE_VARIABLE) or configured
+    if is_shared_store(name) and name != PRIVATE:
+        from agentrail.cli.doctor_database import look_at_database
+
+        return tuple(look_at_database(name))
+    if settings is None and name == DEFAULT_STORE:
+        return ()
     try:
         usual = find_data_directory(environ)
-        path = path_of_store(
-            named_stores(settings).get("store", DEFAULT_STORE), directory_of_host(settings, environ) or usual
-        )
+        directory = None if settings is None else directory_of_host(settings, environ)
+        path = path_of_store(name, directory or usual)
         if path in {None, path_of_store(DEFAULT_STORE, usual)}:
             return ()
         assert path is not None  # noqa: S101 - checked above
@@ -189,6 +199,13 @@ def doctor(  # noqa: PLR0913 - an option each
     model: Model = None,
     base_url: BaseUrl = None,
     data_dir: DataDirectory = None,
+    store: Annotated[
+        str | None,
+        Parameter(
+            help=f"The store of servers to check. Default: {STORE_VARIABLE}, otherwise store in [host].",
+            show_default=False,
+        ),
+    ] = None,
     agent: AgentOption = None,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     as_json: Annotated[
@@ -198,13 +215,22 @@ def doctor(  # noqa: PLR0913 - an option each
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
-    findings = trio.run(_look_at_all, model, base_url, data_dir, agent, files)
+    look = partial(
+        _look_at_all, files, model=model, base_url=base_url, data_dir=data_dir, store=store, agent=agent
+    )
+    findings = trio.run(look)
     printed = print_text(_as_json(findings) if as_json else "\n".join(map(show_finding, findings)))
     return decide_health(findings) if printed is Exit.DONE else printed
 
 
-async def _look_at_all(
-    model: str | None, base_url: str | None, data_dir: Path | None, agent: str | None, files: ConfigFiles
+async def _look_at_all(  # noqa: PLR0913 - an option each
+    files: ConfigFiles,
+    *,
+    model: str | None,
+    base_url: str | None,
+    data_dir: Path | None,
+    store: str | None,
+    agent: str | None,
 ) -> tuple[Finding, ...]:
     """Run all checks, each within its time limit."""
     setup: CommandSetup | None = None
@@ -232,11 +258,7 @@ async def _look_at_all(
         *look_at_variables(os.environ),
         *await within_limit("bubblewrap", confinement),
         *await in_thread("store", partial(look_at_store, os.environ, data_dir)),
-        *(
-            ()
-            if settings is None
-            else await in_thread(_OF_SERVER, partial(look_at_store_of_server, settings, os.environ))
-        ),
+        *await in_thread(_OF_SERVER, partial(look_at_store_of_server, settings, os.environ, store)),
         *await within_limit("model", partial(look_at_model, model, base_url, setup)),
     )
 

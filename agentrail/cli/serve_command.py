@@ -42,7 +42,7 @@ from agentrail.cli.serve_options import (
     node_options,
 )
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.storage_options import DEFAULT_STORE, directory_of
+from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, directory_of
 from agentrail.cli.text_output import end_without_output
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
@@ -69,9 +69,6 @@ DRAIN_DELAY_SECONDS: Final = 5.0
 
 TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - a variable's name
 """The variable that may hold a token for the printed console link."""
-
-STORE_VARIABLE: Final = "AGENTRAIL_STORE"
-"""Variable with the store of a server without an application: a URL in it may hold a password."""
 
 DEMO_WORDS: Final = (
     "this is the demo: three profiles on a model without intelligence. It runs no command, sends nothing anywhere, needs no key, "

@@ -11,6 +11,9 @@ from agentrail.stores.data_directory import DATA_VARIABLE, find_data_directory
 
 DEFAULT_STORE: Final = "sqlite:"
 
+STORE_VARIABLE: Final = "AGENTRAIL_STORE"
+"""Variable with the store of a server without an application, and of commands that read a store: a URL in it may hold a password."""
+
 DataDirectory = Annotated[
     Path | None,
     Parameter(

@@ -15,7 +15,7 @@ from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, S
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.storage_options import DEFAULT_STORE, DataDirectory, directory_of
+from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory, directory_of
 from agentrail.cli.text_output import end_without_output
 from agentrail.config.settings import modules_of
 from agentrail.core.journal.fold import GetBlob, Sources
@@ -45,7 +45,8 @@ class StorePlace:
     store: Annotated[
         str,
         Parameter(
-            help="Where sessions are: sqlite:PATH, sqlite: for the file in the data directory, or postgres://USER@HOST/DATABASE."
+            help="Where sessions are: sqlite:PATH, sqlite: for the file in the data directory, or postgres://USER@HOST/DATABASE.",
+            env_var=STORE_VARIABLE,
         ),
     ] = DEFAULT_STORE
     data_dir: DataDirectory = None

@@ -1,11 +1,13 @@
 """`agentrail store`: commands for a whole store instead of one session."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
 from agentrail.cli.exit_codes import Exit
+from agentrail.cli.storage_options import DEFAULT_STORE
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, shown_id, store_command, writing
 from agentrail.errors import OptionError
 from agentrail.runtime.restored_store import note_restored
@@ -83,7 +85,9 @@ def migrate_store(
 def restored(*, place: StorePlace = USUAL_PLACE) -> Exit:
     with writing(place) as store:
         found = note_restored(store)
+    of = "" if place.store == DEFAULT_STORE else f" --store {shlex.quote(shown_store(place.store))}"
     for one in found.parked:
-        say(f"{shown_id(one)}: parked (restored); agentrail sessions resume {shown_id(one)} --on-drift go_on")
+        name = shown_id(one)
+        say(f"{name}: parked (restored); agentrail sessions resume {name} --on-drift go_on{of}")
     say(f"{len(found.parked)} sessions are parked, {found.idle} continue with their next message")
     return Exit.DONE

@@ -283,6 +283,10 @@ def check_database(
     _check_server(connection, place)
     if not allow_unsafe:
         _check_settings(connection, place)
+    _check_tables(connection, place, schema)
+
+
+def _check_tables(connection: PostgresConnection, place: str, schema: PostgresSchema) -> None:
     version = found_version(connection, place, schema)
     if version < schema.version:
         what = (
@@ -293,9 +297,10 @@ def check_database(
         message = f"the store {place} {what}: run agentrail store migrate --store {place}, with the role that owns the database"
         raise StoreUnavailable(message)
     may_write = connection.execute(
-        """SELECT bool_and(has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+        """SELECT bool_and(has_table_privilege(c.oid, 'SELECT') AND (c.relname IN ('meta', 'secret') OR (
+            has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))))
         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid
-        WHERE n.nspname = 'agentrail' AND c.relkind = 'r' AND c.relname NOT IN ('meta', 'secret')"""
+        WHERE n.nspname = 'agentrail' AND c.relkind = 'r'"""
     ).fetchone()
     if may_write is None or not may_write[0]:
         raise StoreUnavailable(_no_right(connection, place))
@@ -318,3 +323,72 @@ def _check_settings(connection: PostgresConnection, place: str) -> None:
             statement = f"ALTER ROLE {_quoted(row[1])} SET {name} = on"
         message = f"the store {place} has {name} = off, so {risk}: run {statement}, or open it with allow_unsafe=True"
         raise StoreUnavailable(message)
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a database, for operators.
+
+    Attributes:
+        place: URL without password.
+        version: Major version of its server.
+        role: Role of the connection.
+        owns_tables: Whether that role may alter the tables.
+        has_standby: Whether a commit waits for a synchronous standby. Otherwise a failover may lose acknowledged records.
+        max_connections: Connections that its server allows.
+        faults: Why a server refuses it.
+        is_usable: Whether it could be opened with `allow_unsafe`.
+    """
+
+    place: str
+    version: int
+    role: str
+    owns_tables: bool
+    has_standby: bool
+    max_connections: int
+    faults: tuple[str, ...]
+    is_usable: bool
+
+
+_FACTS: Final = """
+SELECT current_user, current_setting('max_connections')::int, current_setting('synchronous_standby_names') <> '', COALESCE((
+    SELECT bool_and(pg_has_role(c.relowner, 'USAGE')) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid
+    WHERE n.nspname = 'agentrail' AND c.relkind = 'r'), false)
+"""
+
+
+def look_at_server(url: str, schema: PostgresSchema = SCHEMA) -> ServerFacts:
+    """Return facts about a database and all faults that `check_database` would find, each at a time.
+
+    Raises:
+        OptionError: Your move: it is not a URL of PostgreSQL.
+        StoreUnavailable: The database cannot be reached.
+    """
+    connector = Connector(url, psycopg.connect)
+    connection = connector.open()
+    faults: list[str] = []
+    try:
+        with connector.translated():
+            row = connection.execute(_FACTS.encode()).fetchone()
+            assert row is not None  # noqa: S101 - no table is read
+            try:
+                _check_settings(connection, connector.place)
+            except StoreUnavailable as error:
+                faults.append(str(error))
+            try:
+                check_database(connection, connector.place, schema, allow_unsafe=True)
+                is_usable = True
+            except (NotAStore, StoreTooNew, StoreUnavailable) as error:
+                faults.append(str(error))
+                is_usable = False
+            return ServerFacts(
+                place=connector.place,
+                version=connection.info.server_version // 10_000,
+                role=row[0],
+                max_connections=row[1],
+                has_standby=row[2],
+                owns_tables=row[3],
+                faults=tuple(faults),
+                is_usable=is_usable,
+            )
+    finally:
+        forget(connection)

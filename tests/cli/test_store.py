@@ -27,6 +27,12 @@ async def test_a_database_is_migrated_and_read(postgres_url, monkeypatch, tmp_pa
     assert "CREATE TABLE agentrail.session" in (await ask("store", "migrate", "--print-sql")).out
     assert "has no role 'nobody_here'" in (await ask("store", "migrate", "--nodes-role", "nobody_here")).err
     assert (await ask("sessions", "list")).code == 0
+    variables["AGENTRAIL_STORE"] = url
+    for command in (("store", "restored"), ("store", "check"), ("nodes", "list"), ("sessions", "list")):
+        ran = await run_beside(*command, variables=variables)
+        assert (ran.code, password in ran.out + ran.err) == (0, False), ran.err
+    named = await run_beside("store", "migrate", "--store", "sqlite:", variables=variables)
+    assert "only a PostgreSQL database" in named.err
     assert "0 sessions are intact" in (await ask("store", "check")).out
     assert "pg_dump" in (await ask("store", "backup", str(tmp_path / "x"))).err
 
