@@ -117,8 +117,8 @@ class Round:
         """A request that a page may send, or nearly."""
         draw, page = self.draw, self.page
         more = {"tools": [MAP] if draw.random() < 0.8 else []}
-        match draw.randrange(8):
-            case 6 | 7 if len(page.client.messages) > 2:  # back to an earlier message, and on from there
+        match draw.randrange(10):
+            case 6 | 7 | 8 | 9 if len(page.client.messages) > 2:  # from an earlier one on
                 more["forwardedProps"] = {"agentrail": {"branch": True}}
                 del page.client.messages[draw.randrange(1, len(page.client.messages)) :]
                 page.say(draw.choice(("Or?", "Hi")))
