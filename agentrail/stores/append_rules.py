@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
+from attrs import frozen
 
 from agentrail.abc.store import (
     Append,
@@ -62,6 +63,41 @@ class StoredJournal(Protocol):
     def last_of(self, epoch: int) -> int:
         """Return the number of the last record up to this epoch, or the one before the first record."""
         ...
+
+
+@frozen
+class PagedJournal:
+    """A stored journal whose records are read when they are asked for.
+
+    Attributes:
+        there: Its session.
+        read: Returns records from number `after + 1`, up to a limit.
+        epoch_at: Returns the epoch of the record with a number, or None.
+    """
+
+    there: StoredSession
+    read: Callable[[int, int], tuple[Record, ...]]
+    epoch_at: Callable[[int], int | None]
+
+    @property
+    def tail(self) -> Tail:
+        return self.there.tail
+
+    def has(self, records: Sequence[Record]) -> bool:
+        kept = tuple(record for record in records if record.seq >= self.there.first_seq)
+        before = kept[0].seq - 1 if kept else 0
+        return self.read(before, len(kept)) == kept
+
+    def last_of(self, epoch: int) -> int:
+        low, high = self.there.first_seq - 1, self.there.tail.seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self.epoch_at(middle)
+            if found is not None and found <= epoch:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
 
 # --- openings

@@ -1,13 +1,13 @@
 """Rows of `PostgresStore` and their values, with the statements that several modules need."""
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from agentrail.abc.store import Node, OwedRow, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import SessionNotFound
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import NEIGHBOURS, check_root, session_not_found
+from agentrail.stores.append_rules import NEIGHBOURS, PagedJournal, check_root, session_not_found
 from agentrail.stores.postgres_connections import PostgresConnection
 
 PostgresRow: TypeAlias = tuple[Any, ...]
@@ -144,30 +144,11 @@ def not_found(connection: PostgresConnection, scope: str, session: str) -> Sessi
     return session_not_found(session, beside)
 
 
-class PostgresJournal:
-    """The journal of a session as a `StoredJournal`."""
+def paged_journal(connection: PostgresConnection, there: StoredSession) -> PagedJournal:
+    scope, session = there.scope, there.session
 
-    def __init__(self, connection: PostgresConnection, there: StoredSession) -> None:
-        self._connection = connection
-        self._there = there
-        self.tail: Tail = there.tail
+    def epoch_at(seq: int) -> int | None:
+        rows = run_statement(connection, _EPOCH_AT, scope.encode(), session.encode(), seq)
+        return rows[0][0] if rows else None
 
-    def has(self, records: Sequence[Record]) -> bool:
-        there = self._there
-        kept = tuple(record for record in records if record.seq >= there.first_seq)
-        before = kept[0].seq - 1 if kept else 0
-        return fetch_records(self._connection, there.scope, there.session, before, len(kept)) == kept
-
-    def last_of(self, epoch: int) -> int:
-        there = self._there
-        low, high = there.first_seq - 1, there.tail.seq
-        while low < high:
-            middle = (low + high + 1) // 2
-            rows = run_statement(
-                self._connection, _EPOCH_AT, there.scope.encode(), there.session.encode(), middle
-            )
-            if rows and rows[0][0] <= epoch:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+    return PagedJournal(there, partial(fetch_records, connection, scope, session), epoch_at)

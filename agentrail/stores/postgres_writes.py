@@ -29,12 +29,12 @@ from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
     SNAPSHOT_COLUMNS,
-    PostgresJournal,
     PostgresRow,
     fetch_session,
     known,
     known_root,
     node_of,
+    paged_journal,
     run_statement,
     session_of,
 )
@@ -97,7 +97,7 @@ def create_journal(connection: PostgresConnection, opening: Opening) -> None:
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
     there = fetch_session(connection, first.scope, first.session)
     if there is not None:
-        check_same_opening(opening, there, PostgresJournal(connection, there))
+        check_same_opening(opening, there, paged_journal(connection, there))
         return
     _check_tree(connection, opening)
     check_quota(opening, lambda owner: _count_open_roots(connection, owner))
@@ -253,7 +253,7 @@ def _pack_blobs(appends: Sequence[Append]) -> PostgresRow:
 def _append_alone(connection: PostgresConnection, one: Append) -> AppendRefusal | None:
     """Write the missing rest of an append that is partly stored, or return why it is refused."""
     there = fetch_session(connection, one.scope, one.session)
-    missing = decide_append(one, None if there is None else PostgresJournal(connection, there))
+    missing = decide_append(one, None if there is None else paged_journal(connection, there))
     if not isinstance(missing, tuple):
         return missing
     # A repeated append changes nothing. In particular it must not restore an older standing of the session.

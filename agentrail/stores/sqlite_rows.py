@@ -1,6 +1,7 @@
 """Rows of `SqliteStore` and their values, with the few statements that several modules need."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import apsw
@@ -10,6 +11,7 @@ from agentrail.abc.store import Opening, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record, Tail
 from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.messages import SessionId
+from agentrail.stores.append_rules import PagedJournal
 from agentrail.stores.sqlite_connections import DamagedStoreError
 
 SqliteRow: TypeAlias = tuple[Any, ...]
@@ -172,31 +174,14 @@ def fetch_records(
     return tuple(record_of(scope, session, row) for row in rows)
 
 
-class SqliteJournal:
-    """The journal of a session as a `StoredJournal`."""
+def paged_journal(connection: apsw.Connection, there: StoredSession) -> PagedJournal:
+    scope, session = there.scope, there.session
 
-    def __init__(self, connection: apsw.Connection, there: StoredSession) -> None:
-        self._connection = connection
-        self._there = there
-        self.tail: Tail = there.tail
+    def epoch_at(seq: int) -> int | None:
+        row = connection.execute(_EPOCH_AT, (scope, session, seq)).fetchone()
+        return None if row is None else row[0]
 
-    def has(self, records: Sequence[Record]) -> bool:
-        there = self._there
-        kept = tuple(record for record in records if record.seq >= there.first_seq)
-        before = kept[0].seq - 1 if kept else 0
-        return fetch_records(self._connection, there.scope, there.session, before, len(kept)) == kept
-
-    def last_of(self, epoch: int) -> int:
-        there = self._there
-        low, high = there.first_seq - 1, there.tail.seq
-        while low < high:
-            middle = (low + high + 1) // 2
-            row = self._connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
-            if row is not None and row[0] <= epoch:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+    return PagedJournal(there, partial(fetch_records, connection, scope, session), epoch_at)
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:

@@ -41,11 +41,11 @@ from agentrail.stores.sqlite_rows import (
     PUT_SESSION,
     PUT_SNAPSHOT,
     SESSION_COLUMNS,
-    SqliteJournal,
     SqliteRow,
     check_witness,
     fetch_session,
     opened_row,
+    paged_journal,
     row_of,
     session_of,
     standing_row,
@@ -83,7 +83,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported journal had several owners
     there = fetch_session(connection, first.scope, first.session)
     if there is not None:
-        check_same_opening(opening, there, SqliteJournal(connection, there))
+        check_same_opening(opening, there, paged_journal(connection, there))
         return
     check_witness(connection, first.scope, first.session, None)
     _check_tree(connection, opening)
@@ -172,7 +172,7 @@ def _append_alone(
     """Write the missing rest of an append that is partly stored, or return why it is refused."""
     there = fetch_session(connection, one.scope, one.session)
     check_witness(connection, one.scope, one.session, there)
-    missing = decide_append(one, None if there is None else SqliteJournal(connection, there))
+    missing = decide_append(one, None if there is None else paged_journal(connection, there))
     if not isinstance(missing, tuple):
         return missing
     # A repeated append changes nothing. In particular it must not restore an older standing of the session.
