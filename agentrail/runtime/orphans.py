@@ -15,7 +15,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import jitter
 from agentrail.runtime.node_heartbeat import NodeHeartbeat
 from agentrail.runtime.persistence import Keeping
-from agentrail.runtime.trust import after_look, beat_seconds, silent_nodes
+from agentrail.runtime.trust import after_look, beat_seconds, is_living, silent_nodes
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -142,7 +142,7 @@ class Orphans:
         self._nodes = nodes
         self._tell_leases(others)
         silent = silent_nodes(keeping.silence)
-        dead = frozenset(node.id for node in others if node.gone_at_ms or node.id in silent)
+        dead = frozenset(node.id for node in others if not is_living(node, silent))
         self._tell_digests(others, dead)
         died = [node for node in others if node.id in dead - self._dead]
         self._dead = dead
@@ -250,7 +250,7 @@ async def cluster_facts(keeping: Keeping, heartbeat: NodeHeartbeat) -> ClusterFa
     own, store = heartbeat.node, keeping.store
     nodes = await keeping.read(store.nodes)
     waiting = await keeping.read(partial(store.orphans, 1_000))
-    others = [node for node in nodes if node.id != own.id and not node.gone_at_ms]
+    others = [node for node in nodes if node.id != own.id and is_living(node)]
     return ClusterFacts(
         nodes=nodes,
         clock_difference_seconds=heartbeat.clock_difference_seconds,

@@ -22,7 +22,7 @@ from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_nodes import place_of_session
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly
-from agentrail.runtime.trust import silent_nodes
+from agentrail.runtime.trust import is_living, silent_nodes
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -48,11 +48,6 @@ class OtherNodes(Protocol):
             AgentrailError: It did not, or does not answer.
         """
         ...
-
-
-def _living_nodes(nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> tuple[Node, ...]:
-    """Return the nodes that are neither reported gone nor silent for a lease."""
-    return tuple([one for one in nodes if not one.gone_at_ms and one.id not in silent])
 
 
 def decide_target(wanted: str | None, own: str, living: Iterable[Node]) -> Node:
@@ -132,7 +127,8 @@ class Moves:
         wanted = SessionId(session_id)
         await self._check_root(keeping, scope, wanted)
         nodes = await keeping.read(store.nodes)
-        target = decide_target(to, own, _living_nodes(nodes, silent_nodes(keeping.silence)))
+        silent = silent_nodes(keeping.silence)
+        target = decide_target(to, own, [one for one in nodes if is_living(one, silent)])
         await others.check_revive(target, scope, wanted)
         cell = self._known(key_of(scope, session_id))
         if cell is not None and not cell.is_asleep:  # a hibernated one has no owner

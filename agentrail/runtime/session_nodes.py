@@ -13,7 +13,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_keys import key_of
 from agentrail.runtime.shared_resources import Shared
-from agentrail.runtime.trust import silent_nodes
+from agentrail.runtime.trust import is_living, silent_nodes
 
 OWNER_SECONDS: Final = 5.0
 """Time for which the owner of a session is remembered, in seconds. An owner that has changed refuses the call."""
@@ -46,13 +46,12 @@ def place_of_session(
     if stored.node == own:
         return "here"
     owner = next((one for one in nodes if one.id == stored.node), None)
-    is_over = owner is None or owner.gone_at_ms > 0 or owner.id in silent
-    return "nowhere" if owner is None or is_over else owner
+    return owner if owner is not None and is_living(owner, silent) else "nowhere"
 
 
 def node_that_reads(codec: int, nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> Node | None:
     """Return the living node with the lowest load that reads records of a codec, or None."""
-    able = [one for one in nodes if one.codec >= codec and not one.gone_at_ms and one.id not in silent]
+    able = [one for one in nodes if one.codec >= codec and is_living(one, silent)]
     return min(able, key=lambda one: (one.load, one.id), default=None)
 
 
@@ -125,8 +124,7 @@ class SessionNodes:
         if self.node is not None and node_id == self.node.id:
             return "here"
         found = next((one for one in await self._read_nodes() if one.id == node_id), None)
-        is_over = found is None or found.gone_at_ms > 0 or node_id in self._silent()
-        return "nowhere" if found is None or is_over else found
+        return found if found is not None and is_living(found, self._silent()) else "nowhere"
 
     async def is_alive(self, node_id: str) -> bool:
         """Whether a node counts as alive."""

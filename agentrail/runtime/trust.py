@@ -105,6 +105,11 @@ def after_look(
     return evolve(silence, looked_at=sent_at, unchanged=unchanged)
 
 
+def is_living(node: Node, silent: frozenset[str] = frozenset()) -> bool:
+    """Whether a node is neither reported gone nor silent for a lease."""
+    return not node.gone_at_ms and node.id not in silent
+
+
 def silent_nodes(silence: NodeSilence) -> frozenset[str]:
     """Return the nodes whose heartbeat has not changed for a whole lease."""
     at = silence.looked_at
