@@ -357,6 +357,17 @@ class OwedStore(Protocol):
         ...
 
 
+def owed_row(store: OwedStore, kind: str, row_id: str) -> OwedRow | None:
+    """Return one owed row, or None."""
+    after = row_id[:-1]  # only few rows lie between the id without its end and the id
+    while page := store.owed(kind, after, 100):
+        found = next((one for one in page if one.id >= row_id), None)
+        if found is not None:
+            return found if found.id == row_id else None
+        after = page[-1].id
+    return None
+
+
 class ManyTaker(Protocol):
     """Optional interface of a store: takes many trees in one transaction.
 

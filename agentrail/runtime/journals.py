@@ -122,8 +122,9 @@ class Journals:
         """
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("look_at_nodes")
-        nodes = await keeping.read(keeping.store.nodes)
-        return departures.look(nodes, keeping.store.now_ms(), silent_nodes(keeping.silence))
+        store = keeping.store
+        nodes, now_ms = await keeping.read(lambda: (store.nodes(), store.now_ms()))
+        return departures.look(nodes, now_ms, silent_nodes(keeping.silence))
 
     async def owed(
         self, kind: str, *, after: str = "", limit: int = 1000, own: bool = False

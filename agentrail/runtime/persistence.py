@@ -21,6 +21,7 @@ from agentrail.abc.store import (
     Store,
     Taken,
     TakeOver,
+    owed_row,
 )
 from agentrail.core.journal.record import CODEC, Record, Tail, codec_of, sealed, split_draft
 from agentrail.core.journal.recorder import opened_draft
@@ -323,8 +324,7 @@ class Keeping:
         """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""
         if self.heartbeat is None or not offers(self.store, OwedStore):
             return None
-        key = key_of(scope, session_id)
-        row = next((row for row in self.store.owed(BEHIND) if row.id == key), None)
+        row = owed_row(self.store, BEHIND, key_of(scope, session_id))
         if row is None:
             return None
         have, acknowledged = map(int, row.body.split())

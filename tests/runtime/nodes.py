@@ -31,6 +31,7 @@ class Connection:
         refused: Calls that fail: names, or `*` for all.
         answer_seconds: How late the answers of calls are, after the store carried them out.
         calls: Names of all calls so far, each with the session that it reads, if any.
+        in_loop: Names of the calls that were made in the loop instead of a thread.
     """
 
     is_immediate = False
@@ -40,9 +41,19 @@ class Connection:
         self.inner, self.refused = store, frozenset[str]()
         self.answer_seconds = 0.0
         self.calls: list[tuple[str, Any]] = []
+        self.in_loop: list[str] = []
+        self.is_in_thread = False
 
     def cut(self, *names: str) -> None:
         self.refused = frozenset(names or "*")
+
+    def in_thread(self, function: Any, *args: Any) -> Any:
+        """Call a function as in a thread, where calls of the store may block."""
+        self.is_in_thread = True
+        try:
+            return function(*args)
+        finally:
+            self.is_in_thread = False
 
     def mend(self) -> None:
         self.refused = frozenset()
@@ -58,6 +69,8 @@ class Connection:
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         self.calls.append((name, args[1] if len(args) > 1 else None))
+        if not self.is_in_thread:
+            self.in_loop.append(name)
         if self.refused & {name, "*"}:
             message = f"the connection was cut in {name}"
             raise StoreUnavailable(message)
@@ -75,7 +88,7 @@ class Machine(Inline):
     async def offload(self, function: Any, /, *args: Any, **options: Any) -> Any:
         """Call it in place, in a hundredth of a second, and with an answer that may be late."""
         await trio.sleep(0.005)
-        made = await super().offload(function, *args)
+        made = await super().offload(self.connection.in_thread, function, *args)
         await trio.sleep(0.005 + self.connection.answer_seconds)
         return made
 
@@ -97,6 +110,7 @@ async def node_over(
     with installed(Machine(connection, ahead)):
         async with open_over(connection, **{"resume": "working", **options}) as supervisor:
             yield supervisor, connection
+    assert connection.in_loop == []
 
 
 def taken_by(store: MemoryStore, session: str) -> list[int]:

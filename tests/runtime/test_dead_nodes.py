@@ -6,11 +6,13 @@ import pytest
 import trio
 
 from agentrail import ToolContext, tool
-from agentrail.abc.store import Node, Standing
+from agentrail.abc.living_nodes import Departures
+from agentrail.abc.store import Node, OwedRow, Standing
 from agentrail.errors import JournalBehind, StoreUnavailable
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.persistence import BEHIND
 from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import Connection, Machine, node_over, shared_store, taken_by
@@ -396,6 +398,27 @@ async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_
         with pytest.raises(JournalBehind, match=f"{acknowledged}"):
             await two.resume_session("lost", **work.options())
         await two.resume_session("lost", on_drift="go_on", **work.options())
+
+
+async def test_a_look_at_the_nodes_asks_the_store_in_a_thread():
+    """A look at the nodes asks the store for all that it needs in a thread."""
+    store, _ = shared_store()
+    async with node_over(store) as (one, connection):
+        connection.calls.clear()
+        assert await one.look_at_nodes(Departures(one.shared_node)) == frozenset()
+        assert {"nodes", "now_ms"} <= {name for name, _ in connection.calls}
+
+
+async def test_lost_records_are_found_among_those_of_thousands_of_sessions():
+    """The lost records of a session are found among those of thousands of sessions."""
+    store, _ = shared_store()
+    async with node_over(store) as (one, _):
+        session = await one.start_session(session_id="s2400", **hanging())
+        await session.prompt("Hi")
+    store.change_owed([OwedRow(kind=BEHIND, id=f"s{number:04}", body=b"1 3") for number in range(2500)])
+    async with node_over(store, resume="none") as (two, _):
+        with pytest.raises(JournalBehind, match="record 3"):
+            await two.resume_session("s2400", **hanging())
 
 
 async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
