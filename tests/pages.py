@@ -69,6 +69,9 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/keep-an-audit-log.md": {
         "json": "tests/telemetry/test_audit.py::test_the_page_explains_each_field_of_a_line"
     },
+    "docs/how-to/operate-postgresql.md": {
+        "sql": "tests/stores/test_operated_postgres.py::test_the_statements_of_the_page"
+    },
     "docs/how-to/metrics-and-alerts.md": {
         "yaml": "tests/telemetry/test_alerts.py::test_promtool_accepts_the_configuration_of_the_page"
     },
