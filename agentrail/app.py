@@ -72,6 +72,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_knowledge,
     faults_of_memories,
     faults_of_notes,
+    faults_of_shared,
     opened_knowledge,
     opened_notes,
     opened_recall,
@@ -172,8 +173,8 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         shell_fallback: For sandboxes without working bubblewrap: `refuse` commands, or run them `unconfined`.
         scripts: Models for `scripted:<name>`, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests. Sessions that name one share it.
         deps_for: Returns the `deps` of a session id's tools, for a session resumed or started without them.
-        memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `memory:`, an open store, or None.
-        notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store. None: next to the configured `memories`.
+        memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `postgres:` for the database of `store`, `postgres://…` for another, `memory:`, an open store, or None.
+        notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `postgres:`, `postgres://…`, `memory:`, or an open store. None: next to the configured `memories`.
         knowledge: Store of knowledge searched with the session's user's rights: `sqlite:DIRECTORY`, `sqlite:`, an open store, or None.
         embedder: Computes vectors for search by meaning, with the extra `embeddings`. None: by words only.
         store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `postgres://…`, `memory:`, an open store, or None.
@@ -226,11 +227,10 @@ async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
     known = MappingProxyType(dict(scripts))
     _check_options(known, store, options, named)
-    stores = _opened_shared(named, data_dir, environment)
     async with (
         HttpClients() as http,
-        stores as shared,
         opened_store(store, data_dir, environment, options.lease) as kept,
+        _opened_shared(named, data_dir, environment, kept) as shared,
         _opened_audit(named.audit, kept) as audit,
     ):
         resolve, profiles = _find_models(http, environment, known)
@@ -360,23 +360,24 @@ async def _opened_shared(
     named: SharedNames,
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
+    kept: Store | None,
 ) -> AsyncIterator[SharedStores]:
     async with (
-        opened_recall(named.memories, data_dir, environ) as recall,
+        opened_recall(named.memories, data_dir, environ, kept) as recall,
+        opened_notes(named.notes, named.memories, data_dir, environ, kept, recall) as noted,
         opened_knowledge(named.knowledge, data_dir, environ) as bases,
     ):
-        with opened_notes(named.notes, named.memories, data_dir, environ) as noted:
-            home = Path(environ["HOME"]) if environ.get("HOME") else None
-            find = partial(FilesAbove, home=home)
-            yield SharedStores(
-                recall=recall,
-                notes=noted,
-                knowledge=bases,
-                embedder=named.embedder,
-                instructions=find,
-                make_source=partial(make_source, data_dir=data_dir, environ=environ),
-                servers=named.mcp,
-            )
+        home = Path(environ["HOME"]) if environ.get("HOME") else None
+        find = partial(FilesAbove, home=home)
+        yield SharedStores(
+            recall=recall,
+            notes=noted,
+            knowledge=bases,
+            embedder=named.embedder,
+            instructions=find,
+            make_source=partial(make_source, data_dir=data_dir, environ=environ),
+            servers=named.mcp,
+        )
 
 
 def _check_options(
@@ -398,6 +399,7 @@ def _check_options(
         *faults_of_limits(store, limits.days, limits.size_bytes),
         *faults_of_node(options.advertise, options.lease),
         *named.faults(),
+        *faults_of_shared(store, named.memories, named.notes),
     ]
     if faults:
         raise OptionError(faults)

@@ -196,7 +196,7 @@ class Forgotten:
 
     Attributes:
         entries: Number of deleted entries.
-        is_erased: Whether their bytes are overwritten. If not, a reader prevented it, and the next `forget` overwrites them.
+        is_erased: Whether their bytes are overwritten. If not, a reader prevented it, and the next `forget` overwrites them, or this store never does it.
     """
 
     entries: int
@@ -262,7 +262,7 @@ class RecallStore(Protocol):
         ...
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
-        """Delete an entry and overwrite its bytes. Idempotent.
+        """Delete an entry and, if the store can, overwrite its bytes. Idempotent.
 
         Returns:
             Whether it existed.
@@ -270,7 +270,7 @@ class RecallStore(Protocol):
         ...
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Delete an owner's entries and overwrite their bytes. Idempotent."""
+        """Delete an owner's entries and, if the store can, overwrite their bytes. Idempotent."""
         ...
 
     def close(self) -> None:

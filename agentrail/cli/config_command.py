@@ -327,7 +327,7 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return ", ".join(show_setting(name, getattr(one, "value", one), environ) for one in value)
         case Mapping():
             return ", ".join(f"{key} = {show_setting(key, one, environ)}" for key, one in value.items())
-        case str() if name == "store":
+        case str() if name in {"store", "memories"}:
             return shown_store(value)
         case _:
             return HIDDEN if names_secret(name) else hide_keys(str(value))

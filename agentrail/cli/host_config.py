@@ -17,6 +17,7 @@ from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import DATA_VARIABLE
+from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
 if TYPE_CHECKING:
     from agentrail.blueprints.configuration import Configuration
@@ -146,6 +147,15 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
 def named_stores(settings: Settings) -> Mapping[str, str]:
     """Return the stores of `[host]` by key. Paths are relative to the file that names them."""
     return {name: _placed(said) for name, said in settings.host.items() if name in _STORES}
+
+
+def named_databases(settings: Settings) -> dict[str, str]:
+    """Return the stores of `[host]` for another process than the server, in which `postgres:` is the database of the store."""
+    named = dict(named_stores(settings))
+    store = named.get("store", PRIVATE)
+    if named.get("memories") == PRIVATE and is_shared_store(store):
+        named["memories"] = store
+    return named
 
 
 def named_telemetry(settings: Settings | None, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from agentrail.runtime.vector_search import NoMeaning
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.memory_store_names import directory_of_knowledge
+from agentrail.stores.store_urls import is_shared_store
 from agentrail.tools.kb_text import fenced_document
 from agentrail.tools.tool_text import counted, printable
 from agentrail.web.exchange import FetchFailed, PageGone
@@ -352,7 +353,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    with _opened(place) as store:
+    with _opened(place, writes=True) as store:
         urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
         before = store.documents(place.tenant, name)
         walked = _walked(name, [Path(one) for one in paths if not _is_url(one)], urls, before)
@@ -658,7 +659,7 @@ def remove_documents(
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    with _opened(place) as store:
+    with _opened(place, writes=True) as store:
         there = store.documents(place.tenant, name)
         meant = {one: _documents_meant(one, there) for one in paths}
         missing = [f"there is no document {printable(one)!r} in {name!r}" for one in paths if not meant[one]]
@@ -677,7 +678,10 @@ def _documents_meant(path: str, there: Sequence[KnowledgeDocument]) -> list[str]
 
 
 @contextmanager
-def _opened(place: KnowledgePlace) -> Iterator[KnowledgeStore]:
+def _opened(place: KnowledgePlace, *, writes: bool = False) -> Iterator[KnowledgeStore]:
+    if writes and is_shared_store(decide_place("store", place.knowledge, place.data_dir, os.environ)[0]):
+        message = "the knowledge of [host] is not written to here: its store is shared, and each node has a copy; change a directory of your own, --knowledge sqlite:DIRECTORY, and copy it to all nodes"
+        raise OptionError([message])
     name, directory = decide_place("knowledge", place.knowledge, place.data_dir, os.environ)
     store = SqliteKnowledge(directory_of_knowledge(name, directory, os.environ))
     try:

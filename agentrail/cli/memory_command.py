@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,11 +31,18 @@ from agentrail.cli.storage_options import DataDirectory, directory_of
 from agentrail.cli.store_access import StorePlace, say, store_command, writing
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
 from agentrail.errors import OptionError, StoreInUse
-from agentrail.runtime.erasure_report import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
+from agentrail.runtime.erasure_report import (
+    DATABASE_COPIES,
+    ForgottenUser,
+    erase_trees,
+    trees_of_user,
+    unreached_of,
+)
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_stores import search_both
-from agentrail.stores.memory_store_names import directory_of_memories, opened_notes
-from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.stores.memory_store_names import faults_of_memories, make_notes, make_recall
 from agentrail.stores.store_names import path_of_store
+from agentrail.stores.store_urls import PRIVATE, is_shared_store
 from agentrail.tools.tool_text import printable
 
 # Forgetting a user: erases journals and memories, and reports what was and was not reached.
@@ -63,6 +70,7 @@ def forget_everything(
         memories=forgotten.entries,
         notes=notes.forget(owner),
         is_overwritten=told.is_overwritten and forgotten.is_erased,
+        not_reached=tuple(dict.fromkeys((*told.not_reached, *unreached_of(memories)))),
     )
     _tell(told, owner, in_use)
     return Exit.DONE if told.is_done and in_use is None else Exit.FAILED
@@ -70,11 +78,13 @@ def forget_everything(
 
 def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
     path = path_of_store(place.store, _directory(place))
-    if path is None or not path.exists():  # do not create a store just to find it empty
+    is_there = is_shared_store(place.store) if path is None else path.exists()
+    if not is_there:  # do not create a store just to find it empty
         return ForgottenUser()
     with writing(place) as store:
         told = erase_trees(store, trees_of_user(store, owner))
-        for attempt in range(_OVERWRITE_TRIES):
+        told = replace(told, not_reached=unreached_of(store))
+        for attempt in range(1 if has_other_nodes(store) else _OVERWRITE_TRIES):
             if attempt:
                 time.sleep(_PAUSE_SECONDS)
             if store.overwrite_removed():
@@ -102,9 +112,9 @@ def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) ->
         write_error(f"journals were not erased: {describe_error(in_use)} Or ask that process: {route}")
     elif not owner.user:
         write_error("journals were not erased: that needs a user (--user)")
-    if not told.is_overwritten:
+    if not told.is_overwritten and DATABASE_COPIES not in told.not_reached:
         write_error("another process is reading, so a log could not be emptied: run the same command again.")
-    write_error(f"not erased: {', '.join(NOT_REACHED)}.")
+    write_error(f"not erased: {', '.join(told.not_reached)}.")
 
 
 # The commands.
@@ -128,7 +138,7 @@ class MemoryPlace:
     memories: Annotated[
         str | None,
         Parameter(
-            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}",
+            help=f"Where they are: sqlite:DIRECTORY, sqlite: for that in the data directory, or postgres://USER@HOST/DATABASE. {PLACES}",
             show_default=False,
         ),
     ] = None
@@ -222,7 +232,7 @@ def forget_memories(
         str | None,
         Parameter(
             name="--store",
-            help=f"With --all: where sessions are: sqlite:PATH, or sqlite: for the file in the data directory. {PLACES}",
+            help=f"With --all: where sessions are: sqlite:PATH, sqlite: for the file in the data directory, or postgres://USER@HOST/DATABASE. {PLACES}",
             show_default=False,
         ),
     ] = None,
@@ -234,8 +244,7 @@ def forget_memories(
         if every:
             named, directory = decide_place("store", sessions, place.data_dir, os.environ)
             kept = StorePlace(store=named, data_dir=directory)
-            with opened_notes(None, *place.decided(), os.environ) as notes:
-                assert notes is not None  # noqa: S101 - a named memory store always has notes
+            with closing(make_notes(None, *place.decided(), os.environ, store)) as notes:
                 return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
 
@@ -291,13 +300,17 @@ def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
 @contextmanager
 def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
     """Open the named store for a block."""
-    directory = directory_of_memories(*place.decided(), os.environ)
-    if directory is None:
-        raise OptionError(
-            ["memories is 'memory:', which ends with its process: name a directory, as in 'sqlite:DIRECTORY'"]
-        )
-    store = SqliteRecall(directory)
-    try:
+    name, directory = place.decided()
+    faults = faults_of_memories(name)
+    if name == "memory:":
+        faults = [
+            "memories is 'memory:', which ends with its process: name a directory, as in 'sqlite:DIRECTORY'"
+        ]
+    elif name == PRIVATE:
+        faults = [
+            f"memories is {PRIVATE!r}, the database of a server's store: name it, as in 'postgres://USER@HOST/DATABASE'"
+        ]
+    if faults:
+        raise OptionError(faults)
+    with closing(make_recall(name, directory, os.environ)) as store:
         yield store
-    finally:
-        store.close()

@@ -54,10 +54,10 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
     of_host: Path | None = None
     if setup is not None:
         from agentrail.blueprints.mcp_servers import servers_of
-        from agentrail.cli.host_config import directory_of_host, embedder_of, named_stores
+        from agentrail.cli.host_config import directory_of_host, embedder_of, named_databases
 
         settings = setup.configuration.settings
-        named |= {name: place for name, place in named_stores(settings).items() if name != "store"}
+        named |= {name: place for name, place in named_databases(settings).items() if name != "store"}
         of_host = directory_of_host(settings, os.environ)
         embedder = embedder_of(settings)
         named |= {} if embedder is None else {"embedder": embedder}

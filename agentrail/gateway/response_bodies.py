@@ -584,7 +584,7 @@ class UserForgotten(CallReply, frozen=True, kw_only=True):
         records: Number of journal records replaced by `erased`.
         snapshots: Number of deleted snapshots.
         blobs: Number of deleted large values.
-        is_overwritten: Whether the erased data is overwritten in all files. If false, a reader prevented it: call again.
+        is_overwritten: Whether the erased data is overwritten in all files. If false, a reader prevented it: call again. Always false with a database.
         left: Data that was not erased, with the reasons.
         not_reached: Places outside this server that may hold more data of the user.
     """

@@ -38,8 +38,10 @@ from agentrail.stores.memory_store_names import (
     faults_of_knowledge,
     faults_of_memories,
     faults_of_notes,
+    faults_of_shared,
 )
 from agentrail.stores.store_names import faults_of_node
+from agentrail.stores.store_urls import is_of_several_nodes
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
 
@@ -142,7 +144,7 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        faults = [*_faults_of(self)]
+        faults = [*_faults_of(self), *_faults_of_nodes(self)]
         if faults:
             raise OptionError(faults)
         return check_host_plugins(self.plugins)
@@ -198,26 +200,12 @@ def _faults_of(options: Any) -> Iterator[str]:
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):
         yield f"commands is {given.commands!r:.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
-    if is_of_several_nodes(given.store):
-        yield from faults_of_nodes(given)
 
 
-def is_of_several_nodes(store: object) -> bool:
-    """Return whether nodes on several machines may use a store, by its name or as it says."""
-    if isinstance(store, str):
-        return store.startswith(("postgres:", "postgresql:"))
-    return getattr(store, "is_shared", False) is True
-
-
-def faults_of_nodes(given: Any) -> Iterator[str]:
-    """Return what would be wrong on several nodes: content that stays on one machine while its session moves to another."""
-    for name, kinds, cure in (
-        ("memories", ("sqlite:", "memory:"), "a RecallStore that all nodes share"),
-        ("notes", ("files:", "memory:"), "a NoteStore that all nodes share"),
-    ):
-        value = getattr(given, name)
-        if isinstance(value, str) and value.startswith(kinds):
-            yield f"{name} is {value!r:.80}, which stays on one machine, while sessions of a shared store move: give {cure}, or None"
+def _faults_of_nodes(given: Any) -> Iterator[str]:
+    yield from faults_of_shared(given.store, given.memories, given.notes)
+    if not is_of_several_nodes(given.store):
+        return
     of_profiles = (getattr(getattr(one, "options", None), "mcp", None) or () for one in given.profiles)
     for server in {id(one): one for one in (*given.mcp, *chain.from_iterable(of_profiles))}.values():
         grant = getattr(getattr(server, "oauth", None), "grant", None)

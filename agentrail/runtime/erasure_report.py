@@ -15,6 +15,7 @@ from agentrail.abc.store import Erasure, Filters, Store, StoredSession
 from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, Erased, OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
+from agentrail.runtime.persistence import has_other_nodes
 from agentrail.runtime.session_loader import opening_of
 from agentrail.runtime.session_stores import decide_owner
 
@@ -29,6 +30,9 @@ NOT_REACHED: Final[tuple[str, ...]] = (
     "model providers",
 )
 """Places outside our stores that may contain user data."""
+
+DATABASE_COPIES: Final = "old row versions, the write-ahead log and backups of the database"
+"""In addition, with a database: only its operator can remove these."""
 
 _PAGE: Final = 1_000
 
@@ -50,7 +54,7 @@ class ForgottenUser(Erasure, frozen=True, kw_only=True, gc=False):
         trees: The erased session trees, each by scope and root.
         left: Remaining sessions and the reason, a sentence each. Empty if everything was erased.
         is_overwritten: Whether the erased data is overwritten in all files. False if a reader is using them now: repeat
-            the call.
+            the call. Always false with a database, see `not_reached`.
         not_reached: Places that may contain more data of the user and must be searched separately.
     """
 
@@ -63,7 +67,11 @@ class ForgottenUser(Erasure, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_done(self) -> bool:
-        return self.is_overwritten and not self.left
+        return not self.left and (self.is_overwritten or DATABASE_COPIES in self.not_reached)
+
+
+def unreached_of(*stores: object) -> tuple[str, ...]:
+    return (*NOT_REACHED, DATABASE_COPIES) if any(map(has_other_nodes, stores)) else NOT_REACHED
 
 
 def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:

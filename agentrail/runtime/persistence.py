@@ -93,8 +93,8 @@ ENGINE: Final = _engine()
 """Version of agentrail, for records and nodes."""
 
 
-def has_other_nodes(store: Store) -> bool:
-    """Whether processes of several machines write to a store. Stores that do not say so have one writer."""
+def has_other_nodes(store: object) -> bool:
+    """Whether processes of several machines write to a store, of sessions or of memories. Stores that do not say so have one writer."""
     return getattr(store, "is_shared", False) is True
 
 

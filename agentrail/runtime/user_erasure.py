@@ -22,8 +22,9 @@ from agentrail.runtime.erasure_report import (
     forgotten_of,
     left_alive,
     trees_of_user,
+    unreached_of,
 )
-from agentrail.runtime.persistence import Keeping
+from agentrail.runtime.persistence import Keeping, has_other_nodes
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import key_of
@@ -86,7 +87,10 @@ class UserErasure:
             memories = await desks.forget(owner)
             told = replace(told, notes=notes, memories=memories.entries, is_overwritten=memories.is_erased)
         is_overwritten = await self._overwrite()
-        return replace(told, is_overwritten=told.is_overwritten and is_overwritten)
+        keeping = self._shared.keeping
+        not_reached = unreached_of(None if keeping is None else keeping.store, desks and desks.recall)
+        is_overwritten = told.is_overwritten and is_overwritten
+        return replace(told, is_overwritten=is_overwritten, not_reached=not_reached)
 
     def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
         """Return the memories of a user, for programs that write them outside of sessions. None if there are no memories here.
@@ -154,7 +158,7 @@ class UserErasure:
         keeping = self._shared.keeping
         if keeping is None:
             return True
-        for place in range(_OVERWRITE_TRIES):
+        for place in range(1 if has_other_nodes(keeping.store) else _OVERWRITE_TRIES):
             if place:
                 await trio.sleep(_OVERWRITE_PAUSE_SECONDS)
             if await keeping.write(keeping.store.overwrite_removed):

@@ -32,7 +32,7 @@ from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
 from agentrail.stores.tenant_files import TenantSchema, cut_index_again
-from agentrail.stores.vectors import SqliteCollection, vector_tables
+from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
 _TABLES: Final = """
@@ -317,7 +317,9 @@ class SqliteKnowledge(SqliteCollection):
             for one in asked:
                 rows = partial(_vectors_of, connection, one.name, kind)
                 part = (reader.tenant, one.name, kind)
-                near += self._vectors.nearest(connection, part, vector, rows, limit=limit, allowed=allowed)
+                near += self._vectors.nearest(
+                    vector_stamp(connection), part, vector, rows, limit=limit, allowed=allowed
+                )
             near.sort(key=lambda pair: (-pair[0], pair[1]))
             found = json.dumps([number for _, number in near[:limit]])
             return tuple(map(_passage_of, connection.execute(_NUMBERED, (found,))))

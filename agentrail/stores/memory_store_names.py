@@ -1,11 +1,11 @@
-"""Stores of memories and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`."""
+"""Stores of memories, notes and knowledge by name: `memory:`, `sqlite:`, `sqlite:DIRECTORY`, `files:DIRECTORY`, `postgres:`, `postgres://…`."""
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import trio
 
@@ -17,12 +17,24 @@ from agentrail.errors import OptionError
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
+from agentrail.stores.store_urls import (
+    PRIVATE,
+    faults_of_url,
+    is_of_several_nodes,
+    is_shared_store,
+    shown_store,
+)
 from agentrail.stores.vectors import has_numpy, no_numpy
+
+if TYPE_CHECKING:
+    from agentrail.stores.postgres_connections import ConnectionPool
 
 MEMORIES_DIRECTORY: Final = "memories"
 """Directory of `sqlite:` in the data directory, with a file per tenant."""
 
-MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+MEMORY_NAMES: Final = (
+    "'memory:', 'sqlite:', 'sqlite:DIRECTORY', 'postgres:' or 'postgres://USER@HOST/DATABASE'"
+)
 """Names of memory stores, for messages."""
 
 
@@ -30,10 +42,26 @@ def faults_of_memories(memories: object) -> list[str]:
     if isinstance(memories, str):
         scheme, colon, rest = memories.partition(":")
         is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
-        return [] if is_name else [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}"]
+        return [] if is_name else _faults_of_database("memories", memories, MEMORY_NAMES)
     if memories is not None and not (hasattr(memories, "search") and hasattr(memories, "forget")):
         return [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}, or a RecallStore"]
     return []
+
+
+def _faults_of_database(option: str, name: str, names: str) -> list[str]:
+    if not is_shared_store(name):
+        return [f"{option} is {shown_store(name)!r:.80}: expected {names}"]
+    return [] if name == PRIVATE else faults_of_url(name, option)
+
+
+def faults_of_shared(store: object, memories: object, notes: object) -> Iterator[str]:
+    """Return the faults of memories and notes that would stay on one machine while their sessions move to another."""
+    given = (("memories", memories, "a RecallStore"), ("notes", notes, "a NoteStore"))
+    for option, name, port in given:
+        if name == PRIVATE and not (is_shared_store(store) or hasattr(store, "pool")):
+            yield f"{option} is {PRIVATE!r}, the database of the store, but the store is not a database: name one, as in 'postgres://USER@HOST/DATABASE'"
+        elif isinstance(name, str) and not is_shared_store(name) and is_of_several_nodes(store):
+            yield f"{option} is {name!r:.80}, which stays on one machine, while sessions of a shared store move: give {PRIVATE!r} for the database of the store, {port} that all nodes share, or None"
 
 
 def directory_of_memories(
@@ -57,7 +85,7 @@ def _directory_of(
 NOTES_DIRECTORY: Final = "notes"
 """Directory of working notes, in the directory of the memories."""
 
-NOTES_NAMES: Final = "'memory:' or 'files:DIRECTORY'"
+NOTES_NAMES: Final = "'memory:', 'files:DIRECTORY', 'postgres:' or 'postgres://USER@HOST/DATABASE'"
 """Names of note stores, for messages."""
 
 
@@ -65,7 +93,7 @@ def faults_of_notes(notes: object) -> list[str]:
     if isinstance(notes, str):
         scheme, _, rest = notes.partition(":")
         is_name = notes == "memory:" or (scheme == "files" and bool(rest))
-        return [] if is_name else [f"notes is {notes!r:.80}: expected {NOTES_NAMES}"]
+        return [] if is_name else _faults_of_database("notes", notes, NOTES_NAMES)
     if notes is not None and not (hasattr(notes, "change") and hasattr(notes, "forget")):
         return [f"notes is {notes!r:.80}: expected {NOTES_NAMES}, or a NoteStore"]
     return []
@@ -81,34 +109,55 @@ def faults_of_embedder(embedder: object) -> list[str]:
     return [] if has_numpy() else [no_numpy()]
 
 
-@contextmanager
-def opened_notes(
-    notes: str | NoteStore | None,
-    memories: str | RecallStore | None,
+def make_notes(
+    notes: str | None,
+    memories: str,
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
-) -> Iterator[NoteStore | None]:
-    if notes is not None and not isinstance(notes, str):
-        yield notes
-        return
-    if notes is None and not isinstance(memories, str):
-        yield None
-        return
-    opened = _notes_of(notes, str(memories), data_dir, environ)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    *lenders: object,
+) -> NoteStore:
+    """Return the note store of a name, or the one next to the named memories. Blocks for a database."""
+    name = memories if notes is None else notes
+    if is_shared_store(name):
+        from agentrail.stores.notes_postgres import PostgresNotes  # noqa: PLC0415 - as for SQLite below
 
-
-def _notes_of(
-    notes: str | None, memories: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
-) -> InMemoryNotes | NoteFiles:
+        return PostgresNotes(**_pool_of(name, lenders))
     if notes is not None:
         scheme, _, rest = notes.partition(":")
         return NoteFiles(Path(rest).expanduser()) if scheme == "files" else InMemoryNotes()
     beside = directory_of_memories(memories, data_dir, environ)
     return InMemoryNotes() if beside is None else NoteFiles(beside / NOTES_DIRECTORY)
+
+
+def _pool_of(name: str, lenders: tuple[object, ...]) -> dict[str, Any]:
+    """Return connections to a database, if possible those of another store, so that a node has no more than five."""
+    for lender in lenders:
+        pool: ConnectionPool | None = getattr(lender, "pool", None)
+        if pool is not None and name in {PRIVATE, pool.url}:
+            return {"pool": pool}
+    from agentrail.stores.postgres_schema import open_pool  # noqa: PLC0415 - as for SQLite below
+
+    return {"pool": open_pool(name), "is_lent": False}
+
+
+@asynccontextmanager
+async def opened_notes(
+    notes: str | NoteStore | None,
+    memories: str | RecallStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    *lenders: object,
+) -> AsyncIterator[NoteStore | None]:
+    """Open a named note store for a block. An open store is passed through."""
+    if notes is not None and not isinstance(notes, str):
+        yield notes
+    elif notes is None and not isinstance(memories, str):
+        yield None
+    else:
+        name = str(memories)
+        make = partial(make_notes, notes, name, data_dir, environ, *lenders)
+        async with _opened(make, blocks=is_shared_store(name if notes is None else notes)) as opened:
+            yield opened
 
 
 KNOWLEDGE_DIRECTORY: Final = "knowledge"
@@ -149,12 +198,28 @@ async def opened_knowledge(
     # As for memories: SQLite is loaded only if a knowledge base is used.
     from agentrail.stores.knowledge_sqlite import SqliteKnowledge  # noqa: PLC0415 - see above
 
-    opened = await outside.offload(partial(SqliteKnowledge, directory))
-    try:
+    async with _opened(partial(SqliteKnowledge, directory)) as opened:
         yield opened
-    finally:
-        with trio.CancelScope(shield=True):
-            await outside.offload(opened.close)
+
+
+def make_recall(
+    memories: str,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+    *lenders: object,
+) -> RecallStore:
+    """Return the memory store of a name. Blocks, except for `memory:`."""
+    if is_shared_store(memories):
+        from agentrail.stores.recall_postgres import PostgresRecall  # noqa: PLC0415 - as for SQLite
+
+        return PostgresRecall(**_pool_of(memories, lenders))
+    directory = directory_of_memories(memories, data_dir, environ)
+    if directory is None:
+        return InMemoryRecall()
+    # Imported only if needed: loading SQLite costs more than all the rest of a small program.
+    from agentrail.stores.recall_sqlite import SqliteRecall  # noqa: PLC0415 - see above
+
+    return SqliteRecall(directory)
 
 
 @asynccontextmanager
@@ -162,21 +227,29 @@ async def opened_recall(
     memories: str | RecallStore | None,
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
+    *lenders: object,
 ) -> AsyncIterator[RecallStore | None]:
     """Open a named memory store for a block. An open store is passed through."""
     if not isinstance(memories, str):
         yield memories
         return
-    directory = directory_of_memories(memories, data_dir, environ)
-    if directory is None:
-        yield InMemoryRecall()
-        return
-    # Imported only if needed: loading SQLite costs more than all the rest of a small program.
-    from agentrail.stores.recall_sqlite import SqliteRecall  # noqa: PLC0415 - see above
+    make = partial(make_recall, memories, data_dir, environ, *lenders)
+    async with _opened(make, blocks=memories != "memory:") as opened:
+        yield opened
 
-    opened = await outside.offload(partial(SqliteRecall, directory))
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+@asynccontextmanager
+async def _opened(make: Callable[[], C], *, blocks: bool = True) -> AsyncIterator[C]:
+    opened = await outside.offload(make) if blocks else make()
     try:
         yield opened
     finally:
         with trio.CancelScope(shield=True):
-            await outside.offload(opened.close)
+            await outside.offload(opened.close) if blocks else opened.close()

@@ -115,7 +115,7 @@ class PostgresStore:
         self._lease_ms = lease_ms
         self._allow_unsafe = allow_unsafe
         self._schema = schema
-        self._readers = ConnectionPool(self._connector)
+        self.pool: ConnectionPool = ConnectionPool(self._connector)
         self._beats = ConnectionPool(self._connector, limit=1)
         self._writer: PostgresConnection | None = None
         # One thread writes. The lock is for another thread that closes the store.
@@ -201,7 +201,7 @@ class PostgresStore:
         return self._write(within)
 
     def _read(self, call: Callable[[PostgresConnection], T]) -> T:
-        with self._readers.borrowed() as connection:
+        with self.pool.borrowed() as connection:
             return call(connection)
 
     def now_ms(self) -> int:
@@ -397,7 +397,7 @@ class PostgresStore:
     def close(self) -> None:
         """Close all connections. Idempotent. A call in another thread ends with its own connection."""
         self._is_closed = True
-        self._readers.close()
+        self.pool.close()
         self._beats.close()
         if self._turn.acquire(timeout=_CLOSE_SECONDS):
             try:

@@ -1,4 +1,4 @@
-"""Connections of `PostgresStore` through psycopg: opening, error translation, packed arrays, and a pool for reading. Names no table.
+"""Connections to PostgreSQL through psycopg: opening, error translation, packed arrays, and a pool. Names no table.
 
 Nothing is set per session, because a pooler in transaction mode gives each transaction another session of the server.
 """
@@ -7,7 +7,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import conninfo, pq
@@ -16,11 +16,14 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
 
+T = TypeVar("T")
+
 PostgresConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Connect: TypeAlias = Callable[..., PostgresConnection]
 """Opens a connection, with the arguments of `psycopg.connect`."""
 
 _MAX_READERS: Final = 3
+_MAX_TRIES: Final = 20
 
 _DEFAULTS: Final = {
     "connect_timeout": "5",
@@ -95,6 +98,7 @@ class Connector:
         except psycopg.ProgrammingError as error:
             fault = "the URL of the store is not one of PostgreSQL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
             raise OptionError([fault]) from error
+        self.url: str = url
         self._parts = {**_DEFAULTS, **parts}
         self._connect = connect
         self._password = str(parts.get("password") or "")
@@ -138,9 +142,11 @@ def forget(connection: PostgresConnection | None) -> None:
 
 
 class ConnectionPool:
-    """Lends connections, for reading unless it has another limit."""
+    """Lends connections, for reading unless it has another limit, and for writes other than those of journals."""
 
     def __init__(self, connector: Connector, limit: int = _MAX_READERS) -> None:
+        self.url: str = connector.url
+        self.place: str = connector.place
         self._connector = connector
         self._free = threading.Semaphore(limit)
         self._lock = threading.Lock()
@@ -187,3 +193,38 @@ class ConnectionPool:
         with self._lock:
             self._is_closed = True
         self._drop()
+
+
+class PostgresTables:
+    """Rows of users, over the connections of the store of sessions or over connections of their own."""
+
+    is_immediate: Final = False
+    is_shared: Final = True
+    _WHAT: ClassVar[str]
+
+    def __init__(self, pool: ConnectionPool, *, is_lent: bool = True) -> None:
+        """Use a pool, which `close` closes unless it is lent by another store."""
+        self.pool: ConnectionPool = pool
+        self._is_lent = is_lent
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        """Return the class and the URL without password."""
+        return f"{type(self).__name__}({self.pool.place!r})"
+
+    def _run(self, call: Callable[[PostgresConnection], T]) -> T:
+        """Make a call that is one transaction, again after a deadlock."""
+        if self._is_closed:
+            message = f"the {self._WHAT} in {self.pool.place} were closed"
+            raise StoreUnavailable(message)
+        with self.pool.borrowed() as connection:
+            for _ in range(_MAX_TRIES - 1):
+                with suppress(psycopg.errors.DeadlockDetected):
+                    return call(connection)
+            return call(connection)
+
+    def close(self) -> None:
+        """Accept no more calls. Can be called repeatedly."""
+        self._is_closed = True
+        if not self._is_lent:
+            self.pool.close()

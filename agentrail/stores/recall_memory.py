@@ -26,8 +26,8 @@ from agentrail.stores.words import choose_words, cut_words, query_words
 
 # Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the constants are those of SQLite's
 # FTS5.
-_K1: Final = 1.2
-_B: Final = 0.75
+BM25_K1: Final = 1.2
+BM25_B: Final = 0.75
 _LEAST_IDF: Final = 1e-6
 
 
@@ -82,7 +82,7 @@ class InMemoryRecall:
             return found if most is None else min(found, most)
 
         words = choose_words(query_words(query), count, len(rows))
-        weights = {word: _idf(count(word, None), len(rows)) for word in words}
+        weights = {word: word_weight(count(word, None), len(rows)) for word in words}
         # Texts may have no words at all. Then nothing is found, and any size will do.
         size = (sum(row.size for row in rows) / len(rows) if rows else 0.0) or 1.0
         found = [
@@ -178,15 +178,15 @@ def _place_of(entry: MemoryEntry) -> tuple[int, str]:
     return entry.at_ms, entry.id
 
 
-def _idf(rows_with: int, rows: int) -> float:
+def word_weight(rows_with: int, rows: int) -> float:
     return max(math.log((rows - rows_with + 0.5) / (rows_with + 0.5)), _LEAST_IDF)
 
 
 def _score(row: _Row, weights: dict[str, float], mean_size: float) -> float:
-    long = _K1 * (1 - _B + _B * row.size / mean_size)
+    long = BM25_K1 * (1 - BM25_B + BM25_B * row.size / mean_size)
     return sum(
         [
-            idf * row.words[word] * (_K1 + 1) / (row.words[word] + long)
+            idf * row.words[word] * (BM25_K1 + 1) / (row.words[word] + long)
             for word, idf in weights.items()
             if word in row.words
         ]

@@ -22,7 +22,7 @@ from agentrail.abc.recall import (
     check_limit,
 )
 from agentrail.stores.tenant_files import TenantFile, TenantSchema, cut_index_again
-from agentrail.stores.vectors import SqliteCollection, vector_tables
+from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import (
     all_of,
     any_of,
@@ -160,7 +160,9 @@ class SqliteRecall(SqliteCollection):
                 wanted = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (matches,))
                 allowed = [int(number) for (number,) in wanted]
             part = (owner.tenant, own, kind)
-            near = self._vectors.nearest(connection, part, vector, rows, limit=limit, allowed=allowed)
+            near = self._vectors.nearest(
+                vector_stamp(connection), part, vector, rows, limit=limit, allowed=allowed
+            )
             numbers = json.dumps([number for _, number in near])
             return tuple(map(_entry_of, connection.execute(_NUMBERED, (numbers, own))))
 

@@ -11,7 +11,7 @@ NAMES: Final = "'memory:', 'sqlite:', 'sqlite:PATH' or 'postgres://USER@HOST/DAT
 """Store names, for messages."""
 
 PRIVATE: Final = "postgres:"
-"""Name of the private PostgreSQL of `agentrail serve --nodes`."""
+"""As a store, the private PostgreSQL of `agentrail serve --nodes`. As memories or notes, the database of the store."""
 
 _SCHEMES: Final = ("postgres://", "postgresql://")
 _SEVERAL: Final = re.compile(r"[,;\s]\s*postgres(ql)?://", re.IGNORECASE)
@@ -23,6 +23,11 @@ _ENCODE: Final = "write special characters of the password with % codes, such as
 def is_shared_store(name: object) -> bool:
     """Return whether this is the name of a store for several nodes, even if it has faults."""
     return isinstance(name, str) and name.startswith(("postgres:", "postgresql:"))
+
+
+def is_of_several_nodes(store: object) -> bool:
+    """Return whether nodes on several machines may use a store, by its name or as it says."""
+    return is_shared_store(store) or getattr(store, "is_shared", False) is True
 
 
 def shown_store(name: str) -> str:
@@ -49,17 +54,17 @@ def _parameters(query: str) -> list[tuple[str, str | None]]:
     return [(unquote(key), value if equals else None) for key, equals, value in pairs]
 
 
-def faults_of_url(name: str) -> list[str]:
+def faults_of_url(name: str, option: str = "store") -> list[str]:
     """Return the faults of a URL of PostgreSQL. They never contain its password."""
     if _SEVERAL.search(name):
-        return ["store names several databases, expected one database: shards are not built"]
+        return [f"{option} names several databases, expected one database: shards are not built"]
     if not name.startswith(_SCHEMES):
-        return [f"store is {shown_store(name)!r:.80}: expected {NAMES}"]
+        return [f"{option} is {shown_store(name)!r:.80}: expected {NAMES}"]
     if _CONTROL.search(name) or " " in name:
         return [
-            f"store is a URL with a line break, a space or another control character: remove it, or {_ENCODE}"
+            f"{option} is a URL with a line break, a space or another control character: remove it, or {_ENCODE}"
         ]
-    shown = f"store is {shown_store(name)!r:.120}"
+    shown = f"{option} is {shown_store(name)!r:.120}"
     before, _, query = name.partition("://")[2].partition("?")
     authority, _, path = before.partition("/")
     hosts = re.sub(r"\[[^]]*\]", "", authority.rpartition("@")[2]).split(",")

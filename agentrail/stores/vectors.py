@@ -42,7 +42,7 @@ def no_numpy() -> str:
 
 @frozen
 class _Loaded:
-    stamp: int
+    stamp: object
     numbers: Any
     matrix: Any
 
@@ -56,7 +56,7 @@ class VectorCache:
 
     def nearest(  # noqa: PLR0913 - a part, and the query
         self,
-        connection: apsw.Connection,
+        stamp: object,
         part: tuple[str, ...],
         vector: bytes,
         rows: Callable[[], Sequence[tuple[int, bytes]]],
@@ -64,8 +64,11 @@ class VectorCache:
         limit: int,
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[float, int]]:
-        """Return the nearest rows of a part with their similarity, from 1 down to 0 exclusive."""
-        found = self._of(connection, part, rows, len(vector))
+        """Return the nearest rows of a part with their similarity, from 1 down to 0 exclusive.
+
+        Vectors in memory are those of an equal stamp, which is read before the rows: if these are newer, the next search reads them again.
+        """
+        found = self._of(stamp, part, rows, len(vector))
         if found is None:
             return []
         numpy = importlib.import_module("numpy")
@@ -86,15 +89,13 @@ class VectorCache:
 
     def _of(
         self,
-        connection: apsw.Connection,
+        stamp: object,
         part: tuple[str, ...],
         rows: Callable[[], Sequence[tuple[int, bytes]]],
         size: int,
     ) -> _Loaded | None:
-        if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_change'").get:
-            return None  # a file of an older version without later writes
-        # Before the rows: if they are newer than the stamp, the next search reads them again.
-        stamp = int(connection.execute("SELECT stamp FROM vector_change").get)
+        if stamp is None:
+            return None
         with self._turn:
             found = self._loaded.get(part)
             if found is not None and found.stamp == stamp:
@@ -112,6 +113,13 @@ class VectorCache:
             while self._loaded and sum(one.matrix.nbytes for one in self._loaded.values()) > MAX_CACHED_BYTES:
                 self._loaded.popitem(last=False)
         return loaded
+
+
+def vector_stamp(connection: apsw.Connection) -> int | None:
+    """Return a number that changes with the vectors of a file. None for a file of an older version without later writes."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_change'").get:
+        return None
+    return int(connection.execute("SELECT stamp FROM vector_change").get)
 
 
 class SqliteCollection:

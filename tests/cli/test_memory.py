@@ -11,11 +11,15 @@ import trio
 
 import agentrail
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
+from agentrail.blueprints.config_discovery import USER_FOLDER
 from agentrail.cli.exit_codes import Exit
+from agentrail.cli.kb_command import KnowledgePlace, add_documents, list_documents, remove_documents
 from agentrail.cli.memory_command import MemoryPlace, forget_memories, list_memories, search_memories
 from agentrail.cli.sessions_command import check, list_sessions, replay_journal, show_session, trace
 from agentrail.cli.store_access import StorePlace
+from agentrail.stores.memory_store_names import make_recall
 from agentrail.stores.notes_files import NoteFiles
+from agentrail.stores.postgres_schema import migrate
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, says
@@ -192,3 +196,80 @@ def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
     assert "1 sessions erased" in out
     assert "left: session 'b1': its owner cannot be determined" in err
     assert "run the same command again" in err
+
+
+def configure(home, monkeypatch, host):
+    """Write the user's own file, which needs no trust."""
+    folder = home / USER_FOLDER
+    folder.mkdir(parents=True)
+    (folder / "agentrail.toml").write_text(f"version = 1\n[host]\n{host}")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("AGENTRAIL_CONFIG", raising=False)
+    monkeypatch.chdir(home)
+
+
+@pytest.fixture
+def database(postgres_url, place, journals):
+    """A database with the memories of Ada, and a session of hers and one of Bob."""
+    migrate(postgres_url)
+    with (
+        closing(make_recall(postgres_url, None, {})) as store,
+        closing(SqliteRecall(place.memories[7:])) as files,
+    ):
+        for one in files.list(ADA):
+            store.put(ADA, one)
+
+    async def live():
+        async with agentrail.open_supervisor(store=postgres_url, memories="postgres:") as supervisor:
+            for user in ("ada", "bob"):
+                options = {"user_data": {"tenant_id": "acme", "user_id": user}, "scope": "acme"}
+                started = await supervisor.start_session(
+                    session_id=user, model=ScriptedModel([says("A kingfisher!")]), **options
+                )
+                await started.ask(f"What did {user} see?")
+
+    trio.run(live)
+    return postgres_url
+
+
+def test_the_memories_of_a_database_are_listed_searched_and_forgotten(
+    database, place, capfd, tmp_path, monkeypatch
+):
+    """By its URL, and by `postgres:` in `[host]`: the database of its store."""
+    configure(tmp_path, monkeypatch, f'store = "{database}"\nmemories = "postgres:"\n')
+    for one in (
+        MemoryPlace(user="ada", tenant="acme", memories=database),
+        MemoryPlace(user="ada", tenant="acme"),
+    ):
+        assert list_memories(place=one) is Exit.DONE
+        assert capfd.readouterr().out.startswith("m2  9999-12-31  Has a dog\nm1  ")
+        assert search_memories("tea", place=one) is Exit.DONE
+        assert capfd.readouterr().out.startswith("m1  ")
+    assert forget_memories("m2", place=one) is Exit.DONE
+    assert forget_memories(every=True, place=one) is Exit.DONE
+    out, err = capfd.readouterr()
+    assert re.fullmatch(r"1 forgotten\.\n1 memories forgotten\.\n1 sessions erased: \d+ records, .*\n", out)
+    assert "write-ahead log and backups of the database" in err
+    assert "run the same command again" not in err
+    where = StorePlace(store=database, scope="acme")
+    assert show_session("ada", place=where) is Exit.FAILED
+    assert show_session("bob", place=where) is Exit.DONE
+    capfd.readouterr()
+    assert list_memories(place=MemoryPlace(memories="postgres:")) is Exit.USAGE
+    assert "memories is 'postgres:', the database of a server's store: name it" in capfd.readouterr().err
+
+
+@pytest.mark.machine(24)
+def test_knowledge_of_several_nodes_is_not_written_to_on_one_of_them(tmp_path, capfd, monkeypatch):
+    """Each has a copy. A directory that is named is changed as ever."""
+    configure(tmp_path, monkeypatch, 'store = "postgres://db.example/agents"\nknowledge = "sqlite:kb"\n')
+    (tmp_path / "tea.md").write_text("# Tea\n\nGreen.\n")
+    for call in (lambda: add_documents("docs", "tea.md"), lambda: remove_documents("docs", "tea.md")):
+        assert call() is Exit.USAGE
+        assert "--knowledge sqlite:DIRECTORY, and copy it to all nodes" in capfd.readouterr().err
+    assert not [*tmp_path.rglob("kb")]
+    assert list_documents() is Exit.DONE
+    assert (
+        add_documents("docs", "tea.md", place=KnowledgePlace(knowledge=f"sqlite:{tmp_path / 'kb'}"))
+        is Exit.DONE
+    )

@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+import agentrail
 from agentrail.abc.living_nodes import is_first, living_nodes
 from agentrail.abc.store import Beat, Node
 from agentrail.errors import DayBudgetSpent, OptionError, QuotaReached, StoreUnavailable
@@ -176,9 +177,9 @@ async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     ("given", "words"),
     [
         ({"session_sandbox": "local"}, ["profile 'desk'", "local sandbox", "files_are_shared=True"]),
-        ({"memories": "sqlite:"}, ["memories is 'sqlite:'", "RecallStore"]),
-        ({"memories": "memory:"}, ["memories is 'memory:'", "RecallStore"]),
-        ({"notes": "files:/notes"}, ["notes is 'files:/notes'", "NoteStore"]),
+        ({"memories": "sqlite:"}, ["memories is 'sqlite:'", "'postgres:'", "RecallStore"]),
+        ({"memories": "memory:"}, ["memories is 'memory:'", "'postgres:'", "RecallStore"]),
+        ({"notes": "files:/notes"}, ["notes is 'files:/notes'", "'postgres:'", "NoteStore"]),
         ({"mcp": [LOGIN]}, ["MCP server 'tracker'", "auth='oauth'", "client_credentials"]),
         ({"session_mcp": [LOGIN]}, ["MCP server 'tracker'", "auth='oauth'", "client_credentials"]),
     ],
@@ -191,6 +192,25 @@ async def test_content_that_stays_on_one_machine_is_refused_with_several_nodes(g
             async with hosting(answering(), store=store, **given):
                 pass  # not reached
         assert all(word in str(raised.value) for word in words)
+        if {*given} & {"memories", "notes"}:
+            with pytest.raises(OptionError) as raised:
+                async with agentrail.open_supervisor(store=store, **given):
+                    pass  # not reached
+            assert all(word in str(raised.value) for word in words)
+
+
+@pytest.mark.parametrize("option", ["memories", "notes"])
+@on_virtual_time
+async def test_the_database_of_the_store_needs_one(option):
+    """A store in files has none, nor has one that is open and is no database."""
+    for store in (None, "memory:", shared_store()):
+        for opening in (
+            hosting(answering(), store=store, **{option: "postgres:"}),
+            agentrail.open_supervisor(store=store, **{option: "postgres:"}),
+        ):
+            with pytest.raises(OptionError, match=f"{option} is 'postgres:', the database of the store, but"):
+                async with opening:
+                    pass  # not reached
 
 
 @on_virtual_time

@@ -180,6 +180,8 @@ async def test_a_failing_place_is_said_by_an_event():
 @pytest.mark.parametrize("notes", ["sqlite:x", "files:", "files", 7])
 async def test_names_that_stand_for_nothing_are_refused(notes):
     """Before anything starts."""
-    with pytest.raises(OptionError, match=r"notes is .*expected 'memory:' or 'files:DIRECTORY'"):
+    with pytest.raises(
+        OptionError, match=r"notes is .*expected 'memory:', 'files:DIRECTORY', 'postgres:' or"
+    ):
         async with agentrail.open_supervisor(notes=notes):
             pass

@@ -109,14 +109,14 @@ def test_an_empty_database_is_named_with_the_command(postgres_url):
 
 def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
     """Migration is repeated and newer tables are left."""
-    assert migrate(postgres_url) == (0, 1)
-    assert migrate(postgres_url) == (1, 1)
+    assert migrate(postgres_url) == (0, 2)
+    assert migrate(postgres_url) == (2, 2)
     step = "ALTER TABLE agentrail.session ADD COLUMN IF NOT EXISTS extra bigint NOT NULL DEFAULT 0"
-    later = PostgresSchema(version=2, tables=SCHEMA.tables, steps={1: [step]})
-    with pytest.raises(StoreUnavailable, match="tables of version 1, expected 2"):
+    later = PostgresSchema(version=3, tables=SCHEMA.tables, steps={2: [step]})
+    with pytest.raises(StoreUnavailable, match="tables of version 2, expected 3"):
         PostgresStore(postgres_url, schema=later)
     with closing(PostgresStore(postgres_url)) as old:
-        assert migrate(postgres_url, schema=later) == (1, 2)
+        assert migrate(postgres_url, schema=later) == (2, 3)
         old.create(opening())  # nodes of the earlier version go on
     with pytest.raises(StoreTooNew):
         PostgresStore(postgres_url)
@@ -179,10 +179,15 @@ def test_roles_have_no_more_rights_than_they_need(postgres_server, postgres_url)
             return postgres_server.run_sql(f"SET ROLE {role}; {sql}", name)
 
         assert as_role(readers, "SELECT count(*) FROM agentrail.sessions") == "0"
+        columns = "tenant, own, id, at_ms, session, version, text, tags, words, size"
+        remember = f"INSERT INTO agentrail.memory ({columns}) VALUES ('', '', '', 1, '', 1, '', '', '', 0)"  # noqa: S608 - constants
+        assert as_role(nodes, f"{remember} RETURNING number") == "1"
         assert as_role(nodes, "SELECT length(value) FROM agentrail.secret") == "32"
         for role, sql in (
             (readers, "SELECT value FROM agentrail.secret"),
             (readers, "SELECT body FROM agentrail.record"),
+            (readers, "SELECT text FROM agentrail.memory"),
+            (readers, "SELECT text FROM agentrail.note"),
             (nodes, "ALTER TABLE agentrail.session ADD COLUMN mine int"),
             (nodes, "UPDATE agentrail.secret SET value = ''"),
             (nodes, "UPDATE agentrail.meta SET value = '9'"),

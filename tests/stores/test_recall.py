@@ -12,7 +12,12 @@ from hypothesis import example, given, strategies as st
 from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import tenant_files
-from agentrail.stores.memory_store_names import directory_of_memories, faults_of_memories, opened_recall
+from agentrail.stores.memory_store_names import (
+    MEMORY_NAMES,
+    directory_of_memories,
+    faults_of_memories,
+    opened_recall,
+)
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.tenant_files import file_name, files_of
@@ -276,12 +281,17 @@ def test_names_stand_for_directories(tmp_path):
     assert directory_of_memories("sqlite:/elsewhere", tmp_path, {}) == Path("/elsewhere")
     assert directory_of_memories("memory:", None, {}) is None
     assert faults_of_memories(InMemoryRecall()) == faults_of_memories(None) == []
-    known = "expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+    known = f"expected {MEMORY_NAMES}"
     assert faults_of_memories(7) == [f"memories is 7: {known}, or a RecallStore"]
-    for name in ("", "sqlite", "postgres:", "memory:x", "files:/tmp"):
+    for name in ("", "sqlite", "memory:x", "files:/tmp"):
         assert faults_of_memories(name) == [f"memories is {name!r}: {known}"]
         with pytest.raises(OptionError):
             directory_of_memories(name, None, {})
+    assert faults_of_memories("postgres:") == []
+    for name in ("postgresql:", "postgre://ada:4711@db/agents", "postgres://ada:47@11@db/agents"):
+        (fault,) = faults_of_memories(name)
+        assert fault.startswith("memories is 'postgre")
+        assert "11" not in fault
 
 
 async def test_a_store_that_was_given_stays_open(tmp_path):
