@@ -287,6 +287,9 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     host_options = decide_host_options(options, given, also=OWN_OPTIONS)
     switches = {"inspector": inspector, "console": console, "node_ca": node_ca}
     _check(heartbeat, drain_delay, switches, base_path, protocols)
+    advertise = host_options.advertise.rstrip("/")
+    if advertise and not advertise.endswith(base_path):  # the address at which other nodes find `/nodes/…`
+        host_options = evolve(host_options, advertise=f"{advertise}{base_path}")
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -339,7 +342,7 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
-        Route(NODES_PATH, NodeEndpoint(served.gateway, served.drain)),
+        Route(f"{base_path}{NODES_PATH}", NodeEndpoint(served.gateway, served.drain)),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
@@ -23,6 +24,7 @@ from agentrail.gateway.path_endpoint import (
     Gateway,
     Result,
     RouteCall,
+    SessionMoved,
     StreamAnswer,
     WholeAnswer,
     answer_json,
@@ -186,6 +188,10 @@ async def answer_chat(call: RouteCall) -> Result:
     except StoreUnavailable as error:
         away = answer_to(error)
         return _named(evolve(away, hint=_ANSWER_LATER, headers={**away.headers, **location}), submitted)
+    if record.has_moved:
+        if named_by_client(call.body.client_id, call.head.headers.get("idempotency-key")) is not None:
+            raise SessionMoved
+        record = replace(record, status="running", reason=None)
     answer = _named(answer_to_record(record), submitted)
     return answer if record.has_ended else evolve(answer, headers={**answer.headers, **location})
 

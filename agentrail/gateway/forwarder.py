@@ -30,7 +30,7 @@ from agentrail.gateway.node_token import (
     encode_node_call,
     is_signed_answer,
 )
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved, WholeAnswer
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
@@ -62,6 +62,11 @@ _CLOSE_SECONDS: Final = 1.0
 
 MAX_NODES: Final = 2
 """Limit of nodes to try for one call: the owner, and the owner that its row names after that."""
+
+TAKE_SECONDS: Final = 2.0
+"""Time in which another node takes a session that has left its owner. After that, this node does."""
+
+_POLL_SECONDS: Final = 0.05
 
 _REFUSED: Final = 403
 _NOT_OWNER: Final = 421
@@ -154,12 +159,18 @@ async def run_at_owner(
         CallRefused: The owner does not answer.
     """
     tried: set[str] = set()
-    was_held = may_be_accepted = False
+    was_held = has_moved = may_be_accepted = False
     while True:
-        place = await find(is_fresh=was_held or bool(tried))
+        place = await find(is_fresh=was_held or has_moved or bool(tried))
         if not isinstance(place, Node):
             try:
                 return await run_here()
+            except SessionMoved:
+                if has_moved:
+                    raise
+                has_moved = True
+                await next_place(find, "here")
+                continue
             except HeldBy:  # another node was faster
                 if was_held:
                     break
@@ -180,11 +191,29 @@ async def run_at_owner(
     return refuse_call("owner_silent", "the node of this session does not answer: nothing was accepted")
 
 
+async def next_place(find: FindOwner, before: SessionPlace) -> SessionPlace:
+    """Return the place of a session that has left its owner, after another node has had time to take it."""
+    place: SessionPlace = "nowhere"
+    with trio.move_on_after(TAKE_SECONDS):
+        while place == "nowhere" or _name(place) == _name(before):
+            await trio.sleep(_POLL_SECONDS)
+            place = await find(is_fresh=True)
+    return place
+
+
+def _name(place: SessionPlace) -> str:
+    return place.id if isinstance(place, Node) else place
+
+
 async def run_for_node(find: FindOwner, run_here: Callable[[], Awaitable[T]]) -> T:
     """Run a call that another node has passed on. Refuse it if a third one has its session."""
     if not isinstance(await find(is_fresh=True), Node):
-        with suppress(HeldBy):  # reported without the address, which is for nodes only
+        try:
             return await run_here()
+        except HeldBy:
+            pass  # reported without the address, which is for nodes only
+        except SessionMoved:
+            await next_place(find, "here")
     return refuse_call("not_owner", "another node has this session")
 
 

@@ -6,6 +6,7 @@ They are no part of the interface for clients, and have no place in its descript
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import httpcore
 import msgspec
@@ -200,7 +201,8 @@ class NodeClient:
             message = f"node {node.id} accepts no calls: serve it with --advertise"
             raise Unreachable(message)
         body, nonce = msgspec.json.encode(order), outside.ids(16)
-        target = f"{NODES_PATH.partition('{')[0]}{action}".encode()
+        address = urlsplit(node.address)
+        target = f"{address.path.rstrip('/')}{NODES_PATH.partition('{')[0]}{action}".encode()
         told = NodeCall(
             sender=self.sender,
             receiver=node.id,
@@ -212,7 +214,7 @@ class NodeClient:
             at_ms=self.now_ms(),
         )
         headers: dict[str | bytes, str | bytes] = {
-            "host": node.address.partition("://")[2],
+            "host": address.netloc,
             "content-type": "application/json",
             "content-length": f"{len(body)}",
             NODE_HEADER: encode_node_call(self.secret, told, "POST", target),
@@ -222,7 +224,7 @@ class NodeClient:
             with trio.move_on_after(_ANSWER_SECONDS + order.within):
                 response = await self.connections.request(
                     "POST",
-                    f"{node.address.rstrip('/')}{target.decode()}",
+                    f"{address.scheme}://{address.netloc}{target.decode()}",
                     headers=headers,
                     content=OnePiece(body),
                 )

@@ -364,6 +364,15 @@ def aim_nowhere(_: RouteCall) -> CallAim:
     return CallAim()
 
 
+class SessionMoved(CallRefused):
+    """The session of a call has left this node while the call waited. Sent again, it has no second effect."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            error_answer("owner_silent", "the session moved to another node while the call waited")
+        )
+
+
 RunHere: TypeAlias = Callable[[], Awaitable[WholeAnswer | None]]
 """Runs a call on this node, and returns its response unless it is written already."""
 

@@ -19,7 +19,7 @@ from agentrail import websockets
 from agentrail.abc.store import Node
 from agentrail.errors import HeldBy
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.forwarder import Answered, FindOwner, Sent, run_at_owner, run_for_node
+from agentrail.gateway.forwarder import Answered, FindOwner, Sent, next_place, run_at_owner, run_for_node
 from agentrail.gateway.path_endpoint import CallAim, Gateway
 from agentrail.gateway.socket_frames import CommandFrame, Subscribe, refusal_frame, reply_frame
 from agentrail.gateway.socket_queue import SendQueue
@@ -39,12 +39,8 @@ UNUSED_SECONDS: Final = 60.0
 RETURN_SECONDS: Final = 65.0
 """Time for which a subscription waits for its session after its node was lost: more than the longest lease."""
 
-TAKE_SECONDS: Final = 2.0
-"""Time in which another node takes a session that has left its owner. After that, this node does."""
-
 _LOOK_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 0.25
-_POLL_SECONDS: Final = 0.05
 _SLOW: Final = REASONS[CloseCode.SLOW]
 _MOVED: Final = "not_owner"
 
@@ -420,7 +416,7 @@ class SocketRelay:
             if has_begun:
                 until = trio.current_time() + RETURN_SECONDS
             if end == "moved" and has_begun:
-                place = await _next_place(find, place)
+                place = await next_place(find, place)
                 continue
             if trio.current_time() >= until:
                 refuse_call("owner_silent", "the node of this session does not answer")
@@ -456,17 +452,3 @@ class SocketRelay:
             self._upstreams[key] = found
             self.nursery.start_soon(found.run, name=f"socket to node {node.id}")
         return found
-
-
-async def _next_place(find: FindOwner, before: SessionPlace) -> SessionPlace:
-    """Return the place of a session that has left its owner, after another node has had time to take it."""
-    place: SessionPlace = "nowhere"
-    with trio.move_on_after(TAKE_SECONDS):
-        while place == "nowhere" or _name(place) == _name(before):
-            await trio.sleep(_POLL_SECONDS)
-            place = await find(is_fresh=True)
-    return place
-
-
-def _name(place: SessionPlace) -> str:
-    return place.id if isinstance(place, Node) else place

@@ -111,7 +111,7 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
     assert outcome is not None  # noqa: S101 - it has ended
     is_complete = outcome == "completed"
     reader.finish(
-        _REASONS[outcome],
+        "moved" if record.has_moved else _REASONS[outcome],
         behind=record.end_seq or 0,
         request_id=record.request_id,
         usage=record.usage if is_complete else None,

@@ -255,6 +255,8 @@ def ended_by_host(standing: RequestStanding, outcome: RequestOutcome, reason: st
     return replace(standing, status=outcome, pending=(), reason=reason)
 
 
+_MOVED: Final = "its session moved to another node"
+
 MAX_KEPT_REQUESTS: Final = 1_000
 """Number of requests per session whose standing is remembered."""
 
@@ -319,6 +321,11 @@ class RequestRecord(RequestFacts, frozen=True, kw_only=True):
     def outcome(self) -> RequestOutcome | None:
         """Its outcome. None before its end."""
         return cast("RequestOutcome", self.status) if self.has_ended else None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it continues on another node, and only this record of it has ended."""
+        return self.status == "shutdown" and self.reason == _MOVED
 
     @property
     def cost_usd(self) -> float | None:
@@ -699,7 +706,8 @@ async def _follow_to_end(track: RequestTrack, events: Subscription) -> Event | i
             _take(track, events, event)
     except StopAsyncIteration:
         if events.is_rested:
-            track.stand(ended_by_host(track.standing, "shutdown", "the session was stopped"))
+            why = _MOVED if events.is_moved else "the session was stopped"
+            track.stand(ended_by_host(track.standing, "shutdown", why))
         else:
             track.stand(without_session(track.standing, "it gave no reason"))
         return None

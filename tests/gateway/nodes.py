@@ -118,7 +118,7 @@ async def _start(
     ((host, port),), ((_, own),) = addresses_of(listeners), addresses_of(between)
     seen, wire, stop = Seen(), Wire(port=own), trio.Event()
     app = create_app(store=store, advertise=f"http://127.0.0.1:{own}", plugins=[seen], **given)
-    check = PageCheck(app, "", lambda: False)
+    check = PageCheck(app, given.get("base_path", ""), lambda: False)
 
     async def wait_stop() -> None:
         await stop.wait()

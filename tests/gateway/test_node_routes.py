@@ -39,6 +39,49 @@ async def test_a_session_moves_by_a_signed_call_while_its_model_answers():
                 await trio.sleep(0.05)
 
 
+@pytest.mark.machine(3)
+async def test_nodes_with_a_base_path_call_each_other_below_it():
+    """The address of a node has the prefix, so a move finds it, and calls and sockets are passed on."""
+    async with serving_nodes(2, slow_model(trio.Event()), base_path="/agents") as (one, two):
+        made = await one.client.post("/agents/sessions", json={"session_id": "s"})
+        assert made.status_code == 201, made.text
+        assert (await two.client.get("/agents/sessions/s")).status_code == 200
+        await one.host.supervisor.move_session("s", two.id, scope="acme")
+        assert one.owner()[0] == two.id
+        assert one.host.supervisor.nodes.node.address.endswith("/agents")
+        assert (await one.client.post("/nodes/drain", json={})).status_code == 404
+
+
+@pytest.mark.machine(3)
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "nameless"])
+async def test_a_caller_that_waits_for_a_session_that_moves_is_answered(is_named):
+    """The new owner answers a named message, of any node's client. A nameless one is not sent twice: its client may poll."""
+    began = trio.Event()
+    async with serving_nodes(3, slow_model(began)) as (one, two, three):
+        await one.post("/sessions", {"session_id": "s"})
+        answers = []
+
+        async def ask(node):
+            body = {"message": "Hi", "session_id": "s", **({"client_id": "c"} if is_named else {})}
+            answers.append(await node.post("/chat", body))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, one)
+            await began.wait()
+            if is_named:
+                nursery.start_soon(ask, three)
+                await trio.sleep(0.3)
+            await one.host.supervisor.move_session("s", two.id, scope="acme")
+        if is_named:
+            assert [one.json()["text"] for one in answers] == ["from the other node"] * 2
+        else:
+            assert (answers[0].status_code, answers[0].json()["status"]) == (202, "running")
+            found = (await one.client.get(answers[0].headers["location"])).json()
+            assert found["request_id"] == answers[0].json()["request_id"]
+        told = (await three.client.get("/sessions/s/messages")).text
+        assert told.count('"Hi"') == 1
+
+
 async def test_a_call_without_a_signature_finds_nothing():
     """A call without a signature finds nothing."""
     async with serving_nodes(1, slow_model(trio.Event())) as (one,):
