@@ -42,7 +42,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -115,6 +115,13 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
 	$(BIN)/python -m scripts.crash --rounds $$(($(ROUNDS) / 5)) --busy 4 --seed $(SEED)
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 20)) --delay 0.3 --slow --changed --busy 4 --seed $(SEED)
+
+crash-nodes: $(DEV) nginx  ## three servers on PostgreSQL behind nginx for ten minutes, with a fault every five seconds: nothing is lost, twice or left behind; SECONDS=600 SEED=20261120
+	$(BIN)/python -m scripts.crash_nodes --seconds $(SECONDS) --seed $(SEED)
+
+nginx:
+	@bash scripts/install_postgres.sh
+	@bash scripts/install_nginx.sh
 
 # Two at a time, because each has one thread; what takes longest begins first. Each says what it has to say in one piece, where
 # make knows how (not that of macOS).

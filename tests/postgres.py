@@ -168,6 +168,13 @@ def postgres_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postg
         pytest.skip(reason)
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
+    with open_server(shared) as server:
+        yield server
+
+
+@contextmanager
+def open_server(shared: Path) -> Iterator[PostgresServer]:
+    """Run a server for a block. Its cluster is copied from one in a shared directory, where the first creates it."""
     memory = Path("/dev/shm")  # noqa: S108 - its directories are made with mkdtemp
     _remove_left(memory)
     place = memory if os.access(memory, os.W_OK) else None
