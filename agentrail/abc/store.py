@@ -390,8 +390,8 @@ class Store(Protocol):
     """Keeps journals. Every call but `close` may raise `StoreUnavailable`: its outcome is unknown.
 
     One thread at a time calls the writing methods: `create`, `take`, `claim`, `release`, `append`, `put_snapshot`, `gone`,
-    `take_allowance`, `delete`, `trim`, `erase`, `overwrite_removed`. Any thread may read meanwhile. `beat` comes from another thread meanwhile if the
-    store is shared, and must not wait for a lock of theirs.
+    `take_allowance`, `trim`, `overwrite_removed`; `beat`, `delete` and `erase` too unless the store is shared. In a shared one they come from other
+    threads meanwhile, and wait for none of its calls. Any thread may read meanwhile.
     """
 
     @property

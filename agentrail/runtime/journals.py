@@ -715,7 +715,8 @@ class Journals:
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
             remove = partial(keeping.store.delete, scope, SessionId(session_id))
-            return await (keeping.overwriter.purge(remove) if purge else keeping.write(remove))
+            is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
+            return await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         keeping, ports = self._shared.store_of("journal"), cell.ports

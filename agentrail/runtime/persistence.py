@@ -152,8 +152,8 @@ class Keeping:
                 limits,
                 self.node.id,
                 self._outside,
-                self.write,
-                after_removing=self.overwriter.after_sweep,
+                self.remove,
+                after_removing=self.overwriter.after_sweep if self.heartbeat is None else None,
             )
         )
         self.silence: NodeSilence = NodeSilence(lease_seconds=lease_seconds)
@@ -180,7 +180,7 @@ class Keeping:
                 await self.read(beat)
             nursery.start_soon(self.writer.run, name="writer of the store")
             nursery.start_soon(self._beat_on, name="beats of the node")
-        if not self.store.is_immediate:  # otherwise deleted data is nowhere else
+        if not self.store.is_immediate and self.heartbeat is None:  # otherwise nothing can be overwritten
             nursery.start_soon(self.overwriter.run, name="overwriting in the store")
         if self.retention is not None:
             nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
@@ -270,6 +270,13 @@ class Keeping:
 
     async def write(self, function: Callable[[], T]) -> T:
         return function() if self.store.is_immediate else await self.writer.call(function)
+
+    async def remove(self, function: Callable[[], T]) -> T:
+        """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends go on meanwhile."""
+        if self.heartbeat is None:
+            return await self.write(function)
+        await self.write(lambda: None)
+        return await self.read(function)
 
     async def take(
         self, scope: str, root: SessionId, cause: Cause, *, force: bool = False, tail: Tail | None = None

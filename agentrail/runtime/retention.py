@@ -36,9 +36,6 @@ _NAMED: Final = 5
 _TELL_BUG: Final = bug_told("a sweep")
 
 
-def _nothing() -> None: ...
-
-
 _TreeKey = tuple[str, SessionId]
 
 
@@ -153,7 +150,7 @@ class Retention:
         outside: Outside,
         write: Write,
         *,
-        after_removing: Callable[[], object] = _nothing,
+        after_removing: Callable[[], object] | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -193,7 +190,7 @@ class Retention:
             )
             return
         finally:
-            if self.deleted > before:
+            if self.deleted > before and self._after_removing is not None:
                 self._after_removing()
         self.sweeps += 1
         self._tell(plan)

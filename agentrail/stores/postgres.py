@@ -200,6 +200,16 @@ class PostgresStore:
 
         return self._write(within)
 
+    def _transact_aside(self, call: Callable[[PostgresConnection], T]) -> T:
+        """Make a writing call in a transaction that may take long, next to those of the writer."""
+
+        def within(connection: PostgresConnection) -> T:
+            with connection.transaction():
+                return call(connection)
+
+        with self._readers.borrowed() as connection:
+            return self._repeated(within, connection)
+
     def _read(self, call: Callable[[PostgresConnection], T]) -> T:
         with self.pool.borrowed() as connection:
             return call(connection)
@@ -307,7 +317,7 @@ class PostgresStore:
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`."""
-        return self._transact(
+        return self._transact_aside(
             lambda connection: delete_tree(
                 connection, scope, session, lease=self._lease_ms, written_before_ms=written_before_ms
             )
@@ -319,7 +329,7 @@ class PostgresStore:
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
         """Erase the content of a tree. See `Store.erase`."""
-        return self._transact(
+        return self._transact_aside(
             lambda connection: erase_tree(connection, scope, session, why, lease=self._lease_ms)
         )
 

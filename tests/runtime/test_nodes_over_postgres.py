@@ -69,11 +69,17 @@ async def node_over(url, path, seconds=60.0, lease=LEASE):
             yield supervisor
 
 
+def run_sql(url, sql):
+    with psycopg.connect(url) as connection:
+        return connection.execute(sql).fetchall()
+
+
 def takes(url):
     """Return session, epoch and time of each take."""
-    rows = """SELECT agentrail.text_of(session), epoch, at_ms FROM agentrail.record WHERE kind = 'taken' ORDER BY at_ms"""
-    with psycopg.connect(url) as connection:
-        return connection.execute(rows).fetchall()
+    rows = run_sql(
+        url, "SELECT agentrail.text_of(session), epoch, at_ms, kind FROM agentrail.record ORDER BY at_ms"
+    )
+    return [row[:3] for row in rows if row[3] == b"taken"]
 
 
 @pytest.mark.machine(26)
@@ -152,3 +158,30 @@ async def test_a_node_whose_connections_are_ended_keeps_its_session(
     told += await process.stdout.receive_some(100_000)
     assert [int(one) for one in told.split()] == list(range(prompts))
     assert len({operation for _, _, operation, _ in entries(ledger)}) == prompts
+
+
+@pytest.mark.machine(18)
+@on_bounded_time
+async def test_a_long_deletion_delays_no_other_session(postgres_url, tmp_path):
+    """A tree of 500,000 records takes a minute to erase. Here, another transaction holds it up."""
+    migrate(postgres_url)
+    async with node_over(postgres_url, tmp_path / "ledger") as node:
+        for name in ("s", "other"):
+            await node.start_session(session_id=name, model=FunctionModel(lambda _: says("Hello.")))
+        await node.stop_session("s")
+        deleted = []
+
+        async def delete():
+            deleted.append(await node.delete_session("s", purge=True))
+
+        with psycopg.connect(postgres_url) as locking:
+            locking.execute("SELECT 1 FROM agentrail.session WHERE session = 's' FOR UPDATE")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(delete)
+                waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                await eventually(lambda: run_sql(postgres_url, waiting), 30)
+                with trio.fail_after(20):
+                    await node.session("other").ask("Hi")
+                assert deleted == []
+                locking.rollback()
+    assert len(deleted) == 1
