@@ -44,7 +44,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "End": "stop_session rest move_session",
         "Keep": "export_session import_session trim_session delete_session forget_user",
         "Know": "monitor facts_of stored_journal stored_state find_records plain_state_at explain_record events_page check_store last_words reports tree parked_sessions plugin_use fault_of_model budget_use spendings statistics",
-        "Build a server on it": "ask_host is_closing stop_all start_behind memories_of keeps_owed owed change_owed adopt_owed call_nodes check_revive cluster_facts describe_profiles drain follow_orphans limit_sessions look_at_nodes shared_node take_allowance take_moved",
+        "Build a server on it": "ask_host is_closing stop_all start_behind memories_of keeps_owed owed change_owed adopt_owed call_nodes check_revive cluster_facts describe_profiles drain end_forgotten follow_orphans limit_sessions look_at_nodes shared_node take_allowance take_moved",
     }
 )
 
@@ -69,6 +69,7 @@ OF_THE_SHELL: Final = frozenset(
         "look_at_nodes",
         "shared_node",
         "take_allowance",
+        "end_forgotten",
         "take_moved",
         "nodes",
     }

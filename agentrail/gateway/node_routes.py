@@ -1,4 +1,4 @@
-"""Calls between nodes about their sessions: check, take, move and drain. Only signed requests are answered.
+"""Calls between nodes about their sessions: check, take, stop, move and drain. Only signed requests are answered.
 
 They are no part of the interface for clients, and have no place in its description.
 """
@@ -142,6 +142,8 @@ class NodeEndpoint:
                 await supervisor.check_revive(order.scope, session_id)
             case "take":
                 await supervisor.take_moved(order.scope, session_id)
+            case "stop":
+                await supervisor.end_forgotten(order.scope, session_id)
             case "move":
                 target = await supervisor.move_session(
                     order.session_id, order.to, within=order.within, scope=order.scope
@@ -150,7 +152,9 @@ class NodeEndpoint:
             case "drain":
                 await self._drain()
             case _:
-                raise OptionError([f"{action!r:.80} is not an action: expected check, take, move or drain"])
+                raise OptionError(
+                    [f"{action!r:.80} is not an action: expected check, take, stop, move or drain"]
+                )
         return NodeAnswer()
 
 
@@ -189,6 +193,10 @@ class NodeClient:
     async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
         """See `OtherNodes`."""
         await self.call(node, "take", NodeOrder(scope=scope, session_id=session_id))
+
+    async def stop(self, node: Node, scope: str, session_id: SessionId) -> None:
+        """See `OtherNodes`."""
+        await self.call(node, "stop", NodeOrder(scope=scope, session_id=session_id))
 
     async def call(self, node: Node, action: str, order: NodeOrder) -> NodeAnswer:
         """Call a node.

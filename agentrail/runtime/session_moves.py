@@ -31,7 +31,7 @@ MOVE_WITHIN_SECONDS: Final = 30.0
 
 
 class OtherNodes(Protocol):
-    """Calls to other nodes, for moves."""
+    """Calls to other nodes about their sessions."""
 
     async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
         """Let a node fold a session and check its code. Changes nothing.
@@ -43,6 +43,14 @@ class OtherNodes(Protocol):
 
     async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
         """Let a node take a released session.
+
+        Raises:
+            AgentrailError: It did not, or does not answer.
+        """
+        ...
+
+    async def stop(self, node: Node, scope: str, session_id: SessionId) -> None:
+        """Let a node end a session whose user is forgotten.
 
         Raises:
             AgentrailError: It did not, or does not answer.
@@ -141,6 +149,11 @@ class Moves:
                 "session %s was released, but node %s did not take it: %s", session_id, target.id, error
             )
         return target
+
+    async def stop_at(self, node: Node, scope: str, session_id: SessionId) -> None:
+        """Let another node end a session. Without a gateway nothing happens, and its content stays."""
+        if self._others is not None:
+            await self._others.stop(node, scope, session_id)
 
     async def drain(self, within: float) -> None:
         """Stop all sessions of a shared store and release them, so that other nodes continue them at once. Take no more.

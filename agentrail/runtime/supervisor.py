@@ -18,6 +18,7 @@ from agentrail.abc import (
     ResolveProvider,
 )
 from agentrail.abc.event_reader import ConsumerStatistics
+from agentrail.abc.store import Node
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
 from agentrail.actors.supervisor_handle import Supervisor
@@ -232,7 +233,7 @@ class SessionSupervisor:
             self._shared,
             known=self._known,
             sessions=self.sessions,
-            stop=lambda root, scope: self.stop_session(root, USER_FORGOTTEN, scope=scope),
+            stop=self._stop_forgotten,
         )
         self._health = Health(self._shared)
         self.sources: ToolSources = ToolSources(shared.make_source, shared.servers, root.start_child, nursery)
@@ -264,6 +265,7 @@ class SessionSupervisor:
     drain: Final = of_part(_moves, Moves.drain)
     call_nodes: Final = of_part(_moves, Moves.call_nodes)
     forget_user: Final = of_part(_erasure, UserErasure.forget_user)
+    end_forgotten: Final = of_part(_erasure, UserErasure.end_forgotten)
     memories_of: Final = of_part(_erasure, UserErasure.memories_of)
     parked_sessions: Final = of_part(_health, Health.parked_sessions)
     plugin_use: Final = of_part(_health, Health.plugin_use)
@@ -543,6 +545,13 @@ class SessionSupervisor:
         monitor = session.monitor()
         await session.stop(reason)
         await monitor.wait()
+
+    async def _stop_forgotten(self, root: str, scope: str) -> None:
+        place = await self.nodes.owner_of(root, scope=scope, is_fresh=True)
+        if isinstance(place, Node):
+            await self._moves.stop_at(place, scope, SessionId(root))
+        else:
+            await self.stop_session(root, USER_FORGOTTEN, scope=scope)
 
     async def rest(self, session_id: str, within: float = 10.0, *, scope: str = NO_SCOPE) -> Rested:
         """Put a session to rest: it stops without ending, and its state is returned as bytes.

@@ -92,6 +92,12 @@ class UserErasure:
         is_overwritten = told.is_overwritten and is_overwritten
         return replace(told, is_overwritten=is_overwritten, not_reached=not_reached)
 
+    async def end_forgotten(self, scope: str, session_id: SessionId) -> None:
+        """End a session of this node whose user another one forgets, and keep nothing of it in memory."""
+        with suppress(SessionDown):
+            await self._stop(session_id, scope)
+        self._shared.ended.drop_tree(scope, session_id)
+
     def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
         """Return the memories of a user, for programs that write them outside of sessions. None if there are no memories here.
 

@@ -6,6 +6,7 @@ import trio
 from agentrail.errors import OptionError, RemoteRefused, Unreachable
 from agentrail.gateway.node_routes import NodeAnswer, NodeOrder, error_of, node_answer_to
 from agentrail.testing.models import FunctionModel, says
+from tests.gateway.callers import by
 from tests.gateway.nodes import serving_nodes
 
 
@@ -37,6 +38,23 @@ async def test_a_session_moves_by_a_signed_call_while_its_model_answers():
         with trio.fail_after(10):
             while "from the other node" not in (await one.client.get("/sessions/s/messages")).text:  # noqa: ASYNC110 - a client
                 await trio.sleep(0.05)
+
+
+@pytest.mark.machine(8)
+async def test_a_user_is_forgotten_through_any_node():
+    """Their sessions end on the nodes that own them, and nothing is left of what was said. Other users keep theirs."""
+    model = FunctionModel(lambda _: says("a secret answer"))
+    async with serving_nodes(3, model) as (one, two, three):
+        for name, node in (("s-1", one), ("s-2", two)):
+            assert (await node.chat("A secret", session_id=name)).status_code == 200
+        bob = {"json": {"message": "Hi", "session_id": "s-3"}, "headers": by("bob")}
+        assert (await two.client.post("/chat", **bob)).status_code == 200
+        told = (await three.client.delete("/users/ann/memory")).json()
+        assert (told["sessions"], told["left"]) == (2, [])
+        for name, node in (("s-1", one), ("s-2", two)):
+            assert (await node.client.get(f"/sessions/{name}/messages")).status_code == 404
+            assert "secret" not in repr([*one.store.read("acme", name)])
+        assert (await one.client.get("/sessions/s-3", headers=by("bob"))).status_code == 200
 
 
 @pytest.mark.machine(3)
