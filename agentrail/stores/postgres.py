@@ -207,7 +207,7 @@ class PostgresStore:
             with connection.transaction():
                 return call(connection)
 
-        with self._readers.borrowed() as connection:
+        with self.pool.borrowed() as connection:
             return self._repeated(within, connection)
 
     def _read(self, call: Callable[[PostgresConnection], T]) -> T:
