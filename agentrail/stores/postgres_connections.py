@@ -15,6 +15,7 @@ from psycopg.adapt import Dumper
 from psycopg.types.numeric import Int8BinaryDumper
 
 from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
+from agentrail.stores.store_urls import PASSWORDS, faults_of_url
 
 T = TypeVar("T")
 
@@ -93,15 +94,17 @@ class Connector:
         Raises:
             OptionError: Your move: it is not a URL of PostgreSQL. The message does not repeat it, since it may hold a password.
         """
+        if faults := faults_of_url(url):  # libpq would quote a password that it takes for a port
+            raise OptionError(faults)
         try:
             parts = conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
+        except psycopg.ProgrammingError:
             fault = "the URL of the store is not one of PostgreSQL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
-            raise OptionError([fault]) from error
+            raise OptionError([fault]) from None  # the original quotes parts of the password
         self.url: str = url
         self._parts = {**_DEFAULTS, **parts}
         self._connect = connect
-        self._password = str(parts.get("password") or "")
+        self._passwords = [str(parts[name]) for name in PASSWORDS if parts.get(name)]
         host = f"{parts.get('host', '')}:{parts['port']}" if "port" in parts else str(parts.get("host", ""))
         user = f"{parts['user']}@" if "user" in parts else ""
         self.place: str = f"postgres://{user}{host}/{parts.get('dbname', '')}"
@@ -129,8 +132,8 @@ class Connector:
             yield
         except psycopg.Error as error:
             sentence = " ".join(str(error).split()) or type(error).__name__
-            if self._password:
-                sentence = sentence.replace(self._password, "***")
+            for password in self._passwords:
+                sentence = sentence.replace(password, "***")
             message = f"the store {self.place} cannot be used now: {sentence}; sessions continue when it can. To see the reason, try: psql {self.place}"
             raise StoreUnavailable(message) from None  # the original may hold the password
 

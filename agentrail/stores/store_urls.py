@@ -16,7 +16,9 @@ PRIVATE: Final = "postgres:"
 _SCHEMES: Final = ("postgres://", "postgresql://")
 _SEVERAL: Final = re.compile(r"[,;\s]\s*postgres(ql)?://", re.IGNORECASE)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_PASSWORDS: Final = frozenset({"password", "sslpassword"})
+PASSWORDS: Final = frozenset({"password", "sslpassword"})
+"""Parameters of libpq that hold one."""
+
 _ENCODE: Final = "write special characters of the password with % codes, such as %40 for @"
 
 
@@ -46,7 +48,7 @@ def has_password(name: str) -> bool:
     if not is_shared_store(name):
         return False
     before, _, query = name.partition("://")[2].partition("?")
-    return ":" in before.rpartition("@")[0] or any(key in _PASSWORDS for key, _ in _parameters(query))
+    return ":" in before.rpartition("@")[0] or any(key in PASSWORDS for key, _ in _parameters(query))
 
 
 def _parameters(query: str) -> list[tuple[str, str | None]]:
