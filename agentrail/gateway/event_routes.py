@@ -166,6 +166,7 @@ def _told(result: CheckResult) -> CheckReply:
         status="ready" if result.is_ready else "not_ready",
         duration_ms=result.duration_ms,
         error=as_given(result.error),
+        reason=as_given(result.reason or None),
     )
 
 

@@ -207,12 +207,14 @@ class CheckReply(CallReply, frozen=True, kw_only=True):
         status: Whether it passed.
         duration_ms: Duration of the check in milliseconds.
         error: Kind of failure. The log has the cause.
+        reason: Code of the error, if it has one: `store_unavailable` if no recent heartbeat of this node reached a shared store, `draining`.
     """
 
     name: str
     status: Literal["ready", "not_ready"]
     duration_ms: int
     error: Literal["failed", "timeout"] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
 
 
 class ReadyReply(CallReply, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Readiness of a host: all checks at once, each with its own time limit. Reasons of failures are only in the log."""
+"""Readiness of a host: all checks at once, each with its own time limit. Messages of failures are only in the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 import trio
 from attrs import define, field, frozen
 
-from agentrail.errors import HostDraining
+from agentrail.errors import AgentrailError, HostDraining
 from agentrail.host.host_options import ReadinessCheck
 from agentrail.logs import Logger
 from agentrail.otp.crash_text import describe_bug
@@ -30,11 +30,13 @@ class CheckResult:
         name: Name of the check.
         error: `failed` or `timeout`. None if it is ready.
         duration_ms: Duration in milliseconds.
+        reason: Code of the error, such as `store_unavailable` or `draining`. Empty without one.
     """
 
     name: str
     error: _CheckError | None
     duration_ms: int
+    reason: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -52,11 +54,11 @@ class _CheckRun:
     results: dict[str, CheckResult] = field(factory=dict)
     ended: trio.Event = field(factory=trio.Event)
 
-    def note(self, name: str, error: _CheckError | None) -> None:
+    def note(self, name: str, error: _CheckError | None, reason: str = "") -> None:
         if name in self.missing:
             del self.missing[name]
             took = int((trio.current_time() - self.began) * 1000)
-            self.results[name] = CheckResult(name=name, error=error, duration_ms=took)
+            self.results[name] = CheckResult(name=name, error=error, duration_ms=took, reason=reason)
         if not self.missing:
             self.ended.set()
 
@@ -119,6 +121,7 @@ class Readiness:
 
     async def _run_one(self, check_run: _CheckRun, name: str, check: ReadinessCheck) -> None:
         error: _CheckError | None = None
+        reason = ""
         with trio.CancelScope(deadline=check_run.began + self._within) as scope:
             try:
                 await check()
@@ -126,8 +129,9 @@ class Readiness:
                 raise_what_travels(raised)
                 LOGGER.warning("readiness check %s failed: %s", name, describe_bug(raised))
                 error = "failed"
+                reason = raised.code if isinstance(raised, AgentrailError) else ""
         if scope.cancelled_caught:
             LOGGER.warning("readiness check %s took longer than %g s", name, self._within)
-            error = "timeout"
+            error, reason = "timeout", ""
         self._stuck.discard(name)
-        check_run.note(name, error)
+        check_run.note(name, error, reason)

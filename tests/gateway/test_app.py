@@ -232,7 +232,9 @@ async def test_a_server_that_stops_lets_all_know():
             await trio.sleep(0.1)
             web.stop.set()
             await trio.sleep(0.05)
-            assert (await web.client.get("/ready")).status_code == 503
+            ready = await web.client.get("/ready")
+            assert ready.status_code == 503
+            assert {one.get("reason") for one in ready.json()["checks"]} == {None, "draining"}
             assert (await web.post("/sessions/s-2/prompt", {"message": "more"})).status_code == 202
             await trio.sleep(0.35)
             refused = await web.chat()

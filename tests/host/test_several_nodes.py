@@ -309,3 +309,19 @@ async def test_a_budget_of_a_day_holds_over_all_nodes():
         with pytest.raises(DayBudgetSpent):
             await asked(second.host)
         await (await asked(second.host, by=EVE)).outcome()
+
+
+@on_virtual_time
+async def test_a_node_whose_heartbeats_do_not_reach_the_store_is_not_ready():
+    """A node whose heartbeats do not reach the store is not ready, and the result has the code of the reason."""
+    cut = set()
+    line = CutStore(shared_store(), lambda name: "before" if name in cut else None)
+    async with hosting(answering(), store=line) as host:
+        assert all(result.is_ready for result in await host.ready())
+        cut.add("beat")
+        await trio.sleep(12)  # two thirds of a lease, and a beat
+        failed = [result for result in await host.ready() if not result.is_ready]
+        assert [(result.name, result.reason) for result in failed] == [("store", "store_unavailable")]
+        cut.clear()
+        await trio.sleep(6)
+        assert all(result.is_ready for result in await host.ready())
