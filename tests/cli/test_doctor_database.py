@@ -10,7 +10,7 @@ from agentrail.cli.doctor_database import look_at_nodes
 from agentrail.core.journal.record import CODEC
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.postgres import PostgresStore
-from agentrail.stores.postgres_schema import migrate
+from agentrail.stores.postgres_schema import SCHEMA, migrate
 from tests.cli.rig import run_beside
 from tests.cli.test_store import without_password
 from tests.stores.rig import opening
@@ -103,7 +103,7 @@ async def test_a_database_is_reported_without_its_password(postgres_url, postgre
         database = url.rpartition("/")[2]
         postgres_server.run_sql(f"ALTER DATABASE {database} SET synchronous_commit = off")
         found = await ask()
-    assert "tables of version 1, role 'agentrail' owns them; no synchronous standby" in found
+    assert f"tables of version {SCHEMA.version}, role 'agentrail' owns them; no synchronous standby" in found
     assert "1 alive: n-1 at http://10.0.0.7:8700" in found
     assert (
         "synchronous_commit = off, so a crash of the server loses records that were acknowledged: run ALTER"

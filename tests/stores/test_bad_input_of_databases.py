@@ -8,7 +8,7 @@ import pytest
 
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
-from agentrail.stores.postgres_schema import MIN_SERVER, StoreRoles, look_at_server, migrate
+from agentrail.stores.postgres_schema import MIN_SERVER, SCHEMA, StoreRoles, look_at_server, migrate
 from tests.stores.postgres_databases import run_sql
 
 
@@ -113,9 +113,9 @@ def test_tables_of_another_version_are_named_with_both(postgres_url):
     migrate(postgres_url)
     run_sql(postgres_url, "UPDATE agentrail.meta SET value = '99' WHERE name = 'version'")
     for call in (PostgresStore, migrate):
-        with pytest.raises(StoreTooNew, match=r"version 99.*supports up to 1") as refused:
+        with pytest.raises(StoreTooNew, match=rf"version 99.*supports up to {SCHEMA.version}") as refused:
             call(postgres_url)
-        assert (refused.value.found, refused.value.known) == (99, 1)
+        assert (refused.value.found, refused.value.known) == (99, SCHEMA.version)
 
 
 @pytest.mark.parametrize("level", ["DATABASE", "ROLE"])
