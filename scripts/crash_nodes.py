@@ -10,6 +10,7 @@ the exit status is 1.
 
 import argparse
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -30,7 +31,7 @@ from attrs import define, field, frozen
 
 from scripts.crash_nodes_clients import ClientSession, Crowd
 from scripts.crash_nodes_cluster import Cluster, NodeProcess, open_cluster
-from scripts.crash_nodes_history import LedgerLine, StoredRecord, history_faults, takeover_times
+from scripts.crash_nodes_history import TENANT, LedgerLine, StoredRecord, history_faults, takeover_times
 from tests.cutting_proxy import Way
 from tests.host.receivers import Receiver
 from tests.postgres import PostgresServer, open_server
@@ -40,10 +41,15 @@ REST_SECONDS: Final = 120.0
 END_SECONDS: Final = 45.0
 _OF_CLI: Final = [sys.executable, "-m", "agentrail", "nodes"]
 
+_NAME: Final = re.compile(r"\S*\d\S*")
+"""What differs from message to message of a command."""
+
 _RECORDS: Final = """
 SELECT convert_from(session, 'UTF8'), seq, epoch, at_ms, convert_from(kind, 'UTF8'), CASE WHEN kind = 'taken' THEN body ELSE '' END
 FROM agentrail.record ORDER BY scope, session, seq
 """
+_OWNED: Final = "SELECT convert_from(session, 'UTF8') FROM agentrail.session WHERE is_working AND node <> '' ORDER BY session"
+_EVENTS: Final = "SELECT convert_from(session, 'UTF8'), events FROM agentrail.session"
 _WORKING: Final = "SELECT convert_from(session, 'UTF8') FROM agentrail.session WHERE node = convert_to(%s, 'UTF8') AND is_working AND NOT has_ended"
 _LEFT: Final = {
     "claims": "SELECT count(*) FROM agentrail.session WHERE claimed_by <> ''",
@@ -160,7 +166,9 @@ class FaultMaker:
 
     async def move(self, _node: NodeProcess, _owner: str) -> None:
         """Move a session, whatever it does."""
-        await self._command("move", self.rng.choice(self.crowd.sessions).id)
+        rows = await trio.to_thread.run_sync(self.cluster.query, _OWNED)
+        if rows:
+            await self._command("move", self.rng.choice(rows)[0], "--scope", TENANT)
 
     async def terminate(self, node: NodeProcess, _owner: str) -> None:
         """End its connections to the store, half of the time while it stands still."""
@@ -188,9 +196,11 @@ class FaultMaker:
         done = await trio.run_process(
             command, env=self.cluster.environ, capture_stdout=True, capture_stderr=True, check=False
         )
-        self.crowd.counts[f"nodes {words[0]}: exit status {done.returncode}"] += 1
-        if b"bug" in done.stderr or b"Traceback" in done.stderr:
-            self.crowd.faults.add(f"nodes {' '.join(words)}: {done.stderr.decode(errors='replace')[-500:]}")
+        why = done.stderr.decode(errors="replace").strip()
+        said = _NAME.sub("…", why.rpartition("\n")[2])[:80] if done.returncode else "done"
+        self.crowd.counts[f"nodes {words[0]}: {said}"] += 1
+        if "please report" in why or "Traceback" in why:
+            self.crowd.faults.add(f"nodes {' '.join(words)}: {why[-500:]}")
 
 
 MakeFault: TypeAlias = Callable[[FaultMaker, NodeProcess, str], Awaitable[None]]
@@ -257,7 +267,10 @@ async def _compare(crowd: Crowd, session: ClientSession) -> None:
     while status != 200:  # noqa: PLR2004 - of HTTP
         await trio.sleep(0.1)
         status, page = await crowd.get(session, f"{path}/messages?limit=1000")
-    for fault in session.account.faults(page["messages"], seq, session.place.last):
+    read = (
+        session.place.last
+    )  # an owner may have added an event meanwhile; `check_history` compares with what is stored
+    for fault in session.account.faults(page["messages"], read, read):
         crowd.faults.add(fault)
     crowd.counts["compared"] += session.account.acknowledged
 
@@ -301,6 +314,11 @@ def check_history(
         crowd.faults.add(fault)
     crowd.counts |= {"records": len(records), "runs of tools": len(ledger)}
     crowd.counts["takes"] = sum(one.taken is not None for one in records)
+    events = dict(cluster.query(_EVENTS))
+    for session in crowd.sessions:
+        stored, seen = events.get(session.id, 0), session.place.last
+        if seen > stored:
+            crowd.faults.add(f"session {session.id}: a reader has {seen} events, {stored} are stored")
     for node in cluster.nodes:
         for line in node.log.read_text(errors="replace").splitlines():
             if "please report" in line or "Traceback" in line:

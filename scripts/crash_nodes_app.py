@@ -21,7 +21,7 @@ from agentrail.messages import Text, ToolMessage, UserMessage
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from benchmarks.gateway_soak.account import names_in
-from scripts.crash_nodes_history import RUN, TOOLS, USER_PREFIX, LedgerLine
+from scripts.crash_nodes_history import RUN, TENANT, TOOLS, USER_PREFIX, LedgerLine
 
 SECRET: Final = "whsec_" + "bm9kZXMtdGhhdC1hcmUta2lsbGVkLW9mdGVu"  # of a receiver on this machine
 
@@ -43,12 +43,17 @@ def _write(ctx: ToolContext[Any], name: str) -> None:
     os.close(ledger)
 
 
+def _duration(seconds: float, ctx: ToolContext[Any]) -> float:
+    """Return the duration of a run. Those of a tool that runs again are short."""
+    return min(seconds, _MAX_SECONDS) / ctx.attempt**3
+
+
 @tool(effect_class="once")
 async def charge(seconds: float, ctx: ToolContext) -> str:
     """Charge, which must not happen twice, with a process that takes its time."""
     _write(ctx, "charge")
     run = {RUN: os.environ[RUN]}  # by which one that was left behind is found
-    process = await ctx.open_process(["sleep", f"{min(seconds, _MAX_SECONDS)}"], env=run)
+    process = await ctx.open_process(["sleep", f"{_duration(seconds, ctx):g}"], env=run)
     await process.wait()
     return "charged"
 
@@ -57,7 +62,7 @@ async def charge(seconds: float, ctx: ToolContext) -> str:
 async def store_note(seconds: float, ctx: ToolContext) -> str:
     """Store a note."""
     _write(ctx, "store_note")
-    await trio.sleep(min(seconds, _MAX_SECONDS))
+    await trio.sleep(_duration(seconds, ctx))
     return "stored"
 
 
@@ -65,7 +70,7 @@ async def store_note(seconds: float, ctx: ToolContext) -> str:
 async def look(seconds: float, ctx: ToolContext) -> str:
     """Look."""
     _write(ctx, "look")
-    await trio.sleep(min(seconds, _MAX_SECONDS))
+    await trio.sleep(_duration(seconds, ctx))
     return "seen"
 
 
@@ -84,7 +89,7 @@ def _answer(request: ModelRequest) -> Turn:
 def authenticate(headers: Mapping[str, str]) -> Principal | None:
     """Return the user whose name is the token."""
     token = headers.get("authorization", "").removeprefix("Bearer ")
-    return Principal(tenant_id="crash", user_id=token) if token.startswith(USER_PREFIX) else None
+    return Principal(tenant_id=TENANT, user_id=token) if token.startswith(USER_PREFIX) else None
 
 
 def make_app(store: str | Store) -> Any:

@@ -12,6 +12,7 @@ from agentrail.core.journal.record import TAKEN, TakenBody
 TOOLS: Final = ("charge", "store_note", "look")
 """Tools by name: `once`, `idempotent` and `pure`."""
 
+TENANT: Final = "crash"
 USER_PREFIX: Final = "user-"
 RUN: Final = "CRASH_RUN"
 """Environment variable with the name of the run, in all of its processes."""
