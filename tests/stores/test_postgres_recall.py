@@ -1,5 +1,6 @@
 """Memories and notes in PostgreSQL: the rules of their ports, and the same answers as the other stores."""
 
+import threading
 from contextlib import closing
 
 import psycopg
@@ -65,6 +66,24 @@ def test_memories_keep_to_the_port(rule, emptied, module_url):
 def test_notes_keep_to_the_port(rule, emptied):
     """Whatever threads do."""
     check_notes(lambda: PostgresNotes(emptied), rules=[rule])
+
+
+def test_a_change_of_another_node_waits(emptied):
+    """Also where there were no notes, and where a change removes them."""
+    first, second = PostgresNotes(emptied), PostgresNotes(emptied)
+    for old in ("", "one "):
+        other = threading.Thread(target=second.change, args=(ADA, "s1", lambda text: f"{text}two "))
+
+        def edit(text, old=old, other=other):
+            assert text == old
+            other.start()
+            other.join(0.5)  # without the lock it is soon done
+            return f"{text}one " if not text else ""
+
+        first.change(ADA, "s1", edit)
+        other.join()
+        assert first.read(ADA, "s1") == ("one two " if not old else "two ")
+        first.change(ADA, "s1", lambda _: "one ")
 
 
 def test_a_stopped_store_refuses_calls_and_lends_its_connections_no_more(emptied):
