@@ -5,13 +5,19 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from agentrail.errors import StoreUnavailable
+from agentrail.stores.notes_postgres import PostgresNotes
 from agentrail.stores.postgres import PostgresStore
+from agentrail.stores.postgres_schema import open_pool
+from agentrail.stores.recall_postgres import PostgresRecall
+from agentrail.testing.check_memory import check_memory
+from agentrail.testing.check_notes import check_notes
 from agentrail.testing.check_store import STORE_RULES, store_rule_name
 from tests.pgbouncer import open_pooler
 from tests.stores.postgres_databases import check_rule, through
@@ -108,3 +114,17 @@ def again(call, deadline):
         except StoreUnavailable:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+@pytest.mark.machine(18)
+def test_memories_and_notes_keep_to_their_ports_through_a_pooler(databases, pooler):
+    """Neither needs a session of the server."""
+    with closing(open_pool(through(pooler.port, databases()))) as pool:
+
+        def emptied(store):
+            with pool.borrowed() as connection:
+                connection.execute("TRUNCATE agentrail.memory, agentrail.note")
+            return store(pool)
+
+        check_memory(partial(emptied, PostgresRecall), reopen=lambda _: PostgresRecall(pool))
+        check_notes(partial(emptied, PostgresNotes))
