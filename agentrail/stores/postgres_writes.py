@@ -159,7 +159,11 @@ WITH advanced AS (
     FROM unnest(%b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b) AS a (
         place, scope, session, before, epoch, last_seq, hash, events, is_working, has_ended, waits_for, due_at_ms, title, codec, resets_deaths)
     WHERE s.scope = a.scope AND s.session = a.session AND s.last_seq = a.before AND s.epoch = a.epoch
-    RETURNING a.place, s.scope, s.session, s.epoch
+    RETURNING a.place, s.scope, s.session, s.epoch, s.root, a.resets_deaths
+), outlived AS (  -- a row is updated once in a statement, and a root that is in the batch has its own records
+    UPDATE agentrail.session AS top SET deaths = 0 FROM advanced AS one
+    WHERE one.root <> one.session AND one.resets_deaths = 1 AND top.scope = one.scope AND top.session = one.root AND top.deaths > 0
+    AND NOT EXISTS (SELECT 1 FROM advanced AS own WHERE own.scope = top.scope AND own.session = top.session)
 ), written AS (
     INSERT INTO agentrail.record (scope, session, epoch, seq, at_ms, kind, body, does, events, hash)
     SELECT advanced.scope, advanced.session, advanced.epoch, r.seq, r.at_ms, r.kind, r.body, r.does, r.events, r.hash

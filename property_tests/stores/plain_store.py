@@ -5,7 +5,16 @@ import hashlib
 import msgspec
 from attrs import field, mutable
 
-from agentrail.abc.store import Erasure, Filters, Standing, StoredSession, StoredSnapshot
+from agentrail.abc.store import (
+    Beat,
+    Erasure,
+    Filters,
+    Node,
+    SharedDraw,
+    Standing,
+    StoredSession,
+    StoredSnapshot,
+)
 from agentrail.core.journal.erasure import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.errors import (
@@ -14,6 +23,7 @@ from agentrail.errors import (
     HeldBy,
     JournalBehind,
     OptionError,
+    QuotaReached,
     SessionNotFound,
     StillNeeded,
     Trimmed,
@@ -37,6 +47,9 @@ class Plain:
     shots: dict[int, StoredSnapshot] = field(factory=dict)
     blobs: set[str] = field(factory=set)
     owner: str = ""
+    codec: int = 0
+    deaths: int = 0
+    claimed_by: str = ""
 
     @property
     def epoch(self):
@@ -51,11 +64,14 @@ class Plain:
 class PlainStore:
     """Answers as a store does, but for the records of takeovers, which it is told."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, *, forget_ms=LEASE_MS):
         self.clock = clock
+        self.forget_ms = forget_ms
         self.sessions = {}
         self.beats = {}
         self.blobs = {}
+        self.rows = {}
+        self.full = {}
 
     # --- what is asked within
 
@@ -79,6 +95,13 @@ class PlainStore:
         """Whether a node was heard of within the lease."""
         beat = self.beats.get(node)
         return beat is not None and not beat.gone_at_ms and self.clock() - beat.seen_at_ms < LEASE_MS
+
+    def is_dead(self, node, silent=None):
+        """Whether the sessions of a node may be taken, by one who has seen no heartbeat of those that are silent."""
+        beat = self.beats.get(node)
+        if beat is None or beat.gone_at_ms:
+            return True
+        return not self.is_alive(node) and (silent is None or node in silent)
 
     def forks_of(self, key):
         """Who was forked from a session, and at which number."""
@@ -105,6 +128,8 @@ class PlainStore:
             tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
             events=last.events,
             standing=one.standing,
+            codec=one.codec,
+            deaths=one.deaths,
         )
 
     # --- the port
@@ -124,9 +149,15 @@ class PlainStore:
             return
         if opening.root != key[1] and self.find_one(first.scope, opening.root).node != opening.node:
             raise Fenced(key[1], durable_up_to=0)
+        if opening.owner and opening.root == key[1] and opening.max_of_owner is not None:
+            others = [
+                one for at, one in self.sessions.items() if one.root == at[1] and one.owner == opening.owner
+            ]
+            if sum(not one.standing.has_ended for one in others) >= opening.max_of_owner:
+                raise QuotaReached
         now = self.clock()
         one = Plain(opening, opening.root, opening.node, now, now, opening.standing, list(opening.records))
-        one.owner = opening.owner
+        one.owner, one.codec = opening.owner, opening.codec
         self.sessions[key] = one
         self.keep(one, opening.blobs)
 
@@ -135,11 +166,15 @@ class PlainStore:
         one.blobs |= set(blobs)
         self.blobs |= blobs
 
-    def decide_take(self, scope, root, node, force):
+    def decide_take(self, scope, root, node, force, *, silent=None, tail=None):  # noqa: PLR0913 - as in the port
         """Which sessions are taken, by their keys: those that get a record, and those that are given as they stand."""
         top = self.find_root(scope, root)
-        if top.node not in ("", node) and self.is_alive(top.node) and not force:
-            raise HeldBy(root, node=top.node, address=self.beats[top.node].address, seen_ago_ms=0)
+        is_moved = tail is not None and tail != self.stored((scope, root)).tail
+        if is_moved or not (force or top.claimed_by == node):
+            holders = {top.claimed_by, top.node} - {"", node}
+            if is_moved or not all(self.is_dead(one, silent) for one in holders):
+                raise HeldBy(root, node=top.node, address="", seen_ago_ms=0)
+        top.claimed_by = ""
         tree = self.tree(scope, root)
         living = {key for key, one in tree.items() if not one.standing.has_ended}
         for one in tree.values():
@@ -154,9 +189,55 @@ class PlainStore:
 
     def release(self, node, scope, root):
         """As `Store.release`."""
-        if (scope, root) in self.sessions and self.sessions[scope, root].node == node:
+        top = self.sessions.get((scope, root))
+        if top is not None and top.root == root and node in (top.node, top.claimed_by):
+            top.claimed_by = ""
             for one in self.tree(scope, root).values():
                 one.node = ""
+
+    def claim(self, node, silent, *, codec, within_ms, skip, limit, again):  # noqa: PLR0913 - as in the port
+        """As `Store.claim`."""
+        due = self.clock() + within_ms
+        wanting = {
+            (scope, one.root)
+            for (scope, _), one in self.sessions.items()
+            if not one.standing.has_ended
+            and (
+                one.standing.is_working
+                or (one.standing.due_at_ms is not None and one.standing.due_at_ms <= due)
+            )
+        }
+        keys = [key for key in wanting - set(skip) if self.may_claim(key, node, silent, codec, again)]
+        found = sorted(keys, key=lambda key: (self.sessions[key].deaths, key))[:limit]
+        return tuple(self.reserve(key, node) for key in found)
+
+    def may_claim(self, key, node, silent, codec, again):
+        """Whether a tree is free for a node that reads records up to a codec."""
+        top = self.sessions[key]
+        is_free = top.claimed_by != node and self.is_dead(top.claimed_by, silent)
+        return (
+            top.node != node
+            and self.is_dead(top.node, silent)
+            and (is_free or (again and top.claimed_by == node))
+            and all(one.codec <= codec for one in self.tree(*key).values())
+        )
+
+    def reserve(self, key, node):
+        """Reserve a tree, and return its root with the deaths before that."""
+        top, before = self.sessions[key], self.stored(key)
+        if top.claimed_by == node:
+            return msgspec.structs.replace(before, deaths=max(0, top.deaths - 1))
+        top.deaths += bool(top.node or top.claimed_by)
+        top.claimed_by = node
+        return before
+
+    def owned(self, node):
+        """As `Store.owned`."""
+        return {
+            key: one.epoch
+            for key, one in self.sessions.items()
+            if one.node == node and not one.standing.has_ended
+        }
 
     def append(self, batch):
         """As `Store.append`: None, or what a refusal says."""
@@ -171,6 +252,9 @@ class PlainStore:
                 if new:
                     one.records += new
                     one.standing, one.written = append.standing, self.clock()
+                    one.codec = max(one.codec, append.codec)
+                    if (top := self.sessions.get((append.scope, one.root))) is not None:
+                        top.deaths = 0
                     self.keep(one, append.blobs)
             answers.append(refused.get(key))
         return answers
@@ -216,6 +300,7 @@ class PlainStore:
             all(wish is None or wish == is_so for wish, is_so in wanted)
             and (not filters.only_roots or one.root == key[1])
             and (filters.written_before_ms is None or one.written < filters.written_before_ms)
+            and (filters.written_after_ms is None or one.written >= filters.written_after_ms)
         )
 
     def put_snapshot(self, shot):
@@ -232,8 +317,24 @@ class PlainStore:
         return tuple(shot for seq, shot in shots if at_most is None or seq <= at_most)
 
     def beat(self, node):
-        """As `Store.beat`."""
-        self.beats[node.id] = msgspec.structs.replace(node, seen_at_ms=self.clock())
+        """As `Store.beat`: nodes that were silent for long, or are gone, and have nothing are forgotten."""
+        now = self.clock()
+        before = self.beats.get(node.id, Node(id=node.id))
+        self.beats[node.id] = msgspec.structs.replace(node, seen_at_ms=now)
+        needed = self.owners() | {one.claimed_by for one in self.sessions.values()}
+        self.beats = {
+            name: one for name, one in self.beats.items() if name in needed or not self.is_forgotten(one)
+        }
+        return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
+
+    def is_forgotten(self, node):
+        """Whether a node that has nothing is forgotten."""
+        is_gone = node.gone_at_ms and self.forget_ms == LEASE_MS
+        return is_gone or self.clock() - node.seen_at_ms >= self.forget_ms
+
+    def owners(self):
+        """The nodes of sessions and of owed rows."""
+        return {one.node for one in (*self.sessions.values(), *self.rows.values())}
 
     def gone(self, node):
         """As `Store.gone`."""
@@ -243,8 +344,38 @@ class PlainStore:
 
     def nodes(self):
         """As `Store.nodes`, by their ids."""
-        owners = {one.node for one in self.sessions.values()}
+        owners = self.owners()
         return {name: node for name, node in self.beats.items() if name in owners or self.is_alive(name)}
+
+    def take_allowance(self, key, step_ms, limit_ms):
+        """As `Store.take_allowance`."""
+        now = self.clock()
+        start = max(self.full.get(key, 0), now)
+        is_allowed = start + step_ms <= now + limit_ms
+        self.full[key] = start + step_ms if is_allowed else start
+        return SharedDraw(is_allowed=is_allowed, full_at_ms=self.full[key], now_ms=now)
+
+    def change_owed(self, put, drop):
+        """As `OwedStore.change_owed`."""
+        self.rows |= {(row.kind, row.id): row for row in put}
+        for key in drop:
+            self.rows.pop(key, None)
+
+    def owed(self, kind, after, limit, node):
+        """As `OwedStore.owed`."""
+        rows = [row for key, row in sorted(self.rows.items()) if key[0] == kind and key[1] > after]
+        return tuple(row for row in rows if node in (None, row.node))[:limit]
+
+    def adopt_owed(self, kind, node, silent, limit):
+        """As `OwedStore.adopt_owed`."""
+        free = [
+            row
+            for row in self.owed(kind, "", 99, None)
+            if row.node != node and self.is_dead(row.node, silent)
+        ]
+        adopted = tuple(msgspec.structs.replace(row, node=node) for row in free[:limit])
+        self.change_owed(adopted, ())
+        return adopted
 
     def orphans(self):
         """As `Store.orphans`, as a set of keys."""

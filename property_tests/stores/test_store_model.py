@@ -7,21 +7,35 @@ from pathlib import Path
 
 import msgspec
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from agentrail.abc.store import Filters, Node, Standing, TakeOver, take_all
-from agentrail.core.journal.record import TAKEN, TakenBody, first_broken
+from agentrail.abc.store import Filters, Node, OwedRow, Standing, TakeOver, take_all
+from agentrail.core.journal.record import TAKEN, Tail, TakenBody, first_broken
 from agentrail.errors import AgentrailError, Fenced
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
 from property_tests.stores.plain_store import LEASE_MS, PlainStore
+from tests.stores.postgres_databases import fresh_databases, run_sql
 from tests.stores.rig import Clock
 
 SESSIONS = st.sampled_from("abcd")
 SCOPES = st.sampled_from(["", "", "", "x"])
 NODES = st.sampled_from(["n1", "n2", "n3"])
-DUE = st.none() | st.integers(0, 5)
+DUE = st.none() | st.integers(0, 5) | st.just(1_060_000)
+SILENT = st.none() | st.frozensets(NODES)
+CODECS = st.sampled_from([0, 0, 1, 2])
+KINDS = st.sampled_from(["webhook", "cursor"])
+OWED_ROWS = st.builds(
+    OwedRow, kind=KINDS, id=st.sampled_from("abc"), body=st.binary(max_size=2), node=NODES | st.just("")
+)
 STANDINGS = st.builds(
     Standing,
     is_working=st.booleans(),
@@ -34,7 +48,16 @@ BLOBS = st.lists(st.sampled_from([b"", b"one", b"two\0"]), max_size=2).map(
     lambda contents: {blob_name(content): content for content in contents}
 )
 OWNERS = st.sampled_from(["", "ann", "bob"])
-BEGINNINGS = st.fixed_dictionaries({"node": NODES, "owner": OWNERS, "standing": STANDINGS, "blobs": BLOBS})
+BEGINNINGS = st.fixed_dictionaries(
+    {
+        "node": NODES,
+        "owner": OWNERS,
+        "standing": STANDINGS,
+        "blobs": BLOBS,
+        "codec": CODECS,
+        "max_of_owner": st.sampled_from([None, None, 0, 1, 2]),
+    }
+)
 FILTERS = st.builds(
     Filters,
     scope=st.none() | SCOPES,
@@ -45,7 +68,13 @@ FILTERS = st.builds(
     has_ended=st.none() | st.booleans(),
     only_roots=st.booleans(),
     written_before_ms=st.none() | st.integers(1_000_000, 1_200_000),
+    written_after_ms=st.none() | st.integers(1_000_000, 1_200_000),
 )
+
+
+def by_key(found):
+    """Sort sessions."""
+    return sorted(found, key=lambda one: (one.scope, one.session))
 
 
 def answer_of(call, *arguments, **options):
@@ -67,13 +96,20 @@ def said_by(refusal):
             return (type(refusal), refusal.have, refusal.acknowledged)
 
 
+EMPTY = """TRUNCATE agentrail.session, agentrail.record, agentrail.snapshot, agentrail.blob, agentrail.blob_use, agentrail.owed, agentrail.allowance;
+DELETE FROM agentrail.node WHERE id <> ''"""
+
+
 class StoreBesidePlain(RuleBasedStateMachine):
     """Owners that write, take, give up and come back too late, upon both stores at once."""
+
+    forget_ms = LEASE_MS
+    overwrites = True
 
     def __init__(self):
         super().__init__()
         self.clock = Clock()
-        self.plain = PlainStore(self.clock)
+        self.plain = PlainStore(self.clock, forget_ms=self.forget_ms)
         self.folder = tempfile.TemporaryDirectory()
         self.store = self.open_store()
         self.numbers = itertools.count()
@@ -134,13 +170,11 @@ class StoreBesidePlain(RuleBasedStateMachine):
             self.openings.append(opening)
 
     @precondition(lambda self: self.authors)
-    @rule(data=st.data(), count=st.integers(1, 3), standing=STANDINGS, blobs=BLOBS)
-    def write(self, data, count, standing, blobs):
+    @rule(data=st.data(), count=st.integers(1, 3), standing=STANDINGS, blobs=BLOBS, codec=CODECS)
+    def write(self, data, count, **rest):
         """An owner, old or new, makes an append; it lies there until it is sent."""
         author = data.draw(st.sampled_from(self.authors))
-        made = author.write(
-            *(self.text() for _ in range(count)), standing=standing, blobs=blobs, events=len(author.records)
-        )
+        made = author.write(*(self.text() for _ in range(count)), events=len(author.records), **rest)
         self.made.append(made)
 
     @precondition(lambda self: self.made)
@@ -178,21 +212,32 @@ class StoreBesidePlain(RuleBasedStateMachine):
         """Append to both."""
         assert [said_by(one) for one in self.store.append(batch)] == self.plain.append(batch)
 
-    @rule(data=st.data(), node=NODES, force=st.booleans(), cause=st.sampled_from(["start", "gone"]))
-    def take(self, data, node, force, cause):
-        """Make a node the owner of a tree."""
+    @rule(
+        data=st.data(),
+        node=NODES,
+        force=st.booleans(),
+        cause=st.sampled_from(["start", "gone"]),
+        silent=SILENT,
+    )
+    def take(self, data, node, force, cause, silent):
+        """Make a node the owner of a tree, which it has perhaps folded before."""
         scope, session = self.key(data)
-        decided = answer_of(self.plain.decide_take, scope, session, node, force)
-        taken = answer_of(self.store.take, scope, session, node, cause, force=force)
+        ends = [Tail()]
+        if (one := self.plain.sessions.get((scope, session))) is not None:
+            ends += [Tail(seq=last.seq, epoch=last.epoch, hash=last.hash) for last in one.records[-2:]]
+        tail = data.draw(st.none() | st.sampled_from(ends))
+        decided = answer_of(self.plain.decide_take, scope, session, node, force, silent=silent, tail=tail)
+        taken = answer_of(self.store.take, scope, session, node, cause, force=force, silent=silent, tail=tail)
         self.check_taken((scope, session), node, cause, decided, taken)
 
-    @rule(data=st.data(), node=NODES, force=st.booleans())
-    def take_many(self, data, node, force):
+    @rule(data=st.data(), node=NODES, force=st.booleans(), silent=SILENT)
+    def take_many(self, data, node, force, silent):
         """Make a node the owner of some trees at once: each is taken or refused as by itself."""
         keys = dict.fromkeys(self.key(data) for _ in range(data.draw(st.integers(0, 3))))
-        decided = [answer_of(self.plain.decide_take, *key, node, force) for key in keys]
+        decided = [answer_of(self.plain.decide_take, *key, node, force, silent=silent) for key in keys]
         wanted = [
-            TakeOver(scope=scope, root=name, node=node, cause="gone", force=force) for scope, name in keys
+            TakeOver(scope=scope, root=name, node=node, cause="gone", force=force, silent=silent)
+            for scope, name in keys
         ]
         answers = take_all(self.store, wanted)
         for key, one, answer in zip(keys, decided, answers, strict=True):
@@ -237,11 +282,63 @@ class StoreBesidePlain(RuleBasedStateMachine):
         self.store.put_snapshot(shot)
         self.plain.put_snapshot(shot)
 
+    @rule(
+        data=st.data(),
+        node=NODES,
+        silent=SILENT,
+        codec=CODECS,
+        within_ms=st.sampled_from([0, 60_000]),
+        limit=st.integers(0, 4),
+        again=st.booleans(),
+    )
+    def claim(self, data, node, silent, again, **rest):
+        """Reserve trees of the dead. Those that a node had reserved before may come in any order."""
+        skip = (
+            data.draw(st.frozensets(st.sampled_from(sorted(self.plain.sessions))))
+            if self.plain.sessions
+            else ()
+        )
+        expected = self.plain.claim(node, silent, skip=skip, again=again, **rest)
+        claimed = self.store.claim(node, silent, skip=skip, again=again, **rest)
+        assert by_key(claimed) == by_key(expected) if again else claimed == expected
+
     @rule(node=NODES, address=st.sampled_from(["", "http://a"]))
     def beat(self, node, address):
         """A node is heard of."""
-        self.store.beat(Node(id=node, address=address))
-        self.plain.beat(Node(id=node, address=address))
+        assert self.store.beat(Node(id=node, address=address)) == self.plain.beat(
+            Node(id=node, address=address)
+        )
+
+    @rule(node=NODES)
+    def gone(self, node):
+        """A node is reported to have ended."""
+        assert self.store.gone(node) == self.plain.gone(node)
+
+    @rule(key=st.sampled_from("ab"), step_ms=st.sampled_from([1_000, 7_000]), burst=st.integers(0, 3))
+    def take_allowance(self, key, step_ms, burst):
+        """A piece of an allowance is drawn."""
+        drawn = self.store.take_allowance(key, step_ms, burst * step_ms)
+        assert drawn == self.plain.take_allowance(key, step_ms, burst * step_ms)
+
+    @rule(
+        put=st.lists(OWED_ROWS, max_size=3),
+        drop=st.lists(st.tuples(KINDS, st.sampled_from("abc")), max_size=2),
+    )
+    def change_owed(self, put, drop):
+        """Owed rows come and go."""
+        self.store.change_owed(put, drop)
+        self.plain.change_owed(put, drop)
+
+    @rule(kind=KINDS, node=NODES, silent=SILENT, limit=st.integers(0, 3))
+    def adopt_owed(self, kind, node, silent, limit):
+        """A node adopts rows of the dead."""
+        adopted = self.store.adopt_owed(kind, node, silent, limit)
+        assert adopted == self.plain.adopt_owed(kind, node, silent, limit)
+
+    @rule(kind=KINDS, after=st.sampled_from(["", "a", "b"]), limit=st.integers(0, 3), node=st.none() | NODES)
+    def owed(self, kind, after, limit, node):
+        """Owed rows, in pages."""
+        assert self.store.owed(kind, after, limit, node=node) == self.plain.owed(kind, after, limit, node)
 
     @rule(data=st.data())
     def delete(self, data):
@@ -268,7 +365,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
     @rule()
     def overwrite_removed(self):
         """The file is written anew: nothing that is there changes by that."""
-        assert self.store.overwrite_removed() is True
+        assert self.store.overwrite_removed() is self.overwrites
 
     @rule(data=st.data(), before=st.integers(1, 9))
     def trim(self, data, before):
@@ -281,7 +378,11 @@ class StoreBesidePlain(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 1, 5, 15, 16]))
     def pass_time(self, seconds):
         """The clock of the store goes on."""
-        self.clock.now += seconds * 1000
+        self.set_clock(self.clock.now + seconds * 1000)
+
+    def set_clock(self, now):
+        """Set the clock of both."""
+        self.clock.now = now
 
     # --- what reads
 
@@ -341,10 +442,11 @@ class StoreBesidePlain(RuleBasedStateMachine):
         for content in (b"", b"one", b"two\0"):
             digest = hashlib.sha256(content).hexdigest()
             assert self.store.blob(digest) == self.plain.blobs.get(digest)
-        # One that owns nothing may be forgotten when it is silent, and is then not known when it owns something after all.
-        known, plain_nodes = {node.id: node for node in self.store.nodes()}, self.plain.nodes()
-        assert known == {name: plain_nodes[name] for name in known}
-        assert {name for name in plain_nodes if self.plain.is_alive(name)} <= known.keys()
+        assert {node.id: node for node in self.store.nodes()} == self.plain.nodes()
+        for name in ("n1", "n2", "n3"):
+            assert self.store.owned(name) == self.plain.owned(name)
+        for kind in ("webhook", "cursor"):
+            assert self.store.owed(kind) == self.plain.owed(kind, "", 99, None)
 
 
 class SqliteBesidePlain(StoreBesidePlain):
@@ -362,6 +464,42 @@ class SqliteBesidePlain(StoreBesidePlain):
         for node in self.plain.beats:
             self.plain.gone(node)
         self.store = self.open_store()
+
+
+class PostgresBesidePlain(StoreBesidePlain):
+    """The same for `PostgresStore`, in one database that is emptied for each example."""
+
+    forget_ms = 3_600_000
+    overwrites = False
+
+    def __init__(self, url):
+        self.url = url
+        run_sql(url, EMPTY)
+        super().__init__()
+        self.set_clock(self.clock.now)
+
+    def open_store(self):
+        """Open the database."""
+        return PostgresStore(self.url, lease_ms=LEASE_MS)
+
+    def set_clock(self, now):
+        """Set the clock of the server too."""
+        super().set_clock(now)
+        run_sql(self.url, f"UPDATE public.clock SET ms = {now}")  # noqa: S608 - a number
+
+    @rule()
+    def reopen(self):
+        """Close it, and open it again: other nodes write meanwhile, so none is gone."""
+        self.store.close()
+        self.store = self.open_store()
+
+
+def test_postgres_store(postgres_server):
+    """The same answers, and the same data."""
+    with fresh_databases(postgres_server) as create:
+        url = create()
+        some = settings(max_examples=min(200, max(1, settings.default.max_examples // 4)), stateful_step_count=25)
+        run_state_machine_as_test(lambda: PostgresBesidePlain(url), settings=some)
 
 
 TestMemoryStore = StoreBesidePlain.TestCase

@@ -62,7 +62,7 @@ def a_reservation_ends(trial: StoreTrial) -> None:
 
 
 def deaths_are_counted(trial: StoreTrial) -> None:
-    """Each claim from a dead owner counts a death, fewest come first, and a record of the session's own work ends the count."""
+    """Each claim from a dead owner counts a death, fewest come first, and a record of the tree's own work ends the count."""
     (author, *_) = _begin_of_the_dead(trial, "a")
     (first,) = trial.store.claim("n2")
     taken = trial.store.take("", SessionId("a"), "n2", "gone").sessions[0]
@@ -78,6 +78,11 @@ def deaths_are_counted(trial: StoreTrial) -> None:
     author = Author("a", tail=taken.tail)
     trial.keep(author.write("works", standing=_WORKS))
     expect_same(trial.stored("a").deaths, 0, "deaths after a record")
+    trial.store.take("", SessionId("b"), "n3", "gone")
+    child = trial.begin("child", root="b", parent="b", node="n3")
+    expect_same(trial.stored("b").deaths, 1, "deaths of a tree that has begun a child")
+    trial.keep(child.write("works"))
+    expect_same(trial.stored("b").deaths, 0, "deaths of a tree after a record of a child")
 
 
 def no_newer_tree_is_claimed(trial: StoreTrial) -> None:
