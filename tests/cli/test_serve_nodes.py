@@ -143,9 +143,7 @@ async def test_the_command_refuses_before_anything_is_started(tmp_path):
     """The command refuses before anything is started, and makes no directory."""
     for line, said in (
         ("serve --nodes 2", "--nodes needs a store that they share, but none is named"),
-        ("serve --nodes 2 --store sqlite:", "store is 'sqlite:'"),
         ("serve --store postgres:", "only agentrail serve --nodes starts a PostgreSQL of its own"),
-        ("serve --nodes 2 my:app", "start yours once for each node"),
     ):
         ran = await run_line(line, variables={"HOME": str(tmp_path), "AGENTRAIL_MODEL": "demo:fast"})
         assert (ran.code, ran.out) == (2, "")
@@ -298,7 +296,7 @@ async def test_ctrl_c_in_the_middle_of_the_start_and_a_killed_parent_leave_no_pr
         running.process.send_signal(signal.SIGTERM)
     assert running.process.returncode == 0, running.err
     assert not processes_in(place)
-    async with serving(place, 2) as running:
+    async with serving(place, 1) as running:
         await running.said("node 1 answers")
         running.process.kill()
     with trio.fail_after(60):
