@@ -1,6 +1,6 @@
 """Sessions of other nodes on a client's socket: one socket to each owner, and a new subscription where a session moves to.
 
-A frame of another node is passed on when the client's queue has room. A slow client therefore slows only its own sockets, and the owner closes them.
+A frame of another node is passed on when the client's queue has room. A slow client therefore slows only its own sockets.
 """
 
 import math

@@ -1,11 +1,15 @@
 """One socket of a client that follows and commands sessions of several nodes, wherever they move."""
 
 import pytest
+import trio
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection
 
-from agentrail.gateway import socket_relay
+from agentrail.gateway import socket_connection, socket_relay, sockets
 from agentrail.gateway.node_token import NODE_HEADER
 from agentrail.host import Limits
-from agentrail.testing.models import FunctionModel, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
+from agentrail.wire.server_frames import CloseCode
 from tests.gateway.nodes import serving_nodes
 from tests.gateway.socket_client import no_sockets, refused_upgrade, socket_of
 from tests.gateway.test_forwarding import (
@@ -165,3 +169,47 @@ async def test_a_socket_between_nodes_closes_when_it_is_unused(monkeypatch):
             await client.done("unsubscribe", session_id="s")
             await until(lambda: sockets_of(a) == 0)
             assert (await client.subscribe("s"))["session_id"] == "s"
+
+
+@pytest.mark.machine(7)
+async def test_a_client_that_does_not_read_slows_only_itself(monkeypatch):
+    """Its socket ends with 4409, and the one behind it too; another reader of the session misses nothing."""
+    monkeypatch.setattr(socket_connection, "STUCK_SECONDS", 0.5)
+    monkeypatch.setattr(sockets, "WRITE_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(sockets, "TICK_SECONDS", 0.05)
+    words = ["w" * 200_000] * 60
+    async with serving_nodes(2, ScriptedModel([says(word) for word in words])) as (a, b):
+        await a.post("/sessions", {"session_id": "s"})
+        async with socket_of(b, by="ann", x_name="reader") as reader, socket_of(b, by="ann") as stalled:
+            await reader.subscribe("s", kinds=["agent_end"])
+            await stalled.subscribe("s", deltas=False)
+            (slow,) = (one for one in b.served.sockets._open if "x-name" not in one.head.headers)  # noqa: SLF001
+            session = a.host.supervisor.session("s", scope="acme")
+            with trio.fail_after(60):
+                for _ in words:
+                    await session.ask("Hi")
+                    await reader.until_event("agent_end")
+            await until(lambda: (sockets_of(a), sockets_of(b)) == (1, 1))
+            assert slow.queue.closing is CloseCode.SLOW
+            assert slow.queue.size_bytes < 2 << 20
+
+
+@pytest.mark.machine(6)
+async def test_a_socket_whose_answer_nobody_signed_gets_no_frame():
+    """M-006: a proxy that accepts the upgrade for an owner learns nothing, not even that a client is there."""
+    frames = []
+
+    async def upgrades(stream):
+        server = WSConnection(ConnectionType.SERVER)
+        server.receive_data(calls[-1])
+        next(server.events())
+        await stream.send_all(server.send(AcceptConnection(subprotocol="agentrail.v1")))
+        frames.append(bytes(await stream.receive_some()))
+
+    async with serving_nodes(1, PAID, idle_after=0.1) as (a,), other_node(a.store, upgrades) as calls:
+        await give_to_other(a)
+        async with socket_of(a, by="ann") as client:
+            fields = {"session_id": "s", "message": "And?", "client_id": "c"}
+            assert await client.refused("prompt", **fields) == (503, "held_by")
+        assert calls != []
+        assert b"".join(frames) == b""
