@@ -24,10 +24,10 @@ def look_at_database(url: str) -> Iterator[Finding]:
     faults = faults_of_url(url)
     if not faults:
         from agentrail.stores.postgres import PostgresStore
-        from agentrail.stores.postgres_schema import SCHEMA, look_at_server
+        from agentrail.stores.postgres_schema import SCHEMA, facts_of_server
 
         try:
-            server = look_at_server(url)
+            server = facts_of_server(url)
             faults = list(server.faults)
             tables = f"tables of version {SCHEMA.version}" if server.is_usable else "no usable tables"
             rights = "owns them" if server.owns_tables else "does not own them"

@@ -389,7 +389,7 @@ SELECT current_user, current_setting('max_connections')::int, current_setting('s
 """
 
 
-def look_at_server(url: str, schema: PostgresSchema = SCHEMA) -> ServerFacts:
+def facts_of_server(url: str, schema: PostgresSchema = SCHEMA) -> ServerFacts:
     """Return facts about a database and all faults that `check_database` would find, each at a time.
 
     Raises:

@@ -8,7 +8,7 @@ import pytest
 
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
-from agentrail.stores.postgres_schema import MIN_SERVER, SCHEMA, StoreRoles, look_at_server, migrate
+from agentrail.stores.postgres_schema import MIN_SERVER, SCHEMA, StoreRoles, facts_of_server, migrate
 from tests.stores.postgres_databases import run_sql
 
 
@@ -79,7 +79,7 @@ def test_the_rights_of_a_migration_are_enough(role, postgres_url):
         migrate(url)
     migrate(postgres_url, StoreRoles(nodes=name))
     PostgresStore(url).close()
-    facts = look_at_server(url)
+    facts = facts_of_server(url)
     assert (facts.role, facts.owns_tables, facts.faults, facts.is_usable) == (name, False, (), True)
 
 
@@ -99,7 +99,7 @@ def test_a_database_of_another_application_is_left_alone(postgres_url, schema):
     for call in (PostgresStore, migrate):
         with pytest.raises(NotAStore, match=r"is not a store of agentrail.*Name another database"):
             call(postgres_url)
-    (fault,) = look_at_server(postgres_url).faults
+    (fault,) = facts_of_server(postgres_url).faults
     assert "is not a store of agentrail" in fault
     assert tables_of(postgres_url) == before
 
@@ -153,7 +153,7 @@ def test_a_url_that_names_no_single_database_is_refused(url, said):
     for call in (
         lambda: PostgresStore(url, connect=connect),
         lambda: migrate(url),
-        lambda: look_at_server(url),
+        lambda: facts_of_server(url),
     ):
         with pytest.raises(OptionError, match=said):
             call()
