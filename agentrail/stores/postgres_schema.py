@@ -114,9 +114,9 @@ _OF_USERS: Final = (
     words tsvector NOT NULL, size bigint NOT NULL, vector_kind bytea, vector bytea,
     PRIMARY KEY (own, id)
 )""",
-    "CREATE INDEX IF NOT EXISTS memory_by_time ON agentrail.memory (own, at_ms, id)",
+    "CREATE INDEX IF NOT EXISTS memory_by_time ON agentrail.memory (own, at_ms, id) INCLUDE (size)",
     "CREATE INDEX IF NOT EXISTS memory_by_tenant ON agentrail.memory (tenant)",
-    "CREATE INDEX IF NOT EXISTS memory_by_word ON agentrail.memory USING gin (words)",
+    "CREATE INDEX IF NOT EXISTS memory_by_word ON agentrail.memory USING gin (words) WITH (fastupdate = off)",
     """CREATE TABLE IF NOT EXISTS agentrail.note (
     own bytea NOT NULL, session bytea NOT NULL, text bytea NOT NULL,
     PRIMARY KEY (own, session)

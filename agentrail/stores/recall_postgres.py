@@ -43,7 +43,7 @@ ON CONFLICT (own, id) DO UPDATE SET number = EXCLUDED.number, at_ms = EXCLUDED.a
 
 _COUNT: Final = """
 SELECT count(*), coalesce(sum(m.size), 0)::bigint, ARRAY(
-    SELECT (SELECT count(*) FROM agentrail.memory AS o WHERE o.own = %b AND o.words @@ w.lexeme::tsquery)
+    SELECT (SELECT count(*) FROM agentrail.memory AS o WHERE o.words @@ w.lexeme::tsquery)
     FROM unnest(%b::text[]) WITH ORDINALITY AS w (lexeme, place) ORDER BY w.place
 ) FROM agentrail.memory AS m WHERE m.own = %b
 """
@@ -52,7 +52,7 @@ _SEARCH: Final = f"""
 SELECT {_COLUMNS} FROM agentrail.memory AS m, LATERAL (
     SELECT sum(w.weight * p.positions[1] / (p.positions[1] + {BM25_K1} * ({1 - BM25_B} + {BM25_B} * m.size / %b)) ORDER BY w.lexeme) AS score
     FROM unnest(m.words) AS p (lexeme, positions) JOIN unnest(%b::text[], %b::float8[]) AS w (lexeme, weight) USING (lexeme)
-) AS s WHERE m.own = %b AND m.words @@ %b::text::tsquery ORDER BY s.score DESC, m.number DESC LIMIT %b
+) AS s WHERE m.words @@ %b::text::tsquery ORDER BY s.score DESC, m.number DESC LIMIT %b
 """  # noqa: S608 - constants
 
 _NUMBERED: Final = f"""
@@ -102,7 +102,7 @@ class PostgresRecall(PostgresTables):
 
         def read(connection: PostgresConnection) -> Sequence[PostgresRow]:
             key = own.encode()
-            ((rows, size, found),) = run_statement(connection, _COUNT, key, [*lexemes.values()], key)
+            ((rows, size, found),) = run_statement(connection, _COUNT, [*lexemes.values()], key)
             counts = dict(zip(words, found, strict=True))
             chosen = choose_words(words, lambda word, _: counts[word], rows)
             if not chosen or not size:
@@ -110,7 +110,7 @@ class PostgresRecall(PostgresTables):
             given = [lexemes[word] for word in chosen]
             weights = [word_weight(counts[word], rows) for word in chosen]
             asked = " & ".join([_any_of(given), *_queries_of(own, tags)])
-            return run_statement(connection, _SEARCH, size / rows, given, weights, key, asked, limit)
+            return run_statement(connection, _SEARCH, size / rows, given, weights, asked, limit)
 
         return tuple(map(_entry_of, self._run(read))) if words else ()
 
