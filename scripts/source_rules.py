@@ -168,6 +168,9 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     "tests/gateway/test_hub.py": {
         "gateway/event_hub.py:pending": "what a subscription gives that was just entered"
     },
+    "tests/gateway/test_socket_relay.py": {
+        "gateway/socket_relay.py:_outbox": "the running commands of a client, and its subscriptions at its own pace while the node may be silent"
+    },
     "tests/remote/test_link.py": {
         "remote/link.py:_outbox": "one for each subscription, and each command that a caller waits for",
         "remote/read_position.py:_snapshots": "one for each `EventsLost` of `_waiting`",

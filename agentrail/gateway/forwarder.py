@@ -90,13 +90,13 @@ T = TypeVar("T")
 
 
 @frozen
-class Answered(Generic[T]):
+class OwnerReply(Generic[T]):
     """The answer of another node."""
 
     answer: T
 
 
-Sent: TypeAlias = Answered[T] | Literal["refused", "unknown"]
+PassedOn: TypeAlias = OwnerReply[T] | Literal["refused", "unknown"]
 """Outcome of passing a call on: its answer, or certainly not accepted, or possibly accepted."""
 
 
@@ -143,7 +143,7 @@ def url_of(node: Node, target: bytes) -> httpcore.URL:
 async def run_at_owner(
     find: FindOwner,
     run_here: Callable[[], Awaitable[T]],
-    send: Callable[[Node], Awaitable[Sent[T]]],
+    send: Callable[[Node], Awaitable[PassedOn[T]]],
     *,
     is_safe: bool,
 ) -> T:
@@ -180,7 +180,7 @@ async def run_at_owner(
             break
         tried.add(place.id)
         sent = await send(place)
-        if isinstance(sent, Answered):
+        if isinstance(sent, OwnerReply):
             return sent.answer
         may_be_accepted = may_be_accepted or sent == "unknown"
         if may_be_accepted and not is_safe:
@@ -293,7 +293,7 @@ class Forwarder:
             LOGGER.info("request %s to node %s: socket", nonce, node.id)
             yield connection
 
-    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> Sent[WholeAnswer | None]:
+    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> PassedOn[WholeAnswer | None]:
         exchange = _Exchange()
         await call.while_there(partial(self._exchange, call, route, node, exchange))
         if exchange.sent != "answered" and exchange.has_begun:
@@ -301,7 +301,7 @@ class Forwarder:
             if call.cut is not None:
                 call.cut()
             raise CallerLeft
-        return Answered(None) if exchange.sent == "answered" else exchange.sent
+        return OwnerReply(None) if exchange.sent == "answered" else exchange.sent
 
     async def _exchange(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
         if not node.address:

@@ -64,7 +64,7 @@ def _is_named(offer: Offer, route: CallRoute) -> bool:
     return offer.is_named or not (offer.is_read or has_own)
 
 
-def read_command(
+def call_of_command(
     command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> RouteCall:
     """Return a command as a checked call of its route."""

@@ -18,7 +18,7 @@ from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_t
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
 from agentrail.gateway.path_endpoint import Gateway
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
-from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command, read_command
+from agentrail.gateway.socket_calls import SocketCommand, call_of_command, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
     CommandFrame,
@@ -41,7 +41,7 @@ from agentrail.gateway.socket_frames import (
     welcome_frame,
 )
 from agentrail.gateway.socket_queue import SendQueue
-from agentrail.gateway.socket_relay import Reading, SocketRelay
+from agentrail.gateway.socket_relay import FollowedSession, SocketRelay
 from agentrail.gateway.stream_watchdog import TURN_EVERY
 from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.hook_payloads import Principal
@@ -511,7 +511,7 @@ class OpenSocket:
             return _told_of(raised)  # noqa: ASYNC104 - cancellation was raised above
 
     async def _run(self, command: CommandFrame, known: SocketCommand, principal: Principal) -> bytes:
-        call = read_command(command, known, self.gateway, self.head, principal)
+        call = call_of_command(command, known, self.gateway, self.head, principal)
         await self._charge(call.principal, known.route.operation)
         run_here = partial(carry_out, call, known)
         if self._relay is None:
@@ -537,7 +537,7 @@ class OpenSocket:
                 principal = await self._judge_again(principal)
                 await self._charge(principal, "subscribe")
                 if self._relay is None:
-                    await self._read_here(Reading(asked, principal, asked.after))
+                    await self._read_here(FollowedSession(asked, principal, asked.after))
                 else:
                     await self._relay.follow(asked, principal, self._read_here)
         except SubscriberTooSlow:
@@ -549,7 +549,7 @@ class OpenSocket:
             if self.subscriptions.get(asked.session_id) is reading:
                 del self.subscriptions[asked.session_id]
 
-    async def _read_here(self, reading: Reading) -> bool:
+    async def _read_here(self, reading: FollowedSession) -> bool:
         """Send the events of a session of this node. See `ReadHere`."""
         asked = replace(reading.asked, after=reading.after)
         host = self.gateway.opened()[0]

@@ -19,7 +19,14 @@ from agentrail import websockets
 from agentrail.abc.store import Node
 from agentrail.errors import HeldBy
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.forwarder import Answered, FindOwner, Sent, next_place, run_at_owner, run_for_node
+from agentrail.gateway.forwarder import (
+    FindOwner,
+    OwnerReply,
+    PassedOn,
+    next_place,
+    run_at_owner,
+    run_for_node,
+)
 from agentrail.gateway.path_endpoint import CallAim, Gateway
 from agentrail.gateway.socket_frames import CommandFrame, Subscribe, refusal_frame, reply_frame
 from agentrail.gateway.socket_queue import SendQueue
@@ -30,7 +37,7 @@ from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import REASONS, CloseCode, FrameId, Subscribed
 
-HEARTBEAT_SECONDS: Final = 15.0
+NODE_PING_SECONDS: Final = 15.0
 """Interval of pings to another node. One that is silent for twice as long counts as lost."""
 
 UNUSED_SECONDS: Final = 60.0
@@ -66,7 +73,7 @@ class RelayClient(Protocol):
 
 
 @attrs.define(eq=False)
-class Reading:
+class FollowedSession:
     """One subscription of a client, wherever its session is.
 
     Attributes:
@@ -80,7 +87,7 @@ class Reading:
     has_begun: bool = False
 
 
-ReadHere: TypeAlias = Callable[[Reading], Awaitable[bool]]
+ReadHere: TypeAlias = Callable[[FollowedSession], Awaitable[bool]]
 """Sends the events of a session of this node. Returns whether it has another owner now."""
 
 
@@ -131,7 +138,7 @@ _End: TypeAlias = Literal["over", "moved", "lost"]
 
 @attrs.define(eq=False)
 class _Subscription:
-    reading: Reading
+    reading: FollowedSession
     frame_id: int
     has_begun: bool = False
     end: _End | None = None
@@ -171,7 +178,7 @@ class Upstream:
 
     # --- interface of the relay
 
-    async def ask(self, command: CommandFrame) -> Sent[bytes]:
+    async def ask(self, command: CommandFrame) -> PassedOn[bytes]:
         """Run a command at the node, and return its result.
 
         Raises:
@@ -190,12 +197,12 @@ class Upstream:
         if reply is None:
             return "unknown" if asked.was_sent else "refused"
         if reply.ok:
-            return Answered(bytes(reply.result))
+            return OwnerReply(bytes(reply.result))
         if reply.error.get("code") == _MOVED:
             return "refused"
         raise CallRefused(answer_of_error(reply.error))
 
-    async def read(self, reading: Reading) -> tuple[_End, bool]:
+    async def read(self, reading: FollowedSession) -> tuple[_End, bool]:
         """Read a session until the node has no more events of it. Return also whether the subscription had begun."""
         asked, one = reading.asked, _Subscription(reading, self._next_id())
         self._subscriptions[asked.session_id] = one
@@ -222,7 +229,7 @@ class Upstream:
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
                 self._heard_at = trio.current_time()
-                hello = {"heartbeat": HEARTBEAT_SECONDS, "replay_frames": self._client.replay_frames}
+                hello = {"heartbeat": NODE_PING_SECONDS, "replay_frames": self._client.replay_frames}
                 await connection.send_message(encode_plain({"type": "hello", **hello}).decode())
                 nursery.start_soon(self._send_all, connection)
                 nursery.start_soon(self._watch, nursery.cancel_scope)
@@ -256,11 +263,11 @@ class Upstream:
             now = trio.current_time()
             if self._subscriptions or self._asked:
                 used_at = now
-            is_silent = now - self._heard_at >= 2 * HEARTBEAT_SECONDS
+            is_silent = now - self._heard_at >= 2 * NODE_PING_SECONDS
             if is_silent or now - used_at >= UNUSED_SECONDS or not await self._is_alive():
                 scope.cancel(reason="the other node is lost, or no session of it is read")
                 return
-            if now - pinged_at >= HEARTBEAT_SECONDS:
+            if now - pinged_at >= NODE_PING_SECONDS:
                 pinged_at = now
                 self._send(0, b'{"type":"ping"}')
 
@@ -388,7 +395,7 @@ class SocketRelay:
         if self.is_for_node:
             return await run_for_node(find, run_here)
 
-        async def send(node: Node) -> Sent[bytes]:
+        async def send(node: Node) -> PassedOn[bytes]:
             return await self._upstream(node, principal).ask(command) if node.address else "refused"
 
         is_safe = is_read or aim.client_id is not None or "client_id" in command.fields
@@ -401,7 +408,7 @@ class SocketRelay:
             CallRefused: Its owner does not answer.
             Exception: See `ReadHere`.
         """
-        reading = Reading(asked, principal, asked.after)
+        reading = FollowedSession(asked, principal, asked.after)
         find = self._find(asked.session_id, principal)
         if self.is_for_node:
             if await run_for_node(find, partial(read_here, reading)):
@@ -427,7 +434,9 @@ class SocketRelay:
         """Open no more sockets."""
         self.is_closed = True
 
-    async def _read_at(self, place: SessionPlace, reading: Reading, read_here: ReadHere) -> tuple[_End, bool]:
+    async def _read_at(
+        self, place: SessionPlace, reading: FollowedSession, read_here: ReadHere
+    ) -> tuple[_End, bool]:
         if isinstance(place, Node):
             if not place.address:
                 return "lost", False
