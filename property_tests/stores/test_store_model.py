@@ -250,6 +250,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
         if isinstance(decided, type):
             assert taken == decided
             return
+        assert not isinstance(taken, type), taken
         living, as_they_stand = decided
         for key in living:
             before = self.plain.stored(key)
@@ -498,7 +499,9 @@ def test_postgres_store(postgres_server):
     """The same answers, and the same data."""
     with fresh_databases(postgres_server) as create:
         url = create()
-        some = settings(max_examples=min(200, max(1, settings.default.max_examples // 4)), stateful_step_count=25)
+        some = settings(
+            max_examples=min(200, max(1, settings.default.max_examples // 4)), stateful_step_count=25
+        )
         run_state_machine_as_test(lambda: PostgresBesidePlain(url), settings=some)
 
 

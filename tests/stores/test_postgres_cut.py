@@ -96,9 +96,9 @@ class Call:
         may_differ: Whether a repeated call answers otherwise, because it took effect before.
     """
 
-    call: Callable
-    prepare: Callable = Data.begin
-    again: Callable | None = None
+    call: Callable[..., object]
+    prepare: Callable[..., object] = Data.begin
+    again: Callable[..., object] | None = None
     done: tuple[type[Exception], ...] = ()
     may_differ: bool = False
 
