@@ -31,9 +31,9 @@ class OldServer(psycopg.Connection):
 def role(postgres_server, postgres_url):
     """A role that may log in, and nothing else, with the URL of the database as this role."""
     name = postgres_url.rpartition("/")[2] + "_reader"
-    postgres_server.run_sql(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+    postgres_server.run_sql(f"CREATE ROLE {name} LOGIN PASSWORD 'kingfisher'")
     host = postgres_url.rpartition("@")[2]
-    yield name, f"postgres://{name}:x@{host}"
+    yield name, f"postgres://{name}:kingfisher@{host}"
     postgres_server.run_sql(f"DROP OWNED BY {name}", postgres_url.rpartition("/")[2])
     postgres_server.run_sql(f"DROP ROLE {name}")
 
@@ -157,3 +157,22 @@ def test_a_url_that_names_no_single_database_is_refused(url, said):
     ):
         with pytest.raises(OptionError, match=said):
             call()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda url: url.replace(":kingfisher@", ":heron@"), "password authentication failed"),
+        (lambda url: f"{url}x", "does not exist"),
+        (lambda url: f"{url}?port=1", "refused"),
+        (lambda url: f"{url}?sslmode=verify-full", "certificate|SSL"),
+    ],
+    ids=["wrong password", "no such database", "no server", "no certificate that fits"],
+)
+def test_a_database_that_cannot_be_reached_is_named_with_the_reason(role, change, said):
+    """The message has libpq's own sentence, and the command that shows it alone."""
+    name, url = role
+    with pytest.raises(StoreUnavailable, match=said) as refused:
+        PostgresStore(change(url))
+    assert f"try: psql postgres://{name}@127.0.0.1" in str(refused.value)
+    assert [word for word in ("kingfisher", "heron") if word in str(refused.value)] == []
