@@ -39,7 +39,9 @@ from benchmarks.kept import kept, lone
 from benchmarks.knowledge import knowledge
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.metrics import metrics
+from benchmarks.nodes import moves, takeovers
 from benchmarks.permissions import verdicts
+from benchmarks.postgres import postgres
 from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
@@ -110,6 +112,9 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "knowledge": knowledge,
     "web": web,
     "evals": evals,
+    "postgres": postgres,
+    "takeovers": takeovers,
+    "moves": moves,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

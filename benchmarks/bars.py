@@ -102,6 +102,13 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "forwarded call":       ("ratio", (2.0, 1.8),   None),
         "forwarded delta":      ("ours",  (60, 50),     None),  # µs
         "forwarded first frame": ("ours", (5, 3),       None),  # ms
+        "appends over PostgreSQL": ("ratio", (1.43, 1.25), None),  # 70 and 80 % of what a bare loop writes in the same time
+        "CPU of cycles on PostgreSQL": ("ratio", (1.4, 1.2), None),
+        "connections of a node": ("ours", (5, 5),       None),
+        "takeover after the report": ("ours", (1.5, 0.8), None),  # s
+        "takeover beyond the lease": ("ours", (2, 0.8), None),  # s
+        "takeover of 1,000":    ("ours",  (10, 5),      None),  # s
+        "silence of a move":    ("ours",  (0.5, 0.2),   None),  # s
         "mcp call":             ("ratio", (1.5, 1.2),   None),
         "mcp transport":        ("ratio", (1.0, 0.9),   None),
         "loop beside a large message": ("ours", (50, 25), None),  # ms

@@ -5,7 +5,7 @@ the thread that writes, and effects that wait. What a journal weighs and how lon
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ import trio
 import agentrail
 from agentrail.abc.store import Append, Store
 from agentrail.core.journal.record import Record
-from agentrail.errors import Fenced
+from agentrail.errors import Fenced, JournalBehind
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import MAX_LOG_BYTES, SqliteStore
 from agentrail.stores.sqlite_rows import RECORD_COLUMNS
@@ -50,7 +50,7 @@ class CountingStore(SqliteStore):
 
     commits: int = 0
 
-    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
         """Write a batch, which is one commit."""
         self.commits += 1
         return super().append(batch)
@@ -61,8 +61,8 @@ def kept(effort: Effort) -> list[Row]:
     sessions = max(4, round(_SESSIONS * effort.scale))
     cycles = max(2, round(_CYCLES * effort.scale))
     rounds = interleave(
-        partial(_crowd, MemoryStore, sessions, cycles),
-        partial(_on_disk, partial(_crowd, sessions=sessions, cycles=cycles)),
+        partial(crowd, MemoryStore, sessions, cycles),
+        partial(_on_disk, partial(crowd, sessions=sessions, cycles=cycles)),
         effort.rounds,
     )
     title = f"a cycle on SQLite, {sessions} sessions at once; bare: with MemoryStore"
@@ -92,7 +92,7 @@ def lone(effort: Effort) -> list[Row]:
     cycles = effort.of(_ALONE)
     rounds = interleave(
         partial(_lone_bare, cycles),
-        partial(_on_disk, partial(_crowd, sessions=1, cycles=cycles)),
+        partial(_on_disk, partial(crowd, sessions=1, cycles=cycles)),
         effort.rounds,
     )
     title = "a cycle on SQLite, one session alone; bare: in memory, and four bare commits"
@@ -119,7 +119,8 @@ def lone(effort: Effort) -> list[Row]:
 # --- both sides
 
 
-def _crowd(make_store: Callable[[], Store], sessions: int, cycles: int) -> Sample:
+def crowd(make_store: Callable[[], Store], sessions: int, cycles: int) -> Sample:
+    """Cycles of so many sessions at once: wall and CPU seconds of each."""
     return trio.run(_cycles_in, make_store(), sessions, cycles)
 
 
@@ -131,7 +132,10 @@ async def _cycles_in(store: Store, sessions: int, cycles: int) -> Sample:
         for _ in range(cycles):
             expect("the answer", await session.ask(PROMPT), bare.ANSWER)
 
-    async with agentrail.open_supervisor(environ={}, store=store) as supervisor:
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory())  # a node of a shared store keeps its lock there
+        opened = agentrail.open_supervisor(environ={}, store=store, data_dir=folder)
+        supervisor = await stack.enter_async_context(opened)
         started = [
             await supervisor.start_session(model=model, tools=[add], session_id=f"s-{number}")
             for number in range(sessions)
@@ -162,7 +166,7 @@ def _on_disk(take: Callable[[Callable[[], Store]], Sample]) -> Sample:
 def _lone_bare(cycles: int) -> Sample:
     """Take the cycles in memory, then write their records in four commits each."""
     store = MemoryStore()
-    taken = _crowd(lambda: store, 1, cycles)
+    taken = crowd(lambda: store, 1, cycles)
     records = store.read("", agentrail.SessionId("s-0"), limit=RECORDS * cycles + 100)[-RECORDS * cycles :]
     with bare_file() as connection:
         began_at, cpu_at = perf_counter(), process_time()

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import apsw
 import msgspec
 
-from agentrail.abc.store import Append, Opening, Standing
+from agentrail.abc.store import Append, Opening, Standing, Store
 from agentrail.core.journal.record import Draft, Tail, sealed
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite import MAX_LOG_BYTES, SqliteStore
@@ -36,7 +36,7 @@ def appends(effort: Effort) -> list[Row]:
     rows: list[Row] = []
     for size in (1, _BURST):
         count = max(3, round(_BATCHES * effort.scale / size))
-        batches = [*_batches(count, size)]
+        batches = batches_of(_SESSIONS, count, size)
         taken = interleave(partial(_bare, batches), partial(_ours, batches), effort.rounds)
         each = "a record" if size == 1 else f"{size} records"
         what = f"{each} from each of {_SESSIONS} sessions, durable"
@@ -55,8 +55,9 @@ def appends(effort: Effort) -> list[Row]:
     return rows
 
 
-def _batches(count: int, size: int) -> Sequence[Batch]:
-    tails = [Tail()] * _SESSIONS
+def batches_of(sessions: int, count: int, size: int) -> Sequence[Batch]:
+    """Batches of so many records from each session, after one that opens them."""
+    tails = [Tail()] * sessions
     draft = Draft(at_ms=1_790_000_000_000, kind="prompt", body=_BODY, does=_DOES, events=31)
     batches: list[Batch] = []
     for _ in range(count + 1):
@@ -74,12 +75,17 @@ def _session(number: int) -> SessionId:
 
 def _ours(batches: Sequence[Batch]) -> Sample:
     with TemporaryDirectory() as folder, closing(SqliteStore(Path(folder) / "sessions.db")) as store:
-        for one in batches[0]:
-            store.create(Opening(records=one.records, root=one.session, node="n", standing=one.standing))
-        sample = _timed(store.append, batches[1:])
-        for one in batches[-1]:
-            found = store.get("", one.session)
-            expect("the last number", None if found is None else found.tail.seq, one.records[-1].seq)
+        return append_to(store, batches)
+
+
+def append_to(store: Store, batches: Sequence[Batch]) -> Sample:
+    """Open the sessions, then append the other batches, which is timed."""
+    for one in batches[0]:
+        store.create(Opening(records=one.records, root=one.session, node="n", standing=one.standing))
+    sample = timed(store.append, batches[1:])
+    for one in batches[-1]:
+        found = store.get("", one.session)
+        expect("the last number", None if found is None else found.tail.seq, one.records[-1].seq)
     return sample
 
 
@@ -103,13 +109,14 @@ def _bare(batches: Sequence[Batch]) -> Sample:
 
         for one in batches[0]:
             write([one])
-        sample = _timed(write, batches[1:])
+        sample = timed(write, batches[1:])
         written = sum(len(one.records) for batch in batches for one in batch)
         expect("the number of records", connection.execute("SELECT count(*) FROM record").get, written)
     return sample
 
 
-def _timed(write: Callable[[Batch], object], batches: Sequence[Batch]) -> Sample:
+def timed(write: Callable[[Batch], object], batches: Sequence[Batch]) -> Sample:
+    """Write batches, and return wall and CPU seconds."""
     began_at, cpu_at = perf_counter(), process_time()
     for batch in batches:
         write(batch)
