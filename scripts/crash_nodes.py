@@ -113,9 +113,23 @@ class FaultMaker:
                 )
             )
             if name != "move":
-                await node.wait_ready()
+                await self._wait_served(node)
         finally:
             node.is_busy = node.is_busy and name == "move"
+
+    async def _wait_served(self, node: NodeProcess) -> None:
+        """Wait until it serves. One that ends because it cannot reach the store in time is started again, as by systemd."""
+        while True:
+            try:
+                await node.wait_ready()
+            except RuntimeError as error:
+                if node.pid:
+                    self.crowd.faults.add(f"{error}")
+                    return
+                self.crowd.counts["starts that failed"] += 1
+                self.cluster.launch(node)
+            else:
+                return
 
     async def kill(self, node: NodeProcess, _owner: str) -> None:
         """Kill it; start it again at once, or later than a lease."""

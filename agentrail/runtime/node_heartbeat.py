@@ -25,6 +25,8 @@ MAX_CLOCK_DIFFERENCE_SECONDS: Final = 1.0
 _FAILED: Final = LONGEST_PAUSE_SECONDS
 """Seconds before the next heartbeat after one that failed."""
 
+_STOP_SECONDS: Final = 1.0
+
 
 class _OwnedSession(Protocol):
     """A live session of this node."""
@@ -151,9 +153,15 @@ class NodeHeartbeat:
         for journal in held:
             journal.let_begin()
 
-    def stop(self) -> None:
-        """End `run`. A later heartbeat would bring back a node that is reported gone."""
+    async def stop(self) -> None:
+        """End `run`, and wait for a heartbeat under way: it would bring back a node that is reported gone.
+
+        Cancellation: The heartbeat may still reach the store.
+        """
         self._running.cancel()
+        with trio.move_on_after(_STOP_SECONDS):
+            async with self._limiter:
+                pass
 
     async def run(self) -> None:
         """Send heartbeats, and stop or confirm work, until `stop`."""

@@ -227,7 +227,7 @@ class Keeping:
             self.retention.stop()
         await self.writer.wait_empty()
         if self.heartbeat is not None:  # its sessions were released
-            self.heartbeat.stop()
+            await self.heartbeat.stop()
             with suppress(StoreUnavailable):
                 await self.write(partial(self.store.gone, self.node.id))
         if not self.store.is_immediate:
