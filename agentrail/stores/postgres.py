@@ -6,6 +6,7 @@ One connection writes, one sends heartbeats, up to three read. Each append of a 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar
 
 import psycopg
@@ -79,6 +80,11 @@ _LOST_RACES: Final = (
 _MAX_TRIES: Final = 20
 _CLOSE_SECONDS: Final = 2.0
 """Time that `close` waits for a call of another thread, which otherwise closes its connection itself."""
+
+
+def _within_transaction(call: Callable[[PostgresConnection], T], connection: PostgresConnection) -> T:
+    with connection.transaction():
+        return call(connection)
 
 
 class PostgresStore:
@@ -193,22 +199,12 @@ class PostgresStore:
 
     def _transact(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call in a transaction."""
-
-        def within(connection: PostgresConnection) -> T:
-            with connection.transaction():
-                return call(connection)
-
-        return self._write(within)
+        return self._write(partial(_within_transaction, call))
 
     def _transact_aside(self, call: Callable[[PostgresConnection], T]) -> T:
         """Make a writing call in a transaction that may take long, next to those of the writer."""
-
-        def within(connection: PostgresConnection) -> T:
-            with connection.transaction():
-                return call(connection)
-
         with self.pool.borrowed() as connection:
-            return self._repeated(within, connection)
+            return self._repeated(partial(_within_transaction, call), connection)
 
     def _read(self, call: Callable[[PostgresConnection], T]) -> T:
         with self.pool.borrowed() as connection:
