@@ -67,6 +67,27 @@ def test_a_claim_passes_over_a_locked_tree(store, url):
     assert [one.session for one in store.claim("n2")] == ["b"]
 
 
+def test_a_claim_reads_no_sessions_of_living_nodes(url):
+    """It reads indexes that begin with the node: with many sessions, and none of a dead node, the table is not scanned."""
+    run_sql(
+        url,
+        """INSERT INTO agentrail.node (id, seen_at_ms) SELECT ('n' || n)::bytea, agentrail.now_ms() FROM generate_series(1, 100) AS n;
+        INSERT INTO agentrail.session (scope, session, root, parent, node, opened_at_ms, written_at_ms, first_seq, last_seq, epoch, hash, events,
+            is_working, has_ended, waits_for, due_at_ms, title, codec, deaths, owner)
+        SELECT '', n::text::bytea, n::text::bytea, '', CASE n % 2 WHEN 0 THEN '' ELSE ('n' || (n % 100 + 1)) END::bytea, 1, 1, 1, 1, 1, '', 1,
+            n % 50 = 1, false, 0, CASE n % 40 WHEN 0 THEN 4000000000000 END, '', 0, 0, '' FROM generate_series(1, 10000) AS n""",
+    )
+    run_sql(url, "ANALYZE")
+    scans = "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'session'"
+    (before,) = run_sql(url, scans)
+    with closing(PostgresStore(url)) as store:
+        assert store.claim("n7", frozenset()) == ()
+    after = before
+    while after[1] == before[1]:  # the server counts when the connection has ended
+        (after,) = run_sql(url, scans)
+    assert after[0] == before[0]
+
+
 def test_ended_connections_are_opened_again(store, postgres_server, url):
     """The call that meets the end is unavailable, the next one succeeds, and nothing is twice."""
     store.create(opening())
