@@ -571,7 +571,7 @@ class OpenSocket:
                 return self._is_continued(events)
 
     def _is_continued(self, events: Subscription) -> bool:
-        """Whether another node sends the rest. A node asks again also for a session that only rests."""
+        """Whether another node sends the remaining events. A node that subscribed here also returns after the session was suspended."""
         return self._relay is not None and (events.is_moved or (events.is_rested and self.is_of_node))
 
     # --- watched rows

@@ -39,7 +39,7 @@ CHANGES_SECONDS: Final = 5.0
 """Interval between looks at what other nodes of a shared store have written, in seconds."""
 
 OVERLAP_MS: Final = 10_000
-"""How far a look goes back behind the one before: a transaction is seen after the time that its record bears."""
+"""Overlap of a look with the one before, because a transaction becomes visible later than the time of its records."""
 
 _PAGE: Final = 500
 

@@ -165,7 +165,7 @@ class Journals:
         await self._shared.store_of("change_owed").write(partial(store.change_owed, rows, tuple(drop)))
 
     async def adopt_owed(self, kind: str) -> int:
-        """Make this node the owner of rows of dead nodes, all of a kind, and return their number. See `OwedStore.adopt_owed`.
+        """Adopt all rows of a kind that belong to dead nodes, and return their number. See `OwedStore.adopt_owed`.
 
         Raises: Same as `change_owed`.
 
@@ -184,7 +184,7 @@ class Journals:
             self._shared.keeping.max_of_owner = max_of_owner
 
     def describe_profiles(self, digest: str) -> None:
-        """Tell other nodes of a shared store a fingerprint of the profiles, with the next heartbeat. Nodes with another one are reported."""
+        """Report a fingerprint of the profiles to other nodes of a shared store, with the next heartbeat. Nodes with another one are logged."""
         keeping = self._shared.keeping
         if keeping is not None and keeping.heartbeat is not None:
             keeping.heartbeat.describe(digest=digest)

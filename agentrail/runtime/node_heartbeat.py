@@ -98,7 +98,7 @@ class NodeHeartbeat:
         return decide_work(self.trust, self.trust.doubts, trio.current_time()) == "begin"
 
     def describe(self, *, digest: str) -> None:
-        """Set the fingerprint of the profiles that the next heartbeat tells other nodes."""
+        """Set the fingerprint of the profiles that the next heartbeat reports to other nodes."""
         self.node = msgspec.structs.replace(self.node, digest=digest)
 
     def check(self) -> None:

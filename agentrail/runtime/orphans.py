@@ -1,4 +1,4 @@
-"""The look for sessions of dead nodes, over a shared store: twice a second, see who is silent, reserve trees of dead owners and resume them here."""
+"""Takeover of sessions of dead nodes over a shared store. Twice a second, a node finds silent nodes, reserves trees of dead owners, and resumes them."""
 
 import statistics
 from collections.abc import Iterable
@@ -23,19 +23,19 @@ _LOOK_SECONDS: Final = 0.5
 """Mean time between two looks. Each is drawn between half and one and a half of it, so that nodes do not look together."""
 
 _MAX_FOLDS: Final = 16
-"""How many trees of dead nodes are resumed at a time."""
+"""Limit of trees of dead nodes resumed at a time."""
 
 MAX_CLAIMED: Final = 8
-"""How many trees are reserved at a time."""
+"""Limit of trees reserved at a time."""
 
 _STUCK_SECONDS: Final = 60.0
-"""How long a tree that cannot be resumed here is left to other nodes."""
+"""Time for which a tree that cannot be resumed here is left to other nodes, in seconds."""
 
 PARKED_SECONDS: Final = 3_600.0
-"""How long a parked tree is left alone, until it is reported again."""
+"""Time after which a parked tree is reported again, in seconds."""
 
 TELL_SECONDS: Final = 60.0
-"""How often nodes with other profiles are named in the log."""
+"""Interval between log entries about nodes with other profiles, in seconds."""
 
 MAX_DEATHS: Final = 2
 """A tree whose owner ended this often in a row, without a record in between, is parked instead of resumed."""
@@ -81,7 +81,7 @@ class ClusterFacts:
 
 
 def decide_looks_to_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node]) -> int:
-    """Return how many looks this node waits for others to take the trees of dead nodes.
+    """Return the number of looks for which this node leaves the trees of dead nodes to others.
 
     One if its load is above the median, and one if a dead node had another version, so that a crash seldom meets other code.
     """
@@ -98,7 +98,7 @@ def cause_of(row: StoredSession, nodes: Iterable[Node]) -> Cause:
 
 
 class Orphans:
-    """The looks of one node."""
+    """Finds and resumes sessions of dead nodes, for one node."""
 
     def __init__(self, keeping: Keeping, heartbeat: NodeHeartbeat, recovery: _Recovery) -> None:
         self._keeping, self._heartbeat, self._recovery = keeping, heartbeat, recovery

@@ -272,7 +272,7 @@ class Keeping:
         return function() if self.store.is_immediate else await self.writer.call(function)
 
     async def remove(self, function: Callable[[], T]) -> T:
-        """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends go on meanwhile."""
+        """Make a call that deletes or erases a tree, after all earlier calls. Over a shared store, appends continue meanwhile."""
         if self.heartbeat is None:
             return await self.write(function)
         await self.write(lambda: None)

@@ -51,7 +51,7 @@ class StoreClock:
 
 
 def follow_store(outside: Outside, at_zero: float) -> None:
-    """Let the signal clock of a machine follow a shared store.
+    """Set the signal clock of a machine to follow a shared store.
 
     Args:
         outside: The machine.

@@ -539,7 +539,7 @@ class SessionJournal:
         return self._scope, self._session
 
     def note_owner(self, epoch: int | None, doubts: int) -> None:
-        """Called after a look at the owners of sessions.
+        """Called after the owners of sessions were read.
 
         Args:
             epoch: Epoch of the session, or None if this node does not own it.

@@ -34,7 +34,7 @@ class OtherNodes(Protocol):
     """Calls to other nodes about their sessions."""
 
     async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """Let a node fold a session and check its code. Changes nothing.
+        """Fold a session on a node and check its code. Changes nothing.
 
         Raises:
             AgentrailError: It cannot continue the session, or does not answer.
@@ -42,7 +42,7 @@ class OtherNodes(Protocol):
         ...
 
     async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """Let a node take a released session.
+        """Continue a released session on a node.
 
         Raises:
             AgentrailError: It did not, or does not answer.
@@ -50,7 +50,7 @@ class OtherNodes(Protocol):
         ...
 
     async def stop(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """Let a node end a session whose user is forgotten.
+        """End a session on a node, because its user is forgotten.
 
         Raises:
             AgentrailError: It did not, or does not answer.
@@ -151,7 +151,7 @@ class Moves:
         return target
 
     async def stop_at(self, node: Node, scope: str, session_id: SessionId) -> None:
-        """Let another node end a session. Without a gateway nothing happens, and its content stays."""
+        """End a session on another node. Without a gateway nothing happens, and its content stays."""
         if self._others is not None:
             await self._others.stop(node, scope, session_id)
 

@@ -523,7 +523,7 @@ class Outbox:
     ) -> Iterator[tuple[Effect, SessionState]]:
         """Yield the effects whose records are durable, in order, each with the state after its step.
 
-        The first one that would start work stops it while `may_begin` returns False. None: all may.
+        While `may_begin` returns False, the first effect that would start work ends the iteration. None: all may begin.
         """
         steps = self._steps
         while steps and steps[0].number <= durable:

@@ -113,7 +113,7 @@ class PostgresStore:
 
         Raises:
             OptionError: Your move: it is not a URL of PostgreSQL.
-            StoreUnavailable: The database cannot be reached, or cannot keep journals. The message has the command to run_statement.
+            StoreUnavailable: The database cannot be reached, or cannot keep journals. The message has the command to run.
             NotAStore: Your move: the schema `agentrail` belongs to another application.
             StoreTooNew: Your move: a newer agentrail created the tables.
         """

@@ -34,7 +34,7 @@ dead AS MATERIALIZED (
 
 
 def dead_values(node: str | None, silent: frozenset[str] | None, lease: int) -> dict[str, object]:
-    """Return the values of `DEAD`, for a node that looks, or for no node: no id has the byte 255."""
+    """Return the parameters of `DEAD`, for the node that looks or for none, which is the byte 255: no id contains it."""
     asking = b"\xff" if node is None else node.encode()
     return {"node": asking, "lease": lease, "all": silent is None, "silent": texts(sorted(silent or ()))}
 

@@ -28,7 +28,7 @@ def is_shared_store(name: object) -> bool:
 
 
 def is_of_several_nodes(store: object) -> bool:
-    """Return whether nodes on several machines may use a store, by its name or as it says."""
+    """Return whether nodes on several machines can use a store, given by name or opened."""
     return is_shared_store(store) or getattr(store, "is_shared", False) is True
 
 

@@ -342,7 +342,7 @@ class _Line:
         return 0 if any(event.meta.at_ms >= self._since_ms for event in page.events) else live
 
     async def _begin(self) -> None:
-        """Read when the first process with this consumer started. Earlier sessions are not taken from their begin."""
+        """Read the time at which the first process with this consumer started. Earlier sessions are delivered from their next event."""
         now_ms = int(outside.wall() * 1000)
         self._since_ms = (await self._rows(_BEGINNINGS)).get(self._consumer.name, now_ms)
         row = OwedRow(kind=_BEGINNINGS, id=self._consumer.name, body=b"%d" % self._since_ms)
