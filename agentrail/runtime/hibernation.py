@@ -1,6 +1,7 @@
 """Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, Unpack
 from weakref import WeakValueDictionary
@@ -80,6 +81,9 @@ Resume: TypeAlias = Literal["none", "working", "all"]
 
 _AT_ONCE: Final = 100
 
+_CHECKED: Final[ContextVar[tuple[str, str] | None]] = ContextVar("checked_session", default=None)
+"""The session that this task only checks. Others may resume it meanwhile."""
+
 _ROOTS: Final = Filters(only_roots=True, has_ended=False)
 
 RESUMED_AT_ONCE: Final = 8
@@ -124,7 +128,6 @@ class Hibernation:
         self._is_sooner = trio.Event()
         self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
         self._claimed: dict[tuple[str, str], tuple[Cause, bool]] = {}
-        self._checked: set[tuple[str, str]] = set()
         self._open_claimed: OpenClaimed = self._open_unasked
         self.orphans: Orphans | None = None
         if after is not None:
@@ -524,7 +527,7 @@ class Hibernation:
             force=force,
             is_asked=is_asked,
             is_claimed=(scope, session_id) in self._claimed,
-            only_checks=(scope, session_id) in self._checked,
+            only_checks=_CHECKED.get() == (scope, session_id),
             on_drift=on_drift,
         )
 
@@ -561,14 +564,13 @@ class Hibernation:
         Raises:
             Unrevivable, JournalDrifted, OptionError, SessionDown, StoreUnavailable: Same as `resume_session`.
         """
-        key = (scope, session_id)
-        self._checked.add(key)
+        before = _CHECKED.set((scope, session_id))
         try:
-            await self._open_claimed(*key)
+            await self._open_claimed(scope, session_id)
         except CanRevive:
             return
         finally:
-            self._checked.discard(key)
+            _CHECKED.reset(before)
         raise Unrevivable(session_id, missing=["its agent"])
 
     async def take_moved(self, scope: str, session_id: SessionId) -> None:

@@ -9,7 +9,15 @@ from agentrail import tool
 from agentrail.abc.store import Node
 from agentrail.core.journal.record import TAKEN
 from agentrail.core.session.state_codec import begun_in
-from agentrail.errors import HeldBy, OptionError, SessionBusy, SessionRested, Unreachable, Unrevivable
+from agentrail.errors import (
+    AlreadyStarted,
+    HeldBy,
+    OptionError,
+    SessionBusy,
+    SessionRested,
+    Unreachable,
+    Unrevivable,
+)
 from agentrail.events import AgentEnd, ApprovalRequired
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
@@ -354,3 +362,17 @@ async def test_a_session_is_released_after_its_last_append_and_its_snapshot():
         await work.began.wait()
         await one.move_session("s", two.nodes.node.id)
         assert store.log[: store.log.index("release") + 1][-3:] == ["append", "snapshot", "release"]
+
+
+@pytest.mark.machine(4)
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+async def test_a_session_that_is_checked_can_be_resumed_meanwhile(steps):
+    """A check for a move belongs to its task: another task that resumes the session meanwhile is told who holds it, and the node goes on."""
+    work = Work("pure")
+    async with two_nodes(work.options) as (_, one, two, _), trio.open_nursery() as nursery:
+        await one.start_session(session_id="s", **work.options())
+        nursery.start_soon(two.check_revive, "", "s")
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        with pytest.raises((HeldBy, AlreadyStarted)):
+            await two.resume_session("s", **work.options())
