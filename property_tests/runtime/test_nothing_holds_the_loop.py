@@ -647,7 +647,7 @@ def _inputs_of_sessions() -> Entries:
     entries["supervisor.move_session"] = _texts(
         lambda text: lambda: _supervised("move_session", text, to=text)
     )
-    for name in ("check_revive", "take_moved"):
+    for name in ("check_revive", "end_forgotten", "take_moved"):
         entries[f"supervisor.{name}"] = _texts(partial(_of_scope, name))
     entries["supervisor.take_allowance"] = _texts(
         lambda text: lambda: _supervised("take_allowance", text, step_ms=1.0, limit_ms=2.0)
