@@ -220,7 +220,9 @@ def database(postgres_url, place, journals):
             store.put(ADA, one)
 
     async def live():
-        async with agentrail.open_supervisor(store=postgres_url, memories="postgres:") as supervisor:
+        async with agentrail.open_supervisor(
+            store=postgres_url, memories="postgres:", data_dir=place.data_dir
+        ) as supervisor:
             for user in ("ada", "bob"):
                 options = {"user_data": {"tenant_id": "acme", "user_id": user}, "scope": "acme"}
                 started = await supervisor.start_session(
