@@ -9,9 +9,11 @@ from agentrail.core.journal.record import Draft, first_broken, sealed
 from agentrail.errors import Fenced
 from agentrail.runtime.store_writer import Writer
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.sqlite import SqliteStore
 from tests.runtime.test_store_writer import Heard
 from tests.stores.disk import Disk
+from tests.stores.postgres_databases import fresh_databases, run_sql
 from tests.stores.rig import Clock, opening
 
 SESSIONS = [f"s-{number}" for number in range(20)]
@@ -29,11 +31,31 @@ class Owned(Heard):
         return made
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+class ServerClock:
+    """The clock of a database."""
+
+    def __init__(self, url):
+        self._url = url
+
+    @property
+    def now(self):
+        return run_sql(self._url, "SELECT ms FROM public.clock")[0][0]
+
+    @now.setter
+    def now(self, ms):
+        run_sql(self._url, f"UPDATE public.clock SET ms = {ms}")  # noqa: S608 - a number
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def clocked(request, tmp_path):
     clock = Clock()
     if request.param == "memory":
         yield MemoryStore(now_ms=clock, lease_ms=LEASE_MS), clock
+    elif request.param == "postgres":
+        with fresh_databases(request.getfixturevalue("postgres_server")) as create:
+            url = create()
+            with closing(PostgresStore(url, lease_ms=LEASE_MS)) as store:
+                yield store, ServerClock(url)
     else:
         disk = Disk(is_quick=True)
         options = {"wall": lambda: clock() / 1000, "lease_ms": LEASE_MS, "vfs": disk.name}
