@@ -135,9 +135,9 @@ def _pool_of(name: str, lenders: tuple[object, ...]) -> dict[str, Any]:
         pool: ConnectionPool | None = getattr(lender, "pool", None)
         if pool is not None and name in {PRIVATE, pool.url}:
             return {"pool": pool}
-    from agentrail.stores.postgres_schema import open_pool  # noqa: PLC0415 - as for SQLite below
+    from agentrail.stores.postgres_schema import open_connections  # noqa: PLC0415 - as for SQLite below
 
-    return {"pool": open_pool(name), "is_lent": False}
+    return {"pool": open_connections(name), "is_lent": False}
 
 
 @asynccontextmanager

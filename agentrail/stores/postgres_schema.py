@@ -326,7 +326,7 @@ def _check_tables(connection: PostgresConnection, place: str, schema: PostgresSc
         raise StoreUnavailable(_no_right(connection, place))
 
 
-def open_pool(url: str) -> ConnectionPool:
+def open_connections(url: str) -> ConnectionPool:
     """Return connections to a database after `check_database`. The caller closes them. Blocks."""
     connector = Connector(url, psycopg.connect)
     pool = ConnectionPool(connector)

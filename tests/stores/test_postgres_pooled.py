@@ -14,7 +14,7 @@ import pytest
 from agentrail.errors import StoreUnavailable
 from agentrail.stores.notes_postgres import PostgresNotes
 from agentrail.stores.postgres import PostgresStore
-from agentrail.stores.postgres_schema import open_pool
+from agentrail.stores.postgres_schema import open_connections
 from agentrail.stores.recall_postgres import PostgresRecall
 from agentrail.testing.check_memory import check_memory
 from agentrail.testing.check_notes import check_notes
@@ -119,7 +119,7 @@ def again(call, deadline):
 @pytest.mark.machine(18)
 def test_memories_and_notes_keep_to_their_ports_through_a_pooler(databases, pooler):
     """Neither needs a session of the server."""
-    with closing(open_pool(through(pooler.port, databases()))) as pool:
+    with closing(open_connections(through(pooler.port, databases()))) as pool:
 
         def emptied(store):
             with pool.borrowed() as connection:

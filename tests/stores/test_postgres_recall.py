@@ -15,7 +15,7 @@ from agentrail.core.values.ranking import pack_vector
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.runtime.erasure_report import DATABASE_COPIES
 from agentrail.stores.notes_postgres import PostgresNotes
-from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, migrate, open_pool, schema_sql
+from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, migrate, open_connections, schema_sql
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_postgres import PostgresRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
@@ -38,7 +38,7 @@ def module_url(postgres_session):
 
 @pytest.fixture(scope="module")
 def pool(module_url):
-    with closing(open_pool(module_url)) as pool:
+    with closing(open_connections(module_url)) as pool:
         yield pool
 
 
@@ -57,7 +57,7 @@ def test_memories_keep_to_the_port(rule, emptied, module_url):
 
     def reopen(store):
         store.close()
-        return PostgresRecall(open_pool(module_url), is_lent=False)
+        return PostgresRecall(open_connections(module_url), is_lent=False)
 
     check_memory(lambda: PostgresRecall(emptied), reopen=reopen, rules=[rule])
 
@@ -183,7 +183,7 @@ def test_tables_of_the_first_version_are_upgraded(postgres_server, postgres_url)
     with pytest.raises(
         StoreUnavailable, match="tables of version 1, expected 2: run agentrail store migrate"
     ) as caught:
-        open_pool(postgres_url)
+        open_connections(postgres_url)
     assert conninfo_to_dict(postgres_url)["password"] not in str(caught.value)
     assert migrate(postgres_url) == (1, 2)
     new = postgres_server.create_database()
