@@ -20,6 +20,7 @@ from agentrail.errors import (
     SessionDown,
     SessionIsChild,
     SessionNotFound,
+    SessionRested,
     SessionUnknown,
     StillNeeded,
     Unrevivable,
@@ -232,7 +233,7 @@ class HostSessions:
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
         if facts.is_here or facts.has_ended:
-            raise SessionDown(facts.session_id, self._how_it_ended(facts, owner))
+            raise self._end_of(facts, owner)
         if facts.root_id != facts.session_id:
             message = "this session is a sub-agent of another one, which is not awake: use that one"
             raise SessionIsChild(message, root_id=facts.root_id)
@@ -257,9 +258,11 @@ class HostSessions:
         self._open_sessions.note(owner, facts.session_id)
         return session
 
-    def _how_it_ended(self, facts: SessionFacts, owner: SessionOwner) -> str:
+    def _end_of(self, facts: SessionFacts, owner: SessionOwner) -> SessionDown:
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
-        return words.reason if words is not None and words.reason else "it has ended"
+        if words is not None and words.how == "rested":  # since the facts were read: it continues elsewhere
+            return SessionRested(facts.session_id, words.reason)
+        return SessionDown(facts.session_id, words.reason if words and words.reason else "it has ended")
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
         try:

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.errors import SessionNotFound, SessionUnknown, StillNeeded, Unrevivable
+from agentrail.errors import SessionNotFound, SessionRested, SessionUnknown, StillNeeded, Unrevivable
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, says
@@ -102,3 +102,21 @@ async def test_a_session_whose_code_is_gone_is_named_in_the_log_with_what_is_mis
             await host.session("main", ANN)
     said = "session 'main' cannot continue: profile 'desk' no longer has tool 'read_file'"
     assert said in caplog.text
+
+
+@on_virtual_time
+async def test_a_session_that_is_put_to_rest_after_the_look_has_not_ended(monkeypatch):
+    """A drain puts the session to rest between the look and the message: its caller is told to repeat, and not that the session has ended."""
+    find = SessionSupervisor.facts_of
+    async with hosting(talking(), store=MemoryStore()) as host:
+        await text_of(host, "Hi")
+
+        async def look(self, session_id, *, scope=""):
+            facts = await find(self, session_id, scope=scope)
+            if facts is not None and facts.is_here:
+                await host.supervisor.rest(session_id, scope=scope)
+            return facts
+
+        monkeypatch.setattr(SessionSupervisor, "facts_of", look)
+        with pytest.raises(SessionRested):
+            await text_of(host, "Again", kind="prompt")
