@@ -1,5 +1,7 @@
 """The past of a session: its journal, what it was behind each record, forks, and going back."""
 
+from contextlib import closing, nullcontext
+
 import attrs
 import pytest
 import trio
@@ -12,6 +14,8 @@ from agentrail.messages import Text, ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.rewind_request import RewindRequest
 from agentrail.stores.memory import MemoryStore
+from agentrail.stores.postgres import PostgresStore
+from agentrail.stores.postgres_schema import migrate
 from agentrail.testing.cancelling import check_history
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -26,19 +30,30 @@ pytestmark = on_bounded_time
 ASKS = (HumanApproval, {"require_approval_for": ["record"]})
 
 
-@pytest.fixture(params=["immediate", "threaded"])
+@pytest.fixture(params=["immediate", "threaded", "postgres"])
 async def store(request):
-    """A store that is written at once, and one that takes its time in a thread."""
+    """A store that is written at once, one that takes its time in a thread, and a database of several nodes."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        migrate(url)
+        with closing(PostgresStore(url)) as kept:
+            yield kept
+        return
     kept = MemoryStore() if request.param == "immediate" else FaultyStore(MemoryStore())
     yield kept
     if isinstance(kept, FaultyStore):
         kept.mend()
 
 
+def nothing_left(store):
+    """A block that leaves nothing. Connections of a database are opened as they are needed, and outlive a supervisor."""
+    return nullcontext() if isinstance(store, PostgresStore) else no_orphans()
+
+
 @pytest.fixture
 async def supervisor(store):
     """A supervisor that keeps its sessions there; nothing of them is left."""
-    async with no_orphans(), open_over(store) as opened:
+    async with nothing_left(store), open_over(store) as opened:
         yield opened
 
 
@@ -205,7 +220,7 @@ async def test_a_session_that_works_for_another_has_no_branches(supervisor):
 @pytest.mark.at(145)
 async def test_rewinds_forth_and_back(store):
     """Each is the state of its number; numbers of events only rise, readers begin anew, and nothing is deleted."""
-    async with no_orphans(), open_over(store) as supervisor:
+    async with nothing_left(store), open_over(store) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b", "c", "d"), session_id="s-1")
         numbers = []
         for text in ("One", "Two", "Three"):
@@ -231,7 +246,7 @@ async def test_rewinds_forth_and_back(store):
         assert await texts(session) == ["One", "a", "Four", "d"]
         assert [one.kind for one in await session.journal()].count("rewound") == 5
         now = await session.messages()
-    async with no_orphans(), open_over(store) as supervisor:
+    async with nothing_left(store), open_over(store) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("e"))
         assert await session.messages() == now
         assert (await session.status()).last_seq > last
