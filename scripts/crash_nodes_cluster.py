@@ -223,7 +223,7 @@ class Cluster:
     def query(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of a query, past all proxies."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            return connection.execute(sql, values).fetchall()  # type: ignore[arg-type]
+            return connection.execute(sql, values).fetchall()
 
     def left_processes(self) -> list[int]:
         """Return the processes of this run that still exist: those with its name in their environment."""

@@ -287,9 +287,7 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
     host_options = decide_host_options(options, given, also=OWN_OPTIONS)
     switches = {"inspector": inspector, "console": console, "node_ca": node_ca}
     _check(heartbeat, drain_delay, switches, base_path, protocols)
-    advertise = host_options.advertise.rstrip("/")
-    if advertise and not advertise.endswith(base_path):  # the address at which other nodes find `/nodes/…`
-        host_options = evolve(host_options, advertise=f"{advertise}{base_path}")
+    host_options = _advertised_below(base_path, host_options)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -311,6 +309,14 @@ def create_app(  # noqa: PLR0913 - the options of a server, by keyword
         node_ca=node_ca,
     )
     return _application(served, base_path)
+
+
+def _advertised_below(base_path: str, options: HostOptions) -> HostOptions:
+    """Return the options with an address at which other nodes find `/nodes/…`."""
+    advertise = options.advertise.rstrip("/")
+    if not advertise or advertise.endswith(base_path):
+        return options
+    return evolve(options, advertise=f"{advertise}{base_path}")
 
 
 def _application(served: ServedHost, base_path: str) -> Starlette:

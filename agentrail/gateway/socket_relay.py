@@ -174,7 +174,7 @@ class Upstream:
         self._has_out = trio.Event()
         self._last_id = 0
         self._heard_at = math.inf  # also while a frame waits for the client
-        self.has_ended = False
+        self.has_ended: bool = False
 
     # --- interface of the relay
 

@@ -104,7 +104,7 @@ class Connector:
         self.url: str = url
         self._parts = {**_DEFAULTS, **parts}
         self._connect = connect
-        self._passwords = [str(parts[name]) for name in PASSWORDS if parts.get(name)]
+        self._passwords = [str(parts[name]) for name in sorted(PASSWORDS) if parts.get(name)]
         host = f"{parts.get('host', '')}:{parts['port']}" if "port" in parts else str(parts.get("host", ""))
         user = f"{parts['user']}@" if "user" in parts else ""
         self.place: str = f"postgres://{user}{host}/{parts.get('dbname', '')}"

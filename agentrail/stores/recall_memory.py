@@ -179,6 +179,7 @@ def _place_of(entry: MemoryEntry) -> tuple[int, str]:
 
 
 def word_weight(rows_with: int, rows: int) -> float:
+    """Return the inverse document frequency of BM25 (Robertson and Zaragoza 2009) of a word in some of the rows, above 0."""
     return max(math.log((rows - rows_with + 0.5) / (rows_with + 0.5)), _LEAST_IDF)
 
 
