@@ -89,12 +89,12 @@ def decide_looks_to_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node])
     return (own.load > statistics.median(loads)) + any(node.version != own.version for node in died)
 
 
-def cause_of(row: StoredSession, nodes: Iterable[Node]) -> Cause:
-    """Return why a reserved tree changes its owner."""
+def cause_of(row: StoredSession, nodes: Iterable[Node], silent: frozenset[str]) -> Cause:
+    """Return why a reserved tree changes its owner. One that is not silent was reported gone, perhaps after the nodes were read."""
     if not row.node:
         return "drain"  # its node has released it
-    owner = next((node for node in nodes if node.id == row.node), None)
-    return "gone" if owner is None or owner.gone_at_ms else "lease_over"
+    is_gone = any(node.id == row.node and node.gone_at_ms for node in nodes)
+    return "lease_over" if row.node in silent and not is_gone else "gone"
 
 
 class Orphans:
@@ -228,7 +228,8 @@ class Orphans:
             self._has_room.set()
 
     async def _resume(self, row: StoredSession) -> None:
-        error = await self._recovery.resume_claimed(row, cause_of(row, self._nodes))
+        cause = cause_of(row, self._nodes, silent_nodes(self._keeping.silence))
+        error = await self._recovery.resume_claimed(row, cause)
         match error:
             case None:
                 return

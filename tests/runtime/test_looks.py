@@ -20,8 +20,10 @@ def test_the_cause_is_the_state_of_the_old_owner():
     store = MemoryStore()
     store.create(opening("s", node="dead"))
     row = store.get("", "s")
-    assert cause_of(row, [Node(id="dead", gone_at_ms=5)]) == "gone"
-    assert cause_of(row, []) == "gone"
-    assert cause_of(row, [Node(id="dead")]) == "lease_over"
+    silent = frozenset({"dead"})
+    assert cause_of(row, [Node(id="dead", gone_at_ms=5)], silent) == "gone"
+    assert cause_of(row, [], frozenset()) == "gone"
+    assert cause_of(row, [Node(id="dead")], silent) == "lease_over"
+    assert cause_of(row, [Node(id="dead")], frozenset()) == "gone"  # since the nodes were read
     store.release("dead", "", "s")
-    assert cause_of(store.get("", "s"), []) == "drain"
+    assert cause_of(store.get("", "s"), [], silent) == "drain"
