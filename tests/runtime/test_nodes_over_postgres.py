@@ -172,6 +172,8 @@ async def test_a_long_deletion_delays_no_other_session(postgres_url, tmp_path):
         for name in ("s", "other"):
             await node.start_session(session_id=name, model=FunctionModel(lambda _: says("Hello.")))
         await node.stop_session("s")
+        is_released = "SELECT 1 FROM agentrail.session WHERE session = 's' AND node = ''"
+        await eventually(lambda: run_sql(postgres_url, is_released), 30)
         deleted = []
 
         async def delete():

@@ -8,7 +8,7 @@ import pytest
 from agentrail.abc.store import Node
 from agentrail.errors import StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
-from agentrail.stores.postgres_schema import StoreRoles, migrate
+from agentrail.stores.postgres_schema import SCHEMA, StoreRoles, migrate
 from tests.pages import fences_of
 
 PAGE = "docs/how-to/operate-postgresql.md"
@@ -31,10 +31,8 @@ def test_the_statements_of_the_page(postgres_server):
         def url_of(role):
             return f"postgres://{role}:{password}@127.0.0.1:{postgres_server.port}/agents"
 
-        assert migrate(url_of("agents_owner"), StoreRoles(nodes="agents_nodes", readers="agents_people")) == (
-            0,
-            1,
-        )
+        roles = StoreRoles(nodes="agents_nodes", readers="agents_people")
+        assert migrate(url_of("agents_owner"), roles) == (0, SCHEMA.version)
         with closing(PostgresStore(url_of("agents_nodes"))) as store:
             store.beat(Node(id="n1"))
             for look in looks:
