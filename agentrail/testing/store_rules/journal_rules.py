@@ -286,6 +286,7 @@ def a_call_that_was_cut_can_be_repeated(trial: StoreTrial) -> None:
             expect_same(
                 _outcome(store), expected, f"the store, when call {number}, {name}, was cut {cut} its effect"
             )
+            store.close()  # or a database runs out of connections
 
 
 def a_life_with_many_cuts_comes_to_the_same(trial: StoreTrial) -> None:
@@ -296,6 +297,7 @@ def a_life_with_many_cuts_comes_to_the_same(trial: StoreTrial) -> None:
         store = trial.make()
         _live(trial.cut(store, _CutByChance(random.Random(seed), [])))  # noqa: S311 - the same cuts each time
         expect_same(_outcome(store), expected, f"the store, with the cuts of seed {seed}")
+        store.close()
 
 
 def _again(call: Callable[[], A], done: type[AgentrailError] | None = None) -> A | None:
