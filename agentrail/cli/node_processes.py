@@ -120,7 +120,7 @@ def private_directory(data_directory: Path) -> Path:
     return data_directory.absolute() / "postgres"
 
 
-def decide_restart(  # noqa: PLR0913 - what is known of an end
+def decide_restart(  # noqa: PLR0913 - facts about one end
     history: ProcessHistory, *, code: int, has_served: bool, ran_seconds: float, now: float, draw: float
 ) -> tuple[ProcessHistory, float | Exit]:
     """Return the wait before a restart, or the exit code with which all processes end.

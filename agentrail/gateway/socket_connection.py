@@ -275,7 +275,7 @@ class OpenSocket:
         self._writing_since = None
 
     def wake(self) -> None:
-        """Send what is queued."""
+        """Let the queued frames be sent."""
         self._has_frames.set()
         if self.queue.closing is not None:
             self._has_room.set()

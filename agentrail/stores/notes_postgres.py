@@ -30,7 +30,7 @@ class PostgresNotes(PostgresTables):
 
         def replace(connection: PostgresConnection) -> str:
             with connection.transaction():
-                # Also where there are none, so that another node waits for this one.
+                # Adds an empty row if there are no notes, so that changes by other nodes wait for this one.
                 ((old,),) = run_statement(connection, _LOCK, *key)
                 new = edit(bytes(old).decode())
                 where = "WHERE own = %b AND session = %b"
