@@ -27,7 +27,7 @@ from agentrail.abc.store import (
     TakeOver,
 )
 from agentrail.core.journal.record import Record, Tail
-from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreTooNew, StoreUnavailable
 from agentrail.messages import SessionId
 from agentrail.stores.postgres_connections import (
     Connect,
@@ -128,7 +128,7 @@ class PostgresStore:
         self._turn = threading.RLock()
         self._is_closed = False
         with self._connector.translated():
-            self._writer = self._opened()
+            self._writer = self._opened(is_first=True)
 
     def __repr__(self) -> str:
         """Return the URL without password."""
@@ -139,13 +139,15 @@ class PostgresStore:
         """URL without password."""
         return self._connector.place
 
-    def _opened(self) -> PostgresConnection:
+    def _opened(self, *, is_first: bool = False) -> PostgresConnection:
         connection = self._connector.open()
         try:
             check_database(connection, self._connector.place, self._schema, allow_unsafe=self._allow_unsafe)
-        except BaseException:
-            forget(connection)
-            raise
+        except BaseException as error:
+            # Migrations only add, so a store that is open continues after one, and after a lost connection too.
+            if is_first or not isinstance(error, StoreTooNew):
+                forget(connection)
+                raise
         return connection
 
     # --- calls

@@ -139,10 +139,16 @@ def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
     with closing(PostgresStore(postgres_url)) as old:
         assert migrate(postgres_url, schema=later) == (2, 3)
         old.create(opening())  # nodes of the earlier version go on
+        old_tail = old.get("", "s").tail
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        run_sql(postgres_url, end)
+        with pytest.raises(StoreUnavailable):
+            old.append([following(old_tail, "a")[0]])
+        assert old.append([following(old_tail, "a")[0]]) == (None,)
     with pytest.raises(StoreTooNew):
         PostgresStore(postgres_url)
     with closing(PostgresStore(postgres_url, schema=later)) as new:
-        assert new.get("", "s").tail.seq == 1
+        assert new.get("", "s").tail.seq == 2
 
 
 def test_a_database_of_another_application_is_left_alone(postgres_url):
