@@ -259,16 +259,25 @@ class SeededMachine(RealMachine):
         with trio.CancelScope(shield=True):
             for _ in range(steps_late):
                 await trio.lowlevel.checkpoint()
+            await self._wait_before()
         before, self._running = self._running, job
         try:
             done = job.context.run(outcome.capture, call)
         finally:
             self._running = before
+        with trio.CancelScope(shield=True):
+            await self._wait_after()
         if limiter is not None:
             limiter.release_on_behalf_of(job)
         if job.waiting is not None:
             waiting, job.waiting = job.waiting, None
             trio.lowlevel.reschedule(waiting, done)
+
+    async def _wait_before(self) -> None:
+        """Take the time of an offloaded function before it runs. None here; in a simulated world, the way to a store."""
+
+    async def _wait_after(self) -> None:
+        """Take the time after it, such as the way back."""
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         at = scope.deadline

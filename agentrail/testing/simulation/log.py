@@ -1,0 +1,74 @@
+"""What happened in a simulated life, in one order. Checkers, the census and the story read it, and nothing else."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail import outside
+
+Kind: TypeAlias = Literal[
+    "fault",  # a fault began or ended; `fault` is its sentence
+    "node",  # a node started, stopped, continued, left, was killed
+    "store",  # a call that the store executed: `facts` is a `StoreCall`
+    "step",  # a session made a step: `facts` is a `Step`
+    "effect",  # an effect was carried out: `facts` is the effect
+    "event",  # a committed event was published: `facts` is the event
+    "tool",  # a tool changed the outside world: `facts` is a `LedgerEntry`
+    "person",  # a person asked or was answered: `facts` is an `Asked` or an `Answered`
+    "read",  # a reader received an event: `facts` is the event
+    "note",  # a line of the program
+]
+
+WORLD: Final = "world"
+"""Place of what belongs to no node and no client: the store, the network, the faults."""
+
+
+@frozen
+class Seen:
+    """One line of the log.
+
+    Attributes:
+        at: Seconds of virtual time since the beginning of the life.
+        place: Node, client or `WORLD`.
+        session: Id of the session, or empty.
+        said: The line as people read it.
+        facts: A value for checkers. See `Kind`.
+    """
+
+    at: float
+    place: str
+    kind: Kind
+    session: str
+    said: str
+    facts: Any = None
+
+
+def place_of_caller() -> str:
+    """Return the node or client of the current task."""
+    place: str = getattr(outside.current(), "place", WORLD)
+    return place
+
+
+class Log:
+    """All lines of a life.
+
+    Attributes:
+        lines: The lines, in order.
+        watchers: Called with each new line at once.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[Seen] = []
+        self.watchers: list[Callable[[Seen], None]] = []
+
+    def note(
+        self, kind: Kind, said: str, *, session: str = "", place: str | None = None, facts: Any = None
+    ) -> None:
+        """Add a line about the current place, or about another one."""
+        at = trio.current_time() if trio.lowlevel.in_trio_run() else 0.0
+        line = Seen(at, place_of_caller() if place is None else place, kind, session, said, facts)
+        self.lines.append(line)
+        for watch in self.watchers:
+            watch(line)
