@@ -14,6 +14,7 @@ class Tape:
     """Draws by name. The first use of `people[1].pause` is the draw `people[1].pause#0`, the second one `#1`.
 
     Attributes:
+        seed: The seed.
         drawn: All draws so far that differ from the calm value, by name.
     """
 
@@ -25,7 +26,7 @@ class Tape:
             given: Draws of another tape. None: they come from the seed. What is missing in it has its calm value, so an empty
                 mapping is the calm and fair life.
         """
-        self._seed = seed
+        self.seed: object = seed
         self._given = given
         self._counts: dict[str, int] = {}
         self.drawn: dict[str, Drawn] = {}
@@ -48,14 +49,14 @@ class Tape:
 
     def generator(self, name: str) -> random.Random:
         """Return a generator for draws that are too many to be named, such as latencies. They are of the seed, whatever is given."""
-        return random.Random(f"{self._seed}/{name}")  # noqa: S311 - must be repeatable
+        return random.Random(f"{self.seed}/{name}")  # noqa: S311 - must be repeatable
 
     def _draw(self, name: str, calm: Drawn, draw: Draw) -> Drawn:
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         full = f"{name}#{number}"
         if self._given is None:
-            value = draw(random.Random(f"{self._seed}/{full}"))  # noqa: S311 - must be repeatable
+            value = draw(random.Random(f"{self.seed}/{full}"))  # noqa: S311 - must be repeatable
         else:
             value = self._given.get(full, calm)
         if value != calm:

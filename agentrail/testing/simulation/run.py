@@ -1,0 +1,187 @@
+"""`run(scenario, seed)`: lives one life, with every promise judged after each thing that happens."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.outside import installed
+from agentrail.testing.clock import FakeClock
+from agentrail.testing.digest import Digest
+from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
+from agentrail.testing.simulation.census import Census
+from agentrail.testing.simulation.checkers import Checker, standard_checkers, watching
+from agentrail.testing.simulation.log import WORLD, Log, Seen
+from agentrail.testing.simulation.machine import NodeMachine, is_held
+from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
+from agentrail.testing.simulation.tape import Drawn, Tape
+from agentrail.testing.simulation.world import World
+
+Scenario: TypeAlias = Callable[[World], Awaitable[object] | None]
+"""Says what a world has, and who lives in it. It does not wait for the life."""
+
+MAX_NODES: Final = 50
+MAX_SECONDS: Final = 24 * 3600.0
+
+
+@frozen
+class Broken:
+    """A promise that a life broke.
+
+    Attributes:
+        checker: Name of the checker, or of the scenario's own check.
+        said: What is wrong, as a sentence.
+        at: Seconds of virtual time.
+        line: Number of the line of the log at which it showed.
+    """
+
+    checker: str
+    said: str
+    at: float
+    line: int
+
+
+@frozen(kw_only=True)
+class Report:
+    """One life.
+
+    Attributes:
+        digest: BLAKE2b over all steps of tasks and all lines of the log: the same seed has the same.
+        steps: Number of steps of tasks.
+        virtual_seconds: How long it took in the world.
+        broken: The first broken promise. None: all held.
+        drawn: What was drawn and is not calm, to live it again: see `Tape`.
+    """
+
+    scenario: Scenario
+    seed: object
+    nodes: int
+    seconds: float
+    schedule: Schedule
+    digest: str
+    steps: int
+    virtual_seconds: float
+    log: Log
+    census: Census
+    broken: Broken | None
+    drawn: Mapping[str, Drawn]
+
+
+class _Judge:
+    """Shows each line to all checkers, and keeps the first broken promise."""
+
+    def __init__(self, world: World, checkers: tuple[Checker, ...]) -> None:
+        self._world = world
+        self._checkers = checkers
+        self.broken: Broken | None = None
+
+    def see(self, line: Seen) -> None:
+        if self.broken is not None or self._world.is_over:
+            return
+        for checker in self._checkers:
+            said = checker.see(line)
+            if said is not None:
+                self._break(checker.name, said)
+        for name, check in self._world._always:  # noqa: SLF001 - one room
+            self._ask(name, check)
+
+    def finish(self) -> None:
+        for checker in self._checkers:
+            for said in checker.finish():
+                self._break(checker.name, said)
+        for name, check in self._world._finally:  # noqa: SLF001 - one room
+            self._ask(name, check)
+
+    def _ask(self, name: str, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except AssertionError as error:
+            self._break(name, str(error) or f"{name} does not hold")
+
+    def _break(self, name: str, said: str) -> None:
+        if self.broken is None:
+            self.broken = Broken(name, said, self._world.log.lines[-1].at, len(self._world.log.lines) - 1)
+            if trio.lowlevel.in_trio_run():
+                self._world.end()
+
+
+def run(  # noqa: PLR0913 - what a life depends on, by keyword
+    scenario: Scenario,
+    seed: object,
+    *,
+    nodes: int = 1,
+    hours: float = 0.1,
+    schedule: Schedule = PORTFOLIO,
+    given: Mapping[str, Drawn] | None = None,
+    checkers: Callable[[World], tuple[Checker, ...]] | None = None,
+    keep_lines: bool = False,
+) -> Report:
+    """Live one life of a scenario.
+
+    Args:
+        scenario: Says what the world has.
+        seed: Any object with its own `str`.
+        nodes: Number of nodes.
+        hours: Virtual time, in hours, up to a day. The calm end comes after it.
+        schedule: How the order of tasks is drawn.
+        given: Draws of an earlier report. None: they come from the seed.
+        checkers: Judges of the life. None: all that there are.
+        keep_lines: Whether to keep the text of all steps, to compare two lives.
+
+    Raises:
+        NotRepeatable: Your move: under this release of Trio a seed would mean nothing.
+        ValueError: Your move: no nodes, or a time that is not positive or more than a day.
+        BaseException: An exception of the scenario, or of a node: an error of the program, not a broken promise.
+    """
+    fault = why_not_repeatable()
+    if fault is not None:
+        raise NotRepeatable(fault)
+    if not 1 <= nodes <= MAX_NODES or not 0 < hours * 3600 <= MAX_SECONDS:
+        message = (
+            f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_NODES} nodes and at most 24 hours"
+        )
+        raise ValueError(message)
+    tape = Tape(seed, given)
+    order = TaskOrder(schedule, tape, is_held)
+    digest = Digest(keep_lines=keep_lines)
+    world = World(tape, order, nodes=nodes, seconds=hours * 3600)
+    judge = _Judge(world, (checkers or standard_checkers)(world))
+    census = Census()
+    world.log.watchers += [partial(_write_down, digest), census.see, judge.see]
+
+    async def live() -> float:
+        setting_up = scenario(world)
+        if inspect.isawaitable(setting_up):
+            await setting_up
+        await world.live()
+        return trio.current_time()
+
+    with (
+        seeded_order(seed, order),
+        installed(NodeMachine(seed, WORLD)),
+        world.network.installed(),
+        watching(world.log),
+    ):
+        ended_at = trio.run(live, clock=FakeClock(), instruments=[digest])
+    judge.finish()
+    return Report(
+        scenario=scenario,
+        seed=seed,
+        nodes=nodes,
+        seconds=world.seconds,
+        schedule=schedule,
+        digest=digest.hexdigest(),
+        steps=digest.counts.get("step", 0),
+        virtual_seconds=ended_at,
+        log=world.log,
+        census=census,
+        broken=judge.broken,
+        drawn=tape.drawn,
+    )
+
+
+def _write_down(digest: Digest, line: Seen) -> None:
+    digest.note(line.kind, f"{line.at!r} {line.place} {line.session} {line.said}")

@@ -1,0 +1,343 @@
+"""One world: nodes of the product over one store and one network, and who uses them. `run` lives it from a seed.
+
+The code of the nodes is the product's own: a gateway, its host, its supervisor. Only what they get from outside is replaced.
+"""
+
+import contextvars
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import trio
+from attrs import define, field
+
+from agentrail import outside
+from agentrail.gateway.app import create_app
+from agentrail.host import AgentProfile, HostPlugin, Principal
+from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.simulation.ledger import Ledger
+from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.machine import NodeMachine
+from agentrail.testing.simulation.model_store import ModelStore
+from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.schedule import TaskOrder
+from agentrail.testing.simulation.tape import Tape
+
+TENANT: Final = "acme"
+LEASE_SECONDS: Final = 3.0
+CALM: Final = 0.9
+"""Part of a life after which all faults end, so that liveness can be judged."""
+
+PATIENCE_SECONDS: Final = 60.0
+"""Virtual time after the end of a life in which everything accepted has to come to its end."""
+
+RESTART_SECONDS: Final = 1.0
+
+
+@define(eq=False)
+class SimulatedNode:
+    """A node: a machine, and the server on it, if it is up.
+
+    Attributes:
+        index: Its number, from 0.
+        place: Its name in the log and its address on the network: `node-0`.
+        machine: Its machine. A restart gets another one.
+        served: The host of its application. None before it is up.
+        leaving: It was asked to leave.
+        up: It answers.
+        down: It no longer answers.
+    """
+
+    index: int
+    machine: NodeMachine
+    served: Any = None
+    leaving: trio.Event = field(factory=trio.Event)
+    up: trio.Event = field(factory=trio.Event)
+    down: trio.Event = field(factory=trio.Event)
+
+    @property
+    def place(self) -> str:
+        return self.machine.place
+
+    @property
+    def is_up(self) -> bool:
+        return self.up.is_set() and not self.down.is_set()
+
+
+class World:
+    """The world of one life. A scenario receives it and says who lives in it; `run` does the rest.
+
+    Attributes:
+        seconds: Virtual time of the life, without its calm end.
+        tape: Draws of this life.
+        log: What happened.
+        network: Between nodes, and between clients and nodes.
+        store: The store of all nodes.
+        nodes: By index.
+        machines: Machines of clients, by name.
+    """
+
+    def __init__(self, tape: Tape, order: TaskOrder, *, nodes: int, seconds: float) -> None:
+        """Create a world in which nothing runs yet.
+
+        Args:
+            tape: Draws of this life.
+            order: Order of tasks, which holds back those of stopped nodes.
+            nodes: Number of nodes, from 1.
+            seconds: Virtual time of the life.
+        """
+        self.tape: Tape = tape
+        self.log: Log = Log()
+        self.seconds: float = seconds
+        self.network: Network = Network(tape, self.log)
+        self.store: ModelStore = ModelStore(tape, self.log)
+        self.nodes: list[SimulatedNode] = [
+            SimulatedNode(index, NodeMachine(tape.seed, f"node-{index}")) for index in range(nodes)
+        ]
+        self.machines: dict[str, NodeMachine] = {}
+        self._machines_of_nodes: list[NodeMachine] = []  # of all lives
+        self.is_over: bool = False
+        self._order = order
+        self._profiles: dict[str, AgentProfile] = {}
+        self._plugins: list[Callable[[], HostPlugin]] = []
+        self._options: dict[str, Any] = {"lease": LEASE_SECONDS, "drain_timeout": 2.0, "heartbeat": 15.0}
+        self._ledgers: dict[str, Ledger] = {}
+        self._always: list[tuple[str, Callable[[], object]]] = []
+        self._finally: list[tuple[str, Callable[[], object]]] = []
+        self._inhabitants: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+        self._nursery: trio.Nursery | None = None
+        self._living = 0
+        self._settled = trio.Event()
+
+    # --- what a scenario says
+
+    def profile(self, name: str, **options: Any) -> None:
+        """Add a profile that every node serves.
+
+        Args:
+            name: Its id.
+            options: Those of `SessionOptions`. The sandbox is in memory unless another one is given.
+        """
+        options.setdefault("sandbox", "memory")
+        self._profiles[name] = AgentProfile(id=name, name=name, options=SessionOptions(**options))
+
+    def serve(self, *, plugins: Iterable[Callable[[], HostPlugin]] = (), **options: Any) -> None:
+        """Set options of every node.
+
+        Args:
+            plugins: Create the host plugins of a node, anew for each start.
+            options: Those of `create_app`.
+        """
+        self._plugins += plugins
+        self._options |= options
+
+    def ledger(self, name: str) -> Ledger:
+        """Return the outside world of this name, whose effects are counted and outlive nodes."""
+        if name not in self._ledgers:
+            self._ledgers[name] = Ledger(name, self.log)
+        return self._ledgers[name]
+
+    @property
+    def ledgers(self) -> tuple[Ledger, ...]:
+        return tuple(self._ledgers.values())
+
+    def always(self, check: Callable[[], object]) -> Callable[[], object]:
+        """Call a check after each thing that happens. It breaks a promise by an `AssertionError`."""
+        self._always.append((getattr(check, "__name__", "a check"), check))
+        return check
+
+    def finally_(self, check: Callable[[], object]) -> Callable[[], object]:
+        """Call a check after the life."""
+        self._finally.append((getattr(check, "__name__", "a check"), check))
+        return check
+
+    def note(self, said: str) -> None:
+        """Add a line to the story."""
+        self.log.note("note", said)
+
+    def inhabit(self, name: str, live: Callable[[], Awaitable[object]]) -> None:
+        """Add a client: an async function that lives on a machine of its own, beginning with the first node."""
+        self.machines.setdefault(name, NodeMachine(self.tape.seed, name))
+        self._inhabitants.append((name, live))
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the last tenth of the life has begun: faults have ended, and nobody asks anything new."""
+        return trio.current_time() >= self.seconds * CALM
+
+    # --- what happens to nodes
+
+    def machine(self, place: str) -> NodeMachine:
+        """Return the machine of a node or a client."""
+        for node in self.nodes:
+            if node.place == place:
+                return node.machine
+        return self.machines[place]
+
+    def clock(self, index: int) -> NodeMachine:
+        """Return the machine of a node, whose `wrong_by_seconds` and `drift` are its clock."""
+        return self.nodes[index].machine
+
+    def stop(self, index: int, seconds: float) -> None:
+        """Let all tasks of a node stand still, as after SIGSTOP, and continue after some time."""
+        machine = self.nodes[index].machine
+        if machine.is_held:
+            return
+        machine.is_held = True
+        self.log.note("node", f"stands still for {seconds:g} s", place=machine.place)
+        self._start(self._continue_later, machine, seconds)
+
+    async def _continue_later(self, machine: NodeMachine, seconds: float) -> None:
+        await trio.sleep(seconds)
+        if not machine.is_dead:
+            machine.is_held = False
+            self.log.note("node", "continues", place=machine.place)
+            self._order.release()
+
+    def kill(self, index: int) -> None:
+        """End a node at once. None of its tasks runs again, its connections are reset, and what it has not synced is lost."""
+        node = self.nodes[index]
+        if node.machine.is_dead:
+            return
+        node.machine.is_held = node.machine.is_dead = True
+        node.down.set()
+        self.network.leave(node.place)
+        self.log.note("node", "is killed", place=node.place)
+
+    def leave(self, index: int) -> None:
+        """Ask a node to leave, as with SIGTERM: it drains, and hands its sessions over."""
+        node = self.nodes[index]
+        self.log.note("node", "is asked to leave", place=node.place)
+        node.leaving.set()
+
+    def restart(self, index: int) -> None:
+        """Start a node anew after it was killed or has left. It has the same place and disk, but other ids."""
+        before = self.nodes[index]
+        if not before.down.is_set():
+            return
+        self._start_node(
+            SimulatedNode(index, NodeMachine(self.tape.seed, before.place, before.machine.life + 1))
+        )
+
+    def heal(self) -> None:
+        """End all faults: every node is up, every way is open, the store answers, clocks are right."""
+        self.network.mend_all()
+        self.store.mend()
+        for node in self.nodes:
+            machine = node.machine
+            machine.wrong_by_seconds = machine.drift = machine.slow_seconds = 0.0
+            if machine.is_dead or node.leaving.is_set():
+                self._start(self._restart_when_down, node.index)
+            elif machine.is_held:
+                machine.is_held = False
+                self._order.release()
+
+    async def _restart_when_down(self, index: int) -> None:
+        await self.nodes[index].down.wait()
+        await trio.sleep(RESTART_SECONDS)
+        self.restart(index)
+
+    # --- life
+
+    async def live(self) -> None:
+        """Start nodes and clients, and return when the life is over, with its calm end."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for node in self.nodes:
+                self._start_node(node)
+            for node in self.nodes:
+                await node.up.wait()
+            self._living = len(self._inhabitants)
+            for name, live in self._inhabitants:
+                self._within(self.machines[name], self._inhabit, name, live)
+            await trio.sleep_until(self.seconds * CALM)
+            self.log.note("note", "all faults end")
+            self.heal()
+            with trio.move_on_after(self.seconds * (1 - CALM) + PATIENCE_SECONDS):
+                await self._settled.wait()
+            self.end()
+
+    def end(self) -> None:
+        """End the life now. What runs on dead nodes is cancelled with the rest, and no longer looked at."""
+        self.is_over = True
+        assert self._nursery is not None
+        self._nursery.cancel_scope.cancel(reason="the life is over")
+        for machine in (*self.machines.values(), *self._machines_of_nodes):
+            machine.is_held = False
+        self._order.release()
+
+    async def _inhabit(self, name: str, live: Callable[[], Awaitable[object]]) -> None:
+        await live()
+        self.log.note("note", "has no more to do", place=name)
+        self._living -= 1
+        if not self._living:
+            self._settled.set()
+
+    def _start_node(self, node: SimulatedNode) -> None:
+        self.nodes[node.index] = node
+        self._machines_of_nodes.append(node.machine)
+        self._within(node.machine, self._run_node, node)
+
+    async def _run_node(self, node: SimulatedNode) -> None:
+        try:
+            async with self._opened(node):
+                await node.leaving.wait()
+                await node.served.drain()
+        except BaseException:
+            if not self.is_over:
+                self.log.note("node", "fails", place=node.place)
+                raise
+            if node.machine.is_dead:
+                return  # what its tasks meet in a world that has ended is no finding
+            raise
+        finally:
+            node.down.set()
+        self.log.note("node", "has left", place=node.place)
+
+    @asynccontextmanager
+    async def _opened(self, node: SimulatedNode) -> AsyncIterator[None]:
+        app = create_app(
+            profiles=list(self._profiles.values()),
+            plugins=[create() for create in self._plugins],
+            store=self.store,
+            advertise=f"http://{node.place}",
+            auth=principal_of,
+            allowed_hosts=("*",),
+            **self._options,
+        )
+        node.served = app.state.host
+        async with node.served.open(), trio.open_nursery() as nursery:
+            context = contextvars.copy_context()
+
+            def spawn(run: Callable[..., Awaitable[object]], *args: object) -> None:
+                context.copy().run(partial(nursery.start_soon, run, *args))
+
+            self.network.serve(node.place, app, spawn)
+            node.up.set()
+            self.log.note("node", f"is up for the {node.machine.life + 1}. time", place=node.place)
+            try:
+                yield
+            finally:
+                node.down.set()
+                self.network.leave(node.place)
+                nursery.cancel_scope.cancel(reason="the node leaves")
+
+    # --- tasks
+
+    def _start(self, run: Callable[..., Awaitable[object]], *args: object) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(partial(run, *args))
+
+    def _within(self, machine: NodeMachine, run: Callable[..., Awaitable[object]], *args: object) -> None:
+        def start() -> None:
+            with outside.installed(machine):
+                self._start(run, *args)
+
+        contextvars.copy_context().run(start)
+
+
+def principal_of(headers: Any) -> Principal | None:
+    """Return the caller whose name is the token of a request."""
+    name = headers.get("authorization", "").removeprefix("Bearer ")
+    return Principal(tenant_id=TENANT, user_id=name, scopes=("use", "inspect", "decide")) if name else None
