@@ -9,16 +9,16 @@ from attrs import frozen
 from agentrail import outside
 
 Kind: TypeAlias = Literal[
-    "fault",  # a fault began or ended; `fault` is its sentence
-    "node",  # a node started, stopped, continued, left, was killed
+    "fault",  # a fault began or ended; `said` is its sentence, `facts` is a `FaultChange`
+    "node",  # a node started, stopped, continued, left, was killed: `facts` is a `NodeChange`
     "store",  # a call that the store executed: `facts` is a `StoreCall`
     "step",  # a session made a step: `facts` is a `Step`
-    "effect",  # an effect was carried out: `facts` is the effect
+    "effect",  # an effect was carried out, or a caller answered: `facts` is the effect
     "event",  # a committed event was published: `facts` is the event
     "tool",  # a tool changed the outside world: `facts` is a `LedgerEntry`
     "person",  # a person asked or was answered: `facts` is an `Asked` or an `Answered`
-    "read",  # a reader received an event: `facts` is the event
-    "note",  # a line of the program
+    "read",  # a reader connected or received an event: `facts` is a `Subscribed` or a `Read`
+    "note",  # a line of the program, and `Calm`, `Closed`, `Left`
 ]
 
 WORLD: Final = "world"
