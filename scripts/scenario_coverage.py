@@ -22,6 +22,8 @@ SERIES: Final[Mapping[str, frozenset[int]]] = {
     "C": frozenset(number for number in range(1, 48) if number % 5),
     "P": frozenset(number for number in range(1, 72) if number % 5),
     "O": frozenset(number for number in range(1, 27) if number % 5),
+    "M": frozenset(number for number in range(1, 33) if number % 5),
+    "V": frozenset(range(1, 35)) - {2, 5, 9, 10, 15, 16, 18, 20, 21, 25, 30},
 }
 # What cannot be proved before the part is there that it speaks of. A number that has a test is no longer of a later part.
 LATER: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
@@ -37,6 +39,8 @@ TITLES: Final = {
     "C": "cases of the console",
     "P": "cases of the protocols",
     "O": "cases of operations",
+    "M": "cases of many machines",
+    "V": "cases of the simulation",
 }
 SERIES_OF_MARK: Final = {
     "scenario": "S",
@@ -46,6 +50,8 @@ SERIES_OF_MARK: Final = {
     "c": "C",
     "protocol": "P",
     "operation": "O",
+    "machine": "M",
+    "simulation": "V",
 }
 
 

@@ -117,7 +117,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     schedule: Schedule = PORTFOLIO,
     given: Mapping[str, Drawn] | None = None,
     checkers: Callable[[World], tuple[Checker, ...]] | None = None,
-    keep_lines: bool = False,
+    digest: Digest | None = None,
 ) -> Report:
     """Live one life of a scenario.
 
@@ -129,7 +129,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         schedule: How the order of tasks is drawn.
         given: Draws of an earlier report. None: they come from the seed.
         checkers: Judges of the life. None: all that there are.
-        keep_lines: Whether to keep the text of all steps, to compare two lives.
+        digest: Receives all steps and lines. None: a new one, which keeps no text.
 
     Raises:
         NotRepeatable: Your move: under this release of Trio a seed would mean nothing.
@@ -146,7 +146,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         raise ValueError(message)
     tape = Tape(seed, given)
     order = TaskOrder(schedule, tape, is_held)
-    digest = Digest(keep_lines=keep_lines)
+    digest = Digest() if digest is None else digest
     world = World(tape, order, nodes=nodes, seconds=hours * 3600)
     judge = _Judge(world, (checkers or standard_checkers)(world))
     census = Census()

@@ -1,0 +1,155 @@
+"""`check_deterministic(scenario)`: plays seeds in two processes each, with other hash seeds and another allocator, and finds what differs.
+
+What differs comes from the machine after all: a clock, a random number, a thread, the order of a set, an address.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import zip_longest
+from pathlib import Path
+from traceback import walk_stack
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+
+from agentrail.testing.digest import Digest
+
+_PROCESSES: Final = ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "4242424242", "PYTHONMALLOC": "malloc"})
+_MAX_FRAMES: Final = 4
+_SHOWN: Final = 400
+_OURS: Final = ("agentrail/testing/", "/trio/")
+"""Code that is on every stack, and never the reason."""
+
+
+@frozen
+class Difference:
+    """The first line in which two lives of one seed differ.
+
+    Attributes:
+        line: Its number, from 1.
+        one: The line of the first process, and where the code was. Empty if that life had ended.
+        other: The same of the second.
+    """
+
+    seed: object
+    line: int
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed} is not repeatable: two lives differ in line {self.line}\n  {self.one}\n  {self.other}"
+
+
+class TracedDigest(Digest):
+    """A digest that also keeps, for each line, where the code was that made it."""
+
+    def __init__(self) -> None:
+        super().__init__(keep_lines=True)
+        self._task: trio.lowlevel.Task | None = None
+
+    def note(self, kind: str, said: bytes | str) -> None:
+        super().note(kind, said)
+        frames = (
+            [frame for frame, _ in self._task.iter_await_frames()]
+            if kind == "step" and self._task is not None
+            else [frame for frame, _ in walk_stack(None)][::-1]
+        )
+        shown = [
+            f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}"
+            for frame in frames
+            if not any(folder in frame.f_code.co_filename for folder in _OURS)
+        ]
+        self.lines[-1] += "".join(f"\n      in {one}" for one in shown[-_MAX_FRAMES:])
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._task = task
+        super().before_task_step(task)
+
+
+def check_deterministic(
+    scenario: Callable[..., Any], seeds: int = 20, *, first_seed: int = 0, **options: Any
+) -> Difference | None:
+    """Play seeds, each in two processes, and return the first difference. None: each seed is one life.
+
+    Args:
+        scenario: A function of a module that other processes can import.
+        seeds: Number of seeds.
+        first_seed: The first one.
+        options: Those of `run`, of JSON.
+
+    Raises:
+        ValueError: Your move: the scenario is no function of a module.
+        RuntimeError: A life raised an exception; its traceback is in the message.
+    """
+    name = f"{scenario.__module__}:{scenario.__qualname__}"
+    if scenario.__module__ == "__main__" or "<" in scenario.__qualname__:
+        message = f"{name} cannot be imported by another process: define it at the top of a module"
+        raise ValueError(message)
+    for seed in range(first_seed, first_seed + seeds):
+        found = compare_lives(name, seed, options)
+        if found is not None:
+            return found
+    return None
+
+
+def compare_lives(name: str, seed: object, options: Any) -> Difference | None:
+    """Play one seed in two processes. `name` is `module:NAME` of the scenario."""
+    begun = [_start(name, seed, options, given) for given in _PROCESSES]
+    one, other = (_end(process) for process in begun)
+    if one == other:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, f"{number}") for number in range(len(_PROCESSES))]
+        begun = [
+            _start(name, seed, {**options, "lines": str(file)}, given)
+            for file, given in zip(files, _PROCESSES, strict=True)
+        ]
+        for process in begun:
+            _end(process)
+        lives = [json.loads(file.read_text()) for file in files]
+    for number, (left, right) in enumerate(zip_longest(*lives, fillvalue=""), 1):
+        if left != right:
+            return Difference(seed, number, left[:_SHOWN], right[:_SHOWN])
+    said = "the digests differ; with the places of the code kept, the lines do not"
+    return Difference(seed, 0, said, said)
+
+
+def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
+        [sys.executable, "-m", "agentrail.testing.simulation.determinism", name, json.dumps([seed, options])],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> bytes:
+    told, trouble = process.communicate()
+    if process.returncode:
+        raise RuntimeError(trouble.decode(errors="replace"))
+    return told
+
+
+def _main(name: str, given: str) -> None:
+    """Play one life in this process, and print its digest."""
+    from importlib import import_module  # noqa: PLC0415 - only for this program
+
+    from agentrail.testing.simulation.run import run  # noqa: PLC0415 - only for this program
+
+    seed, options = json.loads(given)
+    lines = options.pop("lines", None)
+    module, _, attribute = name.partition(":")
+    digest = Digest() if lines is None else TracedDigest()
+    run(getattr(import_module(module), attribute), seed, digest=digest, **options)
+    if lines is not None:
+        Path(lines).write_text(json.dumps(digest.lines))
+    sys.stdout.write(digest.hexdigest())
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
