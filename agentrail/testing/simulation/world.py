@@ -16,6 +16,7 @@ from agentrail import outside
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Principal
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.simulation.facts import Calm, NodeChange
 from agentrail.testing.simulation.ledger import Ledger
 from agentrail.testing.simulation.log import Log
 from agentrail.testing.simulation.machine import NodeMachine
@@ -185,14 +186,14 @@ class World:
         if machine.is_held:
             return
         machine.is_held = True
-        self.log.note("node", f"stands still for {seconds:g} s", place=machine.place)
+        self._tell(f"stands still for {seconds:g} s", "stopped", machine.place)
         self._start(self._continue_later, machine, seconds)
 
     async def _continue_later(self, machine: NodeMachine, seconds: float) -> None:
         await trio.sleep(seconds)
         if not machine.is_dead:
             machine.is_held = False
-            self.log.note("node", "continues", place=machine.place)
+            self._tell("continues", "continued", machine.place)
             self._order.release()
 
     def kill(self, index: int) -> None:
@@ -203,12 +204,12 @@ class World:
         node.machine.is_held = node.machine.is_dead = True
         node.down.set()
         self.network.leave(node.place)
-        self.log.note("node", "is killed", place=node.place)
+        self._tell("is killed", "killed", node.place)
 
     def leave(self, index: int) -> None:
         """Ask a node to leave, as with SIGTERM: it drains, and hands its sessions over."""
         node = self.nodes[index]
-        self.log.note("node", "is asked to leave", place=node.place)
+        self._tell("is asked to leave", "leaving", node.place)
         node.leaving.set()
 
     def restart(self, index: int) -> None:
@@ -238,6 +239,9 @@ class World:
         await trio.sleep(RESTART_SECONDS)
         self.restart(index)
 
+    def _tell(self, said: str, action: Any, place: str) -> None:
+        self.log.note("node", said, place=place, facts=NodeChange(action))
+
     # --- life
 
     async def live(self) -> None:
@@ -252,7 +256,7 @@ class World:
             for name, live in self._inhabitants:
                 self._within(self.machines[name], self._inhabit, name, live)
             await trio.sleep_until(self.seconds * CALM)
-            self.log.note("note", "all faults end")
+            self.log.note("note", "all faults end", facts=Calm())
             self.heal()
             with trio.move_on_after(self.seconds * (1 - CALM) + PATIENCE_SECONDS):
                 await self._settled.wait()
@@ -286,14 +290,14 @@ class World:
                 await node.served.drain()
         except BaseException:
             if not self.is_over:
-                self.log.note("node", "fails", place=node.place)
+                self._tell("fails", "failed", node.place)
                 raise
             if node.machine.is_dead:
                 return  # what its tasks meet in a world that has ended is no finding
             raise
         finally:
             node.down.set()
-        self.log.note("node", "has left", place=node.place)
+        self._tell("has left", "left", node.place)
 
     @asynccontextmanager
     async def _opened(self, node: SimulatedNode) -> AsyncIterator[None]:
@@ -315,7 +319,7 @@ class World:
 
             self.network.serve(node.place, app, spawn)
             node.up.set()
-            self.log.note("node", f"is up for the {node.machine.life + 1}. time", place=node.place)
+            self._tell(f"is up for the {node.machine.life + 1}. time", "up", node.place)
             try:
                 yield
             finally:
