@@ -11,6 +11,7 @@ from agentrail.errors import OptionError
 
 if TYPE_CHECKING:
     from trio_websocket import (
+        CloseReason,
         ConnectionClosed,
         ConnectionRejected,
         HandshakeError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from wsproto.utilities import LocalProtocolError
 
 _HOMES: Final = {
+    "CloseReason": "trio_websocket",
     "ConnectionClosed": "trio_websocket",
     "ConnectionRejected": "trio_websocket",
     "HandshakeError": "trio_websocket",
@@ -30,6 +32,7 @@ _HOMES: Final = {
 
 
 __all__ = [
+    "CloseReason",
     "ConnectionClosed",
     "ConnectionRejected",
     "HandshakeError",

@@ -1,0 +1,284 @@
+"""Connections between the places of a simulated world, with latencies and faults. What their messages mean is not known here."""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+import trio
+from attrs import define, field, frozen
+
+from agentrail.testing.simulation.log import place_of_caller
+from agentrail.testing.simulation.tape import Tape
+
+Accept: TypeAlias = Callable[["Endpoint"], object]
+
+WINDOW: Final = 32
+"""Messages of one direction that nobody has read. Further ones wait at their sender."""
+
+OPENED: Final = object()
+_OPEN: Final = object()
+_LATENCY_SECONDS: Final = 0.0002, 0.004
+_LATE_SECONDS: Final = 0.1
+_LATE_RATE: Final = 0.02
+
+
+@frozen
+class Ended:
+    """The last message of a connection. `how` is `closed`, `reset` or `refused`."""
+
+    how: str
+
+
+@define(eq=False)
+class Way:
+    """The way of all messages from one place to another.
+
+    Attributes:
+        is_cut: Whether messages are held.
+        slow_seconds: Additional latency.
+        buffer_bytes: A proxy collects so many bytes of an answer before it sends them on.
+        repeats: Number of the next requests that arrive twice.
+    """
+
+    name: str
+    chance: random.Random
+    is_cut: bool = False
+    slow_seconds: float = 0.0
+    buffer_bytes: int = 0
+    repeats: int = 0
+
+    def due(self) -> float:
+        longest = _LATE_SECONDS if self.chance.random() < _LATE_RATE else _LATENCY_SECONDS[1]
+        latency = self.chance.uniform(_LATENCY_SECONDS[0], longest)
+        return trio.current_time() + self.slow_seconds + latency
+
+
+@define(eq=False)
+class Endpoint:
+    """One end of a connection. Messages arrive in the order in which they were sent.
+
+    Attributes:
+        way: The way of messages to this end.
+        post: Sends a message to an end, whether there is room or not.
+        end: How the connection ended, as far as this end knows.
+        is_read: Whether arriving messages are kept.
+        changed: Tasks that wait for a message, or for room.
+    """
+
+    place: str
+    way: Way
+    post: Callable[["Endpoint", Any], None]
+    peer: "Endpoint" = field(init=False)
+    under_way: deque[tuple[float, Any]] = field(factory=deque)
+    inbox: deque[Any] = field(factory=deque)
+    end: str | None = None
+    is_read: bool = True
+    last_due: float = 0.0
+    changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
+
+    @property
+    def unread(self) -> int:
+        return len(self.under_way) + len(self.inbox)
+
+    async def send(self, message: Any) -> None:
+        """Send a message as soon as there is room.
+
+        Raises:
+            trio.BrokenResourceError: The connection has ended.
+        """
+        await trio.lowlevel.checkpoint()
+        while self.end is None and self.peer.unread >= WINDOW:
+            await self.changed.park()
+        if self.end is not None:
+            raise trio.BrokenResourceError(self.end)
+        self.post(self.peer, message)
+
+    async def receive(self) -> Any:
+        """Return the next message, or None after the last one. See `end`."""
+        await trio.lowlevel.checkpoint()
+        while not self.inbox and self.end is None:
+            await self.changed.park()
+        self.peer.changed.unpark_all()
+        return self.inbox.popleft() if self.inbox else None
+
+    def arrive(self, message: Any) -> None:
+        if isinstance(message, Ended):
+            self.end = self.end or message.how
+        elif self.end is None and self.is_read:
+            self.inbox.append(message)
+        else:
+            self.peer.changed.unpark_all()
+        self.changed.unpark_all()
+
+    def close(self) -> None:
+        """End the connection after what was sent. Nothing is read any more. Idempotent."""
+        if self.end is None:
+            self.post(self.peer, Ended("closed"))
+            self.arrive(Ended("closed"))
+        self.inbox.clear()
+
+
+class Connections:
+    """Connects places, and breaks their connections. Faults are not noted in the log here.
+
+    Attributes:
+        watchers: Called with each message that arrives, and the names of its two places.
+        delivered: Number of messages that have arrived.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        """Create connections for one Trio run."""
+        self.watchers: list[Callable[[str, Any], None]] = []
+        self.delivered: int = 0
+        self._tape = tape
+        self._listening: dict[str, Accept] = {}
+        self._refusing: dict[str, None] = {}
+        self._ways: dict[tuple[str, str], Way] = {}
+        self._ends: dict[Endpoint, None] = {}
+        self._due: list[tuple[float, int, Endpoint]] = []
+        self._scheduled = 0
+        self._sleep: trio.CancelScope | None = None
+
+    @property
+    def open_connections(self) -> int:
+        """Number of connections that have not ended at both ends."""
+        return len(self._ends) // 2
+
+    def way(self, source: str, target: str) -> Way:
+        if (source, target) not in self._ways:
+            name = f"{source} > {target}"
+            self._ways[source, target] = Way(name, self._tape.generator(f"network/{name}"))
+        return self._ways[source, target]
+
+    def listen(self, place: str, accept: Accept) -> None:
+        """Accept connections to a place. `accept` is called with the server's end of each, in the world and not in the place."""
+        self._listening[place] = accept
+
+    def leave(self, place: str) -> None:
+        """End all that a place has, as the system does for a process: connections are reset, and new ones refused."""
+        self._listening.pop(place, None)
+        for end in self._between(place):
+            self._post(end.peer, Ended("reset"))
+            end.arrive(Ended("reset"))
+
+    def open(self, place: str) -> Endpoint:
+        """Begin to connect the current place to another. Its first message is `OPENED`, unless the connection ends."""
+        here = place_of_caller()
+        client = Endpoint(here, self.way(place, here), self._post)
+        server = Endpoint(place, self.way(here, place), self._post)
+        client.peer, server.peer = server, client
+        self._ends |= {client: None, server: None}
+        self._post(server, _OPEN)
+        return client
+
+    # --- faults
+
+    def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
+        """Hold all messages from one place to another, and also those back unless `one_way`."""
+        self.way(source, target).is_cut = True
+        self.way(target, source).is_cut |= not one_way
+
+    def slow(self, one: str, other: str, seconds: float) -> None:
+        """Delay all messages between two places by so much. 0 ends it."""
+        self.way(one, other).slow_seconds = self.way(other, one).slow_seconds = seconds
+
+    def buffer(self, client: str, server: str, size_bytes: int) -> None:
+        """Let a proxy collect so many bytes of answers to a client before it sends them on. 0 ends it."""
+        self.way(server, client).buffer_bytes = size_bytes
+
+    def repeat(self, client: str, server: str, requests: int = 1) -> None:
+        """Let the next requests other than GET and HEAD arrive twice, on two connections."""
+        self.way(client, server).repeats = requests
+
+    def reset(self, one: str, other: str) -> None:
+        """Reset all connections between two places. Messages that have not arrived are lost."""
+        for end in (*self._between(one, other), *self._between(other, one)):
+            end.under_way.clear()
+            self._post(end, Ended("reset"))
+
+    def refuse(self, place: str) -> None:
+        """Refuse new connections to a place until `accept`."""
+        self._refusing[place] = None
+
+    def accept(self, place: str) -> None:
+        self._refusing.pop(place, None)
+
+    def mend(self, one: str, other: str) -> None:
+        """End all faults between two places. Held messages arrive after another latency."""
+        for way in (self.way(one, other), self.way(other, one)):
+            way.is_cut, way.slow_seconds, way.buffer_bytes, way.repeats = False, 0.0, 0, 0
+            for end in self._ends:
+                if end.way is way and end.under_way:
+                    due = max(end.under_way[0][0], way.due())
+                    end.under_way = deque((max(at, due), message) for at, message in end.under_way)
+                    end.last_due = max(end.last_due, due)
+                    self._schedule(due, end)
+
+    def mend_all(self) -> None:
+        """End all faults."""
+        self._refusing.clear()
+        for one, other in tuple(self._ways):
+            self.mend(one, other)
+
+    def _between(self, place: str, other: str | None = None) -> Iterator[Endpoint]:
+        for end in tuple(self._ends):
+            if end.end is None and end.place == place and other in (None, end.peer.place):
+                yield end
+
+    # --- messages
+
+    def _post(self, to: Endpoint, message: Any) -> None:
+        to.last_due = max(to.last_due, to.way.due())
+        to.under_way.append((to.last_due, message))
+        self._schedule(to.last_due, to)
+
+    def _schedule(self, due: float, to: Endpoint) -> None:
+        self._scheduled += 1
+        heapq.heappush(self._due, (due, self._scheduled, to))
+        if self._sleep is None:
+            self._sleep = trio.CancelScope()
+            # Of the system, so that messages arrive whatever became of their senders and receivers.
+            trio.lowlevel.spawn_system_task(self._carry, name="network")
+        self._sleep.deadline = min(self._sleep.deadline, due)
+
+    async def _carry(self) -> None:
+        while True:
+            now = trio.current_time()
+            while self._due and self._due[0][0] <= now:
+                self._deliver(heapq.heappop(self._due)[2], now)
+            with trio.CancelScope(deadline=self._due[0][0] if self._due else float("inf")) as self._sleep:
+                await trio.sleep_forever()
+
+    def _deliver(self, to: Endpoint, now: float) -> None:
+        there = [message for due, message in to.under_way if due <= now]
+        if to.way.is_cut or self.is_collected(there, to.way.buffer_bytes):
+            return
+        for message in there:
+            to.under_way.popleft()
+            self.delivered += 1
+            for watch in self.watchers:
+                watch(to.way.name, message)
+            if message is _OPEN:
+                self._accept(to)
+            else:
+                to.arrive(message)
+        if to.end is not None and to.peer.end is not None:
+            self._ends.pop(to, None)
+            self._ends.pop(to.peer, None)
+
+    def _accept(self, server: Endpoint) -> None:
+        accept = self._listening.get(server.place)
+        if server.end is not None:
+            return
+        if accept is None or server.place in self._refusing:
+            self._post(server.peer, Ended("refused"))
+            server.arrive(Ended("refused"))
+        else:
+            self._post(server.peer, OPENED)
+            accept(server)
+
+    def is_collected(self, messages: Sequence[Any], size_bytes: int) -> bool:
+        """Return whether a proxy that collects so many bytes holds these messages."""
+        return False
