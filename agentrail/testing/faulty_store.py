@@ -4,14 +4,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 from agentrail.abc.store import Append, Store, Taken, TakeOver, take_all
 from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreUnavailable
 
 # `CutStore`: a store with a connection that is cut, before a call took effect or after it.
-
-A = TypeVar("A")
 
 Cut: TypeAlias = Literal["before", "after"]
 """Whether the call is lost, or its answer."""
@@ -23,39 +21,42 @@ DecideCut: TypeAlias = Callable[[str], Cut | None]
 class CutStore:
     """Passes each call on, and raises `StoreUnavailable` on request: the caller cannot tell whether call or answer was lost."""
 
-    def __init__(self, store: Store, decide: DecideCut) -> None:
+    def __init__(self, store: Store, decide: DecideCut = lambda _name: None) -> None:
         """Wrap a store.
 
         Args:
             store: The store.
-            decide: Called once for each call except `is_immediate` and `close`.
+            decide: Called once for each call except `is_immediate` and `close`. By default, none is cut.
         """
         self._store = store
         self._decide = decide
 
     def __getattr__(self, name: str) -> Any:
         """Return a member of the store; a call of it may be cut. A store without `take_many` takes the trees one by one."""
-        member = partial(take_all, self._store) if name == "take_many" else getattr(self._store, name)
-        return partial(self._cut, name, member) if callable(member) else member
+        member = None if name == "take_many" else getattr(self._store, name)
+        return partial(self._call, name) if member is None or callable(member) else member
 
     def close(self) -> None:
         """Close the store. Never cut."""
         self._store.close()
 
-    def _cut(self, name: str, call: Callable[..., A], *args: Any, **options: Any) -> A:
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
         cut = self._decide(name)
+        answer = None if cut == "before" else self._execute(name, *args, **options)
         if cut is None:
-            return call(*args, **options)
-        if cut == "after":
-            call(*args, **options)
+            return answer
         message = f"the connection was cut in {name}"
         raise StoreUnavailable(message)
+
+    def _execute(self, name: str, *args: Any, **options: Any) -> Any:
+        call = partial(take_all, self._store) if name == "take_many" else getattr(self._store, name)
+        return call(*args, **options)
 
 
 Fault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
 
 
-class FaultyStore:
+class FaultyStore(CutStore):
     """A store with faults on request. Its sessions treat it as a slow store, whatever the inner store is.
 
         store = FaultyStore(MemoryStore())
@@ -71,6 +72,7 @@ class FaultyStore:
     is_immediate: bool = False
 
     def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
         self.inner: Store = inner
         self.delay_seconds: float = 0.0
         self.calls: list[str] = []
@@ -106,29 +108,17 @@ class FaultyStore:
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:
         """Write records; see `Store.append`."""
-        answers: tuple[Fenced | JournalBehind | None, ...] = self._write("append", batch)
+        answers: tuple[Fenced | JournalBehind | None, ...] = self._call("append", batch)
         return answers
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
         """Take many trees, also from a store that takes them one by one; see `ManyTaker.take_many`."""
-        answers: tuple[Taken | AgentrailError, ...] = self._write("take_many", wanted)
+        answers: tuple[Taken | AgentrailError, ...] = self._call("take_many", wanted)
         return answers
 
-    def __getattr__(self, name: str) -> Any:
-        """Return any other method of the store. Writing methods have the fault, reading methods do not."""
-        if name not in _WRITING:
-            return getattr(self.inner, name)
-
-        def write(*args: Any, **options: Any) -> Any:
-            return self._write(name, *args, **options)
-
-        return write
-
-    def close(self) -> None:
-        """Close the store, with or without faults."""
-        self.inner.close()
-
-    def _write(self, name: str, *args: Any, **options: Any) -> Any:
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        if name not in WRITING_CALLS:
+            return self._execute(name, *args, **options)
         self.calls.append(name)
         self._open.wait()
         if self.delay_seconds:
@@ -138,14 +128,14 @@ class FaultyStore:
         if self._fault == "bug":
             message = "a bug in the store"
             raise ZeroDivisionError(message)
-        call = partial(take_all, self.inner) if name == "take_many" else getattr(self.inner, name)
-        value = call(*args, **options)
+        answer = self._execute(name, *args, **options)
         if self._fault == "answer_lost":
             message = "the connection was cut"
             raise StoreUnavailable(message)
-        return value
+        return answer
 
 
-_WRITING = frozenset(
-    "create take claim release put_snapshot beat gone take_allowance delete trim erase overwrite_removed change_owed adopt_owed".split()  # noqa: SIM905 - as a list it would fill a page
+WRITING_CALLS: Final = frozenset(
+    "append create take take_many claim release put_snapshot beat gone take_allowance delete trim erase overwrite_removed change_owed adopt_owed".split()  # noqa: SIM905 - as a list it would fill a page
 )
+"""Names of all calls of a store that write."""

@@ -39,9 +39,9 @@ class Counting(FaultyStore):
         self.limits.append(limit)
         return call()
 
-    def _write(self, name, *args, **options):
+    def _call(self, name, *args, **options):
         self.counted[name] += 1
-        return super()._write(name, *args, **options)
+        return super()._call(name, *args, **options)
 
 
 async def stored(count):
