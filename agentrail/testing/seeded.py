@@ -8,9 +8,10 @@ with seeded_order(7), outside.installed(machine):
 import contextvars
 import random
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import outcome
 import trio
@@ -21,8 +22,8 @@ from agentrail.outside import Command, ProcessDoor, RealMachine
 
 # The order of tasks.
 #
-# Trio shuffles ready tasks with its own random generator, which callers can influence only through these two names.
-# Hypothesis and pytest-trio use the same two. They may change with any release. So the tested releases are listed, and a
+# Trio shuffles ready tasks with its own random generator, which callers can influence only through the first two names.
+# Hypothesis and pytest-trio use the same two. An order that leaves tasks for later also needs the queue of ready tasks. All may change with any release. So the tested releases are listed, and a
 # run under another one reports that it is not repeatable.
 
 TRIO_RELEASES: Final = frozenset({"0.31", "0.32", "0.33", "0.34", "0.35"})
@@ -30,6 +31,15 @@ TRIO_RELEASES: Final = frozenset({"0.31", "0.32", "0.33", "0.34", "0.35"})
 
 _GENERATOR: Final = "_r"
 _SORTED_FIRST: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
+_CURRENT: Final = "GLOBAL_RUN_CONTEXT"
+_QUEUE: Final = "runq"
+
+
+class Order(Protocol):
+    """Takes the place of Trio's generator."""
+
+    def shuffle(self, batch: list[trio.lowlevel.Task], /) -> None:
+        """Order the ready tasks, in place. Trio runs the last one first, and does not run the tasks that are left out."""
 
 
 class NotRepeatable(Warning):
@@ -44,7 +54,7 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
 
     Args:
         release: Release of Trio.
-        switches: Trio's module with the two names.
+        switches: Trio's module with the names.
     """
     if not isinstance(getattr(switches, _GENERATOR, None), random.Random) or not isinstance(
         getattr(switches, _SORTED_FIRST, None), bool
@@ -52,6 +62,11 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
         return (
             f"not repeatable: Trio {release} has no {_GENERATOR} or no {_SORTED_FIRST} in trio._core._run, "
             "so the order of tasks cannot be controlled; use one of " + _known()
+        )
+    if not hasattr(switches, _CURRENT) or not hasattr(getattr(switches, "Runner", None), _QUEUE):
+        return (
+            f"not repeatable: Trio {release} has no {_CURRENT} or no Runner.{_QUEUE} in trio._core._run, "
+            "so tasks cannot be held back; use one of " + _known()
         )
     if ".".join(release.split(".")[:2]) not in TRIO_RELEASES:
         return (
@@ -62,11 +77,12 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
 
 
 @contextmanager
-def seeded_order(seed: object) -> Iterator[None]:
+def seeded_order(seed: object, order: Order | None = None) -> Iterator[None]:
     """Seed the order of tasks in each `trio.run` of the block, in this thread. Not inside of a run.
 
     Args:
         seed: Any object with its own `str`.
+        order: Orders the tasks instead of a generator of the seed.
 
     Warns:
         NotRepeatable: Not repeatable under this release of Trio. The block runs nevertheless.
@@ -79,12 +95,18 @@ def seeded_order(seed: object) -> Iterator[None]:
     sorted_first: object = getattr(switches, _SORTED_FIRST, None)
     try:
         # A separate generator, so that Trio's own continues after the block as if unused.
-        setattr(switches, _GENERATOR, random.Random(f"{seed}/order"))  # noqa: S311 - must be repeatable, and is not a secret
+        setattr(switches, _GENERATOR, order or random.Random(f"{seed}/order"))  # noqa: S311 - must be repeatable, and is not a secret
         setattr(switches, _SORTED_FIRST, True)
         yield
     finally:
         _put_back(switches, _GENERATOR, generator)
         _put_back(switches, _SORTED_FIRST, sorted_first)
+
+
+def run_queue() -> deque[trio.lowlevel.Task]:
+    """Return Trio's own queue of ready tasks, to which an `Order` may return what it left out. Only inside of a run."""
+    queue: deque[trio.lowlevel.Task] = getattr(getattr(_run, _CURRENT).runner, _QUEUE)
+    return queue
 
 
 def _put_back(switches: object, name: str, value: object) -> None:

@@ -165,7 +165,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         world.network.installed(),
         watching(world.log),
     ):
-        ended_at = trio.run(live, clock=FakeClock(), instruments=[digest])
+        ended_at = trio.run(live, clock=FakeClock(), instruments=[digest, order])
     judge.finish()
     return Report(
         scenario=scenario,

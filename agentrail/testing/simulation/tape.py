@@ -51,6 +51,23 @@ class Tape:
         """Return a generator for draws that are too many to be named, such as latencies. They are of the seed, whatever is given."""
         return random.Random(f"{self.seed}/{name}")  # noqa: S311 - must be repeatable
 
+    def numbered(self, name: str) -> dict[int, Drawn] | None:
+        """Return the given draws `name[0]`, `name[1]`, … by number. None: none are given, `record` adds those of the seed.
+
+        For draws that are made at every step and seldom differ from the calm value.
+        """
+        if self._given is None:
+            return None
+        start = f"{name}["
+        found = {
+            full: value for full, value in self._given.items() if full.startswith(start) and full[-1] == "]"
+        }
+        return {int(full[len(start) : -1]): value for full, value in found.items()}
+
+    def record(self, full: str, value: Drawn) -> None:
+        """Add a draw that differs from the calm value, and was not made by the tape."""
+        self.drawn[full] = value
+
     def _draw(self, name: str, calm: Drawn, draw: Draw) -> Drawn:
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1

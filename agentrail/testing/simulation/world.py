@@ -186,6 +186,7 @@ class World:
         if machine.is_held:
             return
         machine.is_held = True
+        self._order.hold()
         self._tell(f"stands still for {seconds:g} s", "stopped", machine.place)
         self._start(self._continue_later, machine, seconds)
 
@@ -202,6 +203,7 @@ class World:
         if node.machine.is_dead:
             return
         node.machine.is_held = node.machine.is_dead = True
+        self._order.hold()
         node.down.set()
         self.network.leave(node.place)
         self._tell("is killed", "killed", node.place)

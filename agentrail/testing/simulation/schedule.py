@@ -1,0 +1,268 @@
+"""The order and the cost of task steps in a life. `TaskOrder` takes the place of Trio's random generator.
+
+    order = TaskOrder(PORTFOLIO, tape, is_held)
+    with seeded_order(seed, order):
+        trio.run(main, clock=FakeClock(), instruments=[order])
+
+The ready tasks stand in a line, the oldest first. Each decision runs the first one, unless the tape deviates: `order[418]=2` runs
+the one after the next two, `hold[418]=30` takes the first one out of the line for 30 decisions. So an empty tape is the fair order.
+"""
+
+import math
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Final, Literal, TypeAlias, cast
+
+import trio
+import trio.testing
+from attrs import frozen
+
+from agentrail.testing.seeded import run_queue
+from agentrail.testing.simulation.tape import Tape
+
+Task: TypeAlias = trio.lowlevel.Task
+Strategy: TypeAlias = Literal["fair", "trio", "walk", "hybrid", "pct", "pos", "portfolio"]
+
+STEP_MICROSECONDS: Final = 50
+"""Virtual time of a task step. With a frozen clock no deadline would ever pass between two steps."""
+
+LONGEST_STEP_MICROSECONDS: Final = 20_000
+"""Longest virtual time of a step. One step in 20 takes longer than the usual time."""
+
+MAX_WAIT: Final = 1_000
+"""Decisions after which a ready task runs next. Otherwise a task that polls another one could starve it."""
+
+# Mean numbers of decisions: between two long steps; between two deviations of `hybrid`, or two changes of a priority; of a hold.
+# One of the choices is drawn per life or per hold, because the best one depends on the bug.
+_BETWEEN_LONG_STEPS: Final = 20
+_GAPS: Final = (4, 16, 64, 256)
+_HOLDS: Final = (2, 8, 32, 128)
+
+
+@frozen
+class Schedule:
+    """A strategy for the order of tasks.
+
+    Attributes:
+        strategy: `fair`: the oldest first. `trio`: in random batches, like Trio. `walk`: any ready task. `hybrid`: fair, but now and
+            then a task is held back or overtaken. `pct`: by priorities of tasks, which change at some steps. `pos`: by a priority of
+            each wake-up. `portfolio`: one of these per life, drawn from the tape.
+        depth: For `pct`: number of ordered steps that a bug needs. The higher, the more often priorities change.
+    """
+
+    strategy: Strategy
+    depth: int = 3
+
+    def __str__(self) -> str:
+        return f"pct({self.depth})" if self.strategy == "pct" else self.strategy
+
+
+def pct(depth: int = 3) -> Schedule:
+    """Return the schedule of probabilistic concurrency testing, for bugs of this depth."""
+    return Schedule("pct", depth)
+
+
+FAIR: Final = Schedule("fair")
+TRIO: Final = Schedule("trio")
+WALK: Final = Schedule("walk")
+HYBRID: Final = Schedule("hybrid")
+POS: Final = Schedule("pos")
+PORTFOLIO: Final = Schedule("portfolio")
+
+PARTS: Final = (FAIR, TRIO, WALK, HYBRID, HYBRID, pct(3), POS)
+"""Choices of `PORTFOLIO`. The first one is that of an empty tape."""
+
+
+class TaskOrder(trio.abc.Instrument):
+    """The order of the ready tasks of one run, and the virtual time of their steps. Also an instrument of this run.
+
+    Attributes:
+        schedule: The schedule of this life: of `PORTFOLIO`, the drawn part.
+        steps: Number of task steps so far.
+    """
+
+    def __init__(self, schedule: Schedule, tape: Tape, is_held: Callable[[Task], bool]) -> None:
+        """Create an order.
+
+        Args:
+            schedule: How tasks are ordered if the draws of the tape come from its seed. Otherwise they follow the given draws.
+            tape: Source of the deviations `order[n]` and `hold[n]`, and of the long steps `cost[n]`, in microseconds.
+            is_held: Whether a task has to wait until `release`, because its node does not run.
+        """
+        self.schedule: Schedule = tape.choice("schedule", PARTS) if schedule == PORTFOLIO else schedule
+        self.steps: int = 0
+        self._tape = tape
+        self._is_held = is_held
+        self._chance = tape.generator("schedule")
+        self._plan = _plan(tape)
+        self._ahead = sorted(self._plan or (), reverse=True)
+        self._costs = tape.numbered("cost")
+        self._decision = self._spent = 0
+        self._next_long = self._after(0, _BETWEEN_LONG_STEPS)
+        self._next_deviation: float = self._ahead[-1] if self._ahead else math.inf
+        if self._plan is None and self.schedule.strategy in ("hybrid", "pct"):
+            # Of lives of unknown length, PCT's `depth - 1` changes are a rate.
+            self._mean_gap: int = max(1, 2 * self._chance.choice(_GAPS) // max(1, self.schedule.depth - 1))
+            self._next_deviation = self._after(0, self._mean_gap)
+        self._generation = 0
+        self._priorities: dict[Task, float] = {}
+        self._line: list[tuple[int, Task]] = []  # each with the decision at which it arrived
+        self._late: list[tuple[int, Task]] = []  # each with the decision at which it returns to the line
+        self._held: list[Task] = []
+        self._running: list[Task] = []  # Trio's own list of the tasks that run next, the last one first
+        # One of the waiting tasks, left in Trio's queue: while that is not empty, the clock does not jump to the next deadline.
+        self._anchor: Task | None = None
+
+    # --- called by the world
+
+    def hold(self) -> None:
+        """Set the tasks of stopped nodes aside at once. Without this call, those that are ready still make one step."""
+        held, self._running[:] = _split(self._is_held, self._running)
+        self._held.extend(reversed(held))
+        for waiting in (self._line, self._late):
+            self._held.extend(task for _, task in waiting if self._is_held(task))
+            waiting[:] = [entry for entry in waiting if not self._is_held(entry[1])]
+        self._set_anchor()
+
+    def release(self) -> None:
+        """Let the tasks continue that are no longer held. Deadlines that have passed meanwhile have cancelled them."""
+        self._held, free = _split(self._is_held, self._held)
+        run_queue().extend(free)
+
+    # --- called by Trio
+
+    def before_run(self) -> None:
+        """Find the clock."""
+        self._clock = cast("trio.testing.MockClock", trio.lowlevel.current_clock())
+
+    def shuffle(self, batch: list[Task]) -> None:
+        """Leave only those tasks in the list that run now, the last one first. The list is sorted by the age of the tasks."""
+        if self._anchor is not None:
+            batch.remove(self._anchor)
+            self._anchor = None  # Trio has emptied its queue
+        for task in batch:
+            if self._is_held(task):
+                self._held.append(task)
+            else:
+                self._arrive(task)
+        while self._late and self._late[0][0] <= self._decision:
+            self._arrive(self._late.pop(0)[1])
+        batch.clear()
+        # Only these know their next deviation in advance, so that Trio gets all tasks before it at once.
+        is_batched = self.schedule in (FAIR, HYBRID)
+        while self._line and (not batch or (is_batched and self._decision < self._next_deviation)):
+            batch.extend(self._decide())
+        if not batch and self._late:
+            self._idle()
+        batch.reverse()
+        self._running = batch
+        self._set_anchor()
+
+    def after_task_step(self, task: Task) -> None:
+        """Advance the clock."""
+        self.steps += 1
+        self._spend()
+
+    def task_exited(self, task: Task) -> None:
+        """Forget a task."""
+        self._priorities.pop(task, None)
+
+    # --- decisions
+
+    def _arrive(self, task: Task) -> None:
+        self._line.append((self._decision, task))
+        if self.schedule == POS or task not in self._priorities:
+            self._priorities[task] = self._chance.random()
+
+    def _decide(self) -> tuple[Task, ...]:
+        """Take the next task out of the line. Empty: the first one is held back instead."""
+        number = self._decision
+        self._decision += 1
+        if self._plan is None:
+            name, value = self._draw(number)
+        else:
+            name, value = self._plan.get(number, ("order", 0))
+            while self._ahead and self._ahead[-1] <= number:
+                self._ahead.pop()
+            self._next_deviation = self._ahead[-1] if self._ahead else math.inf
+        if value:
+            self._tape.record(f"{name}[{number}]", value)
+        if name == "hold":
+            self._late.append((number + value, self._line.pop(0)[1]))
+            self._late.sort(key=itemgetter(0))
+            return ()
+        return (self._line.pop(min(value, len(self._line) - 1))[1],)
+
+    def _draw(self, number: int) -> tuple[str, int]:
+        line, chance = self._line, self._chance
+        match self.schedule.strategy:
+            case "hybrid" if number >= self._next_deviation:
+                self._next_deviation = self._after(number, self._mean_gap)
+                if chance.random() < 1 / 2:
+                    return "hold", self._after(0, chance.choice(_HOLDS))
+                return "order", chance.randint(1, max(1, len(line) - 1))
+            case "fair" | "hybrid":
+                return "order", 0
+            case _ if number - line[0][0] > MAX_WAIT:
+                return "order", 0
+            case "trio":
+                self._generation = (self._generation or len(line)) - 1
+                return "order", chance.randint(0, min(self._generation, len(line) - 1))
+            case "walk":
+                return "order", chance.randrange(len(line))
+            case _:
+                return "order", self._most_urgent(number)
+
+    def _most_urgent(self, number: int) -> int:
+        ranks = [self._priorities[task] for _, task in self._line]
+        if (
+            number >= self._next_deviation
+        ):  # only of `pct`: the task that would be next becomes the last of all
+            self._next_deviation = self._after(number, self._mean_gap)
+            place = ranks.index(max(ranks))
+            ranks[place] = self._priorities[self._line[place][1]] = -number
+        return ranks.index(max(ranks))
+
+    def _idle(self) -> None:
+        """Let other programs use the processor, until a deadline passes or a task returns that is held back."""
+        left = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        until = trio.current_time() + left
+        while self._decision < self._late[0][0] and trio.current_time() < until:
+            self._decision += 1
+            self._spend()
+
+    def _spend(self) -> None:
+        number, cost = self._spent, STEP_MICROSECONDS
+        self._spent += 1
+        if self._costs is not None:
+            cost = int(self._costs.get(number, STEP_MICROSECONDS))
+        elif number >= self._next_long:
+            self._next_long = self._after(number, _BETWEEN_LONG_STEPS)
+            cost = self._chance.randint(STEP_MICROSECONDS + 1, LONGEST_STEP_MICROSECONDS)
+        if cost != STEP_MICROSECONDS:
+            self._tape.record(f"cost[{number}]", cost)
+        self._clock.jump(cost / 1e6)
+
+    def _after(self, number: int, mean: int) -> int:
+        return number + self._chance.randint(1, 2 * mean - 1)
+
+    def _set_anchor(self) -> None:
+        if self._anchor is not None:
+            run_queue().remove(self._anchor)
+        waiting = self._line or self._late
+        self._anchor = waiting[0][1] if waiting else None
+        if self._anchor is not None:
+            run_queue().append(self._anchor)
+
+
+def _plan(tape: Tape) -> dict[int, tuple[str, int]] | None:
+    order, hold = tape.numbered("order"), tape.numbered("hold")
+    if order is None or hold is None:
+        return None
+    plan = {number: ("order", value) for number, value in order.items()}
+    plan |= {number: ("hold", value) for number, value in hold.items()}
+    return {number: (name, int(value)) for number, (name, value) in sorted(plan.items()) if value > 0}
+
+
+def _split(is_first: Callable[[Task], bool], tasks: list[Task]) -> tuple[list[Task], list[Task]]:
+    return [task for task in tasks if is_first(task)], [task for task in tasks if not is_first(task)]
