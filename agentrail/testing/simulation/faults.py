@@ -1,0 +1,304 @@
+"""Faults of a simulated world: what goes wrong, where and for how long. `Nemesis` draws them.
+
+    world.faults(EVERYTHING - {LYING_DISK})
+
+A fault strikes at a place, "as node-1 asks the store for the 7th time", or at an instant. Places shrink better: a count
+changes less than an instant when something else is left out.
+Other faults are invited: models, tools, people and programs ask the nemesis whether to misbehave.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+
+from attrs import frozen
+
+from agentrail.testing.simulation.log import Kind, Log, Seen
+
+Family: TypeAlias = Literal["node", "network", "store", "disk", "time", "tasks", "model", "people", "program"]
+
+INVITED: Final = frozenset({"model", "people", "program"})
+"""Families whose faults strike when a model, tool, user or plugin asks for them."""
+
+MAX_SKEW_SECONDS: Final = 3600.0
+MAX_SLOW_SECONDS: Final = 2.0
+_BUFFER_BYTES: Final = 4096
+
+
+class FaultyWorld(Protocol):
+    """The world, as faults use it. Nodes, disks and clocks are found by the index of the node, and no method waits.
+
+    A world without disks returns None for each.
+    """
+
+    log: Log
+    network: Any
+    store: Any
+    nodes: Any
+    machines: Any
+    disk: Callable[[int], Any]
+    clock: Callable[[int], Any]
+    kill: Callable[[int], None]
+    stop: Callable[[int, float], None]
+    leave: Callable[[int], None]
+    restart: Callable[[int], None]
+
+
+# --- values
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where a fault strikes: as a line is logged for the nth time.
+
+    Attributes:
+        kind: Kind of the line.
+        word: Name of the store's method or of the signal, or type of the effect or event. Empty: any.
+        of: Node or client. Empty: any.
+        session: Id of the session. Empty: any.
+        nth: From 1.
+    """
+
+    kind: Kind
+    word: str = ""
+    of: str = ""
+    session: str = ""
+    nth: int = 1
+
+    def __str__(self) -> str:
+        """Return the clause of a sentence."""
+        who = self.of or {"person": "somebody", "read": "a reader"}.get(self.kind, "a node")
+        word = f" ({self.word})" if self.word else ""
+        whose = f" in session {self.session}" if self.session else ""
+        return f"as {who} {_REACHES.get(self.kind, self.kind)}{word}{whose} for the {ordinal(self.nth)} time"
+
+    def holds(self, line: Seen) -> bool:
+        """Return whether a line of the log is at this place, whatever its number."""
+        return (
+            self.of in {"", line.place}
+            and self.session in {"", line.session}
+            and self.word in {"", _word(line.facts)}
+        )
+
+
+@frozen(kw_only=True)
+class Fault:
+    """One fault. The constants of this module have no place yet: a nemesis draws it.
+
+    Attributes:
+        family: Its row in the table of faults.
+        action: Its name within all faults.
+        node: Index of the struck node.
+        other: Name of the other end of connections. Empty: all others.
+        place: Where it strikes, or an instant in seconds of virtual time. None: not drawn yet.
+        seconds: Its duration.
+        amount: Part of the worst, from -1 to 1. Delays take it without its sign.
+    """
+
+    family: Family
+    action: str
+    node: int = 0
+    other: str = ""
+    place: Place | float | None = None
+    seconds: float = 0.0
+    amount: float = 0.0
+
+    @property
+    def slow_seconds(self) -> float:
+        """Its delay."""
+        return abs(self.amount) * MAX_SLOW_SECONDS
+
+    @property
+    def skew_seconds(self) -> float:
+        """Its change of a clock."""
+        return self.amount * MAX_SKEW_SECONDS
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        said = RULES[self.action].says.format(
+            node=f"node-{self.node}",
+            other=self.other or "all others",
+            seconds=f"{self.seconds:.4g} s",
+            slow=f"{self.slow_seconds:.4g} s",
+            skew=f"{self.skew_seconds:+.4g} s",
+        )
+        where = f"at {self.place:.4g} s" if isinstance(self.place, float) else str(self.place)
+        return said if self.place is None else f"{said}, {where}"
+
+
+Act: TypeAlias = Callable[[FaultyWorld, Fault], object]
+"""Begins or ends a fault. An end returns False if it has to be tried again later."""
+
+
+@frozen
+class Rule:
+    """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is invited, or a crash."""
+
+    says: str
+    shortest: float
+    longest: float
+    begin: Act | None
+    end: Act | None
+
+
+_REACHES: Final[Mapping[str, str]] = {
+    "store": "asks the store",
+    "step": "makes a step",
+    "effect": "carries out an effect",
+    "event": "publishes an event",
+    "tool": "changes the outside world",
+    "person": "asks or is answered",
+    "read": "receives an event",
+}
+
+# The first is the plainest. Draws count them, so append new ones.
+POINTS: Final[tuple[tuple[Kind, str], ...]] = (
+    *(("store", ""), ("store", "append"), ("store", "take"), ("store", "beat"), ("effect", "")),
+    *(("effect", "RunTool"), ("step", ""), ("event", ""), ("person", ""), ("read", ""), ("tool", "")),
+)
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `11th` and so on."""
+    last = 0 if number % 100 in {11, 12, 13} else number % 10
+    return f"{number}{({1: 'st', 2: 'nd', 3: 'rd'}).get(last, 'th')}"
+
+
+def _word(facts: object) -> str:
+    named = getattr(facts, "name", None)
+    return named if isinstance(named, str) else type(getattr(facts, "signal", facts)).__name__
+
+
+# --- the catalogue
+
+
+def _place(world: FaultyWorld, fault: Fault) -> str:
+    place: str = world.nodes[fault.node].place
+    return place
+
+
+def _ends(world: FaultyWorld, fault: Fault) -> list[tuple[str, str]]:
+    own, everybody = _place(world, fault), [*(node.place for node in world.nodes), *world.machines]
+    return [(own, other) for other in everybody if other != own and fault.other in {"", other}]
+
+
+def _set(part: object, **values: object) -> None:
+    for name, value in values.items():
+        setattr(part, name, value)
+
+
+def _restart(world: FaultyWorld, fault: Fault) -> bool:
+    if not world.nodes[fault.node].down.is_set():  # it still hands its sessions over
+        return False
+    world.restart(fault.node)
+    return True
+
+
+def _lose(world: FaultyWorld, fault: Fault) -> None:
+    if any(not node.down.is_set() for index, node in enumerate(world.nodes) if index != fault.node):
+        world.kill(fault.node)  # not the last one: nothing more would happen
+
+
+RULES: Final[dict[str, Rule]] = {}
+_KNOWN: Final[list[Fault]] = []
+
+
+def _add(  # noqa: PLR0913 - a row of a table
+    family: Family,
+    action: str,
+    says: str,
+    shortest: float = 0.0,
+    longest: float = 0.0,
+    *,
+    begin: Act | None = None,
+    end: Act | None = None,
+) -> Fault:
+    RULES[action] = Rule(says, shortest, longest, begin, end)
+    _KNOWN.append(Fault(family=family, action=action))
+    return _KNOWN[-1]
+
+
+# Draws count the rows, so append new ones to the end.
+# fmt: off
+KILL: Final = _add("node", "kill", "{node} is killed and starts again after {seconds}", 0.1, 4,
+    begin=lambda w, f: w.kill(f.node), end=_restart)
+LOSE: Final = _add("node", "lose", "{node} is killed and starts again at the calm end",
+    begin=_lose)
+STOP: Final = _add("node", "stop", "{node} stands still for {seconds}", 0.3, 3,
+    begin=lambda w, f: w.stop(f.node, f.seconds))
+LEAVE: Final = _add("node", "leave", "{node} leaves and starts again after {seconds}", 0.3, 3,
+    begin=lambda w, f: w.leave(f.node), end=_restart)
+CUT: Final = _add("network", "cut", "{node} is cut off from {other} for {seconds}", 0.1, 4,
+    begin=lambda w, f: [w.network.cut(*ends) for ends in _ends(w, f)], end=lambda w, f: [w.network.mend(*ends) for ends in _ends(w, f)])
+ONE_WAY_CUT: Final = _add("network", "one_way_cut", "nothing from {node} reaches {other} for {seconds}", 0.1, 4,
+    begin=lambda w, f: [w.network.cut(*ends, one_way=True) for ends in _ends(w, f)],
+    end=lambda w, f: [w.network.mend(*ends) for ends in _ends(w, f)])
+RESET: Final = _add("network", "reset", "connections of {node} with {other} are reset",
+    begin=lambda w, f: [w.network.reset(*ends) for ends in _ends(w, f)])
+REFUSE: Final = _add("network", "refuse", "{node} accepts no connection for {seconds}", 0.1, 4,
+    begin=lambda w, f: w.network.refuse(_place(w, f)), end=lambda w, f: w.network.accept(_place(w, f)))
+SLOW_NETWORK: Final = _add("network", "slow_network", "{node} and {other} are {slow} apart for {seconds}", 0.3, 6,
+    begin=lambda w, f: [w.network.slow(*ends, f.slow_seconds) for ends in _ends(w, f)],
+    end=lambda w, f: [w.network.slow(*ends, 0.0) for ends in _ends(w, f)])
+BUFFER: Final = _add("network", "buffer", "a proxy buffers answers of {node} to {other} for {seconds}", 0.3, 4,
+    begin=lambda w, f: [w.network.buffer(b, a, _BUFFER_BYTES) for a, b in _ends(w, f)],
+    end=lambda w, f: [w.network.buffer(b, a, 0) for a, b in _ends(w, f)])
+DOUBLE: Final = _add("network", "double", "the next request of {other} to {node} arrives twice",
+    begin=lambda w, f: [w.network.repeat(b, a) for a, b in _ends(w, f)])
+AWAY: Final = _add("store", "away", "the store is away for {seconds}", 0.1, 3,
+    begin=lambda w, f: w.store.go_away(f.seconds))
+FULL_STORE: Final = _add("store", "full_store", "the store is full for {seconds}", 0.3, 3,
+    begin=lambda w, f: w.store.fill(f.seconds))
+SLOW_STORE: Final = _add("store", "slow_store", "the store answers {slow} late for {seconds}", 0.3, 6,
+    begin=lambda w, f: w.store.slow(f.slow_seconds, f.seconds))
+LOST_REQUEST: Final = _add("store", "lost_request", "the next request of {node} to the store is lost",
+    begin=lambda w, f: w.store.lose_answer(_place(w, f), when="before"))
+LOST_ANSWER: Final = _add("store", "lost_answer", "the next answer of the store to {node} is lost",
+    begin=lambda w, f: w.store.lose_answer(_place(w, f), when="after"))
+TAKEN_CONNECTION: Final = _add("store", "taken_connection", "the store ends its connection with {node}",
+    begin=lambda w, f: w.store.take_connection(_place(w, f)))
+EMPTY_POOL: Final = _add("store", "empty_pool", "the store has no connection for {node} for {seconds}", 0.1, 3,
+    begin=lambda w, f: w.store.exhaust(f.seconds, place=_place(w, f)))
+RESTART: Final = _add("store", "restart", "the store restarts within {seconds}", 0.1, 2,
+    begin=lambda w, f: w.store.restart(f.seconds))
+FAIL_OVER: Final = _add("store", "fail_over", "the store fails over within {seconds}", 0.1, 2,
+    begin=lambda w, f: w.store.fail_over(seconds=f.seconds))
+FULL_DISK: Final = _add("disk", "full_disk", "the disk of {node} is full for {seconds}", 0.3, 4,
+    begin=lambda w, f: _set(w.disk(f.node), is_full=True), end=lambda w, f: _set(w.disk(f.node), is_full=False))
+SLOW_DISK: Final = _add("disk", "slow_disk", "each sync of {node} takes {slow} for {seconds}", 0.3, 4,
+    begin=lambda w, f: _set(w.disk(f.node), slow_seconds=f.slow_seconds), end=lambda w, f: _set(w.disk(f.node), slow_seconds=0.0))
+FAILED_SYNC: Final = _add("disk", "failed_sync", "syncs of {node} fail for {seconds}", 0.1, 1,
+    begin=lambda w, f: _set(w.disk(f.node), fail_sync=lambda _name: True),
+    end=lambda w, f: _set(w.disk(f.node), fail_sync=lambda _name: False))
+LYING_DISK: Final = _add("disk", "lying_disk", "the disk of {node} only claims to sync for {seconds}", 1, 10,
+    begin=lambda w, f: _set(w.disk(f.node), is_lying=True), end=lambda w, f: _set(w.disk(f.node), is_lying=False))
+SKEW: Final = _add("time", "skew", "the clock of {node} is wrong by {skew} for {seconds}", 0.3, 10,
+    begin=lambda w, f: _set(w.clock(f.node), wrong_by_seconds=f.skew_seconds),
+    end=lambda w, f: _set(w.clock(f.node), wrong_by_seconds=0.0))
+DRIFT: Final = _add("time", "drift", "the clock of {node} gains 1 ms per second for {seconds}", 3, 30,
+    begin=lambda w, f: _set(w.clock(f.node), drift=0.001), end=lambda w, f: _set(w.clock(f.node), drift=0.0))
+SLOW_THREADS: Final = _add("time", "slow_threads", "threads of {node} take {slow} longer for {seconds}", 0.3, 3,
+    begin=lambda w, f: _set(w.clock(f.node), slow_seconds=f.slow_seconds), end=lambda w, f: _set(w.clock(f.node), slow_seconds=0.0))
+STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1,
+    begin=lambda w, f: w.stop(f.node, f.seconds))
+CRASH: Final = _add("tasks", "crash", "a step crashes")
+MODEL_ERROR: Final = _add("model", "model_error", "a model fails")
+MODEL_STALL: Final = _add("model", "model_stall", "a model stalls")
+ENDLESS_MODEL: Final = _add("model", "endless_model", "a model never ends")
+TOOL_ERROR: Final = _add("model", "tool_error", "a tool fails")
+TOOL_STALL: Final = _add("model", "tool_stall", "a tool stalls")
+HUGE_RESULT: Final = _add("model", "huge_result", "a tool returns a huge result")
+ABORT: Final = _add("people", "abort", "a user aborts")
+STEER: Final = _add("people", "steer", "a user steers")
+TWICE: Final = _add("people", "twice", "a user asks for the same thing twice")
+RECONNECT: Final = _add("people", "reconnect", "a user reconnects")
+VANISH: Final = _add("people", "vanish", "a user vanishes")
+FLOOD: Final = _add("people", "flood", "a user sends many prompts at once")
+PLUGIN_RAISES: Final = _add("program", "plugin_raises", "a plugin raises")
+PLUGIN_LAGS: Final = _add("program", "plugin_lags", "a plugin lags")
+# fmt: on
+
+CATALOGUE: Final = tuple(_KNOWN)
+EVERYTHING: Final = frozenset(CATALOGUE)
+CRASHES, NETWORK, STORE, DISK, TIME, TASKS, MODEL, PEOPLE, PROGRAM = (
+    frozenset(fault for fault in CATALOGUE if fault.family == family) for family in get_args(Family)
+)

@@ -1,0 +1,227 @@
+"""`Nemesis`: draws the faults of one simulated life, and lets them strike."""
+
+import contextvars
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, get_args
+
+import trio
+from attrs import evolve
+
+from agentrail.testing.simulation.facts import FaultChange
+from agentrail.testing.simulation.faults import (
+    CATALOGUE,
+    CRASH,
+    EVERYTHING,
+    INVITED,
+    POINTS,
+    RULES,
+    Family,
+    Fault,
+    FaultyWorld,
+    Place,
+)
+from agentrail.testing.simulation.log import WORLD, Kind, Seen
+from agentrail.testing.simulation.tape import Tape
+
+RATES: Final = (25.0, 100.0, 400.0)
+"""Faults per hour of a life, if a scenario sets none. One is drawn."""
+
+LEAST: Final = 3.0
+"""Average number of faults of a short life."""
+
+_AMOUNTS: Final = (0.1, -0.1, 0.01, -0.01, 0.5, -0.5, 1.0, -1.0)
+_INVITED: Final = (0.05, 0.2, 0.5)
+_SCALES: Final = (5, 30, 200, 2000)
+_RETRY_SECONDS: Final = 0.5
+
+
+class SimulatedCrash(Exception):
+    """The running code of a node fails here, because a fault says so."""
+
+
+class Nemesis:
+    """Draws the faults of one life and carries them out.
+
+    In each life a random half of the families is off, so that one fault does not hide another.
+
+    Attributes:
+        planned: Faults with their places.
+        struck: Faults that have struck, in order.
+        is_calm: Whether no fault strikes any more.
+    """
+
+    def __init__(  # noqa: PLR0913 - a world, and how bad its life is
+        self,
+        world: FaultyWorld,
+        tape: Tape,
+        faults: Iterable[Fault] = EVERYTHING,
+        *,
+        until: float,
+        lease_seconds: float = 3.0,
+        rate: float | None = None,
+    ) -> None:
+        """Draw the faults.
+
+        Args:
+            world: Where they strike.
+            tape: Where they are drawn.
+            faults: Those that are allowed. One with a place of its own strikes in each life.
+            until: Virtual time of the calm end, in seconds.
+            lease_seconds: Unit of durations.
+            rate: Faults per hour. None: it is drawn.
+        """
+        wanted = frozenset(faults)
+        # An empty tape has all families, so that leaving a draw out lets no other fault strike in its place.
+        off: set[Family] = {
+            family for family in get_args(Family) if tape.chance(f"faults.without[{family}]", 0.5)
+        }
+        self._world, self._tape, self._until, self._lease = world, tape, until, lease_seconds
+        if world.disk(0) is None:
+            off.add("disk")
+        self._allowed = [fault for fault in CATALOGUE if fault in wanted and fault.family not in off]
+        self._invited = tape.choice("faults.invited", _INVITED)
+        self._rate = tape.choice("faults.rate", RATES) if rate is None else rate
+        self.is_calm: bool = False
+        self.struck: list[Fault] = []
+        placed = sorted((fault for fault in wanted if fault.place is not None), key=str)
+        self.planned: list[Fault] = [*placed, *self._drawn()]
+        self._aimed: dict[Kind, list[_Counter]] = {}
+        self._due: list[tuple[float, int, Fault, bool]] = []  # when, in order, and whether it ends then
+        self._numbers = itertools.count()
+        self._wake = trio.Event()
+        self._context = contextvars.copy_context()
+        for fault in self.planned:
+            self._arm(fault)
+
+    async def run(self) -> None:
+        """Let faults strike until the calm end. The world heals then. A task of the world, started before its nodes."""
+        self._context = contextvars.copy_context()
+        self._world.log.watchers.append(self.see)
+        while trio.current_time() < self._until:
+            with trio.move_on_at(min(self._until, *(due[0] for due in self._due[:1]), math.inf)):
+                await self._wake.wait()
+            self._wake = trio.Event()
+            while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
+                _, _, fault, is_end = heapq.heappop(self._due)
+                end = RULES[fault.action].end
+                if not is_end:
+                    self._strike(fault)
+                elif end is not None and end(self._world, fault) is False:
+                    self._push(trio.current_time() + _RETRY_SECONDS, fault, is_end=True)
+                else:
+                    self._tell(f"ends: {fault}", fault, is_over=True)
+        self.is_calm = True
+        self._world.log.watchers.remove(self.see)
+
+    def see(self, line: Seen) -> None:
+        """Let the faults strike that are aimed at this line of the log.
+
+        Raises:
+            SimulatedCrash: In the code that logs the line, if the fault says so.
+        """
+        for counter in self._aimed.get(line.kind, ()):
+            for fault in counter.count(line):
+                self._strike(fault)
+
+    def strikes(self, fault: Fault, name: str) -> bool:
+        """Return whether an invited fault strikes now, and log it.
+
+        Args:
+            fault: The constant.
+            name: Who asks, which is the name of the draw.
+        """
+        if self.is_calm or fault not in self._allowed:
+            return False
+        if not self._tape.chance(f"{fault.action}[{name}]", self._invited):
+            return False
+        self.struck.append(fault)
+        self._tell(f"{fault}: {name}", fault)
+        return True
+
+    def _drawn(self) -> Iterator[Fault]:
+        # As many slots as the highest rate needs: if a tape leaves the rate out, its faults stay as they are.
+        hours = self._until / 3600
+        slots = math.ceil(max(hours * max(RATES), 4 * LEAST))
+        share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
+        actions = [fault for fault in CATALOGUE if fault.family not in INVITED]
+        for number in range(slots):
+            if self._tape.chance(f"fault[{number}]", share):
+                fault = self._tape.choice(f"fault[{number}].action", actions)
+                if fault in self._allowed:
+                    yield self._placed(fault, f"fault[{number}]")
+
+    def _placed(self, fault: Fault, name: str) -> Fault:
+        tape, rule, nodes = self._tape, RULES[fault.action], [node.place for node in self._world.nodes]
+        node = tape.integer(f"{name}.node", 0, len(nodes) - 1)
+        seconds = rule.shortest * self._lease
+        if rule.shortest < rule.longest:
+            seconds = tape.number(f"{name}.seconds", seconds, rule.longest * self._lease)
+        others = ("", *nodes, *self._world.machines) if fault.family == "network" else ("",)
+        return evolve(
+            fault,
+            node=node,
+            other=tape.choice(f"{name}.other", others),
+            place=self._place(fault, nodes[node], name),
+            seconds=seconds,
+            amount=tape.choice(f"{name}.amount", _AMOUNTS),
+        )
+
+    def _place(self, fault: Fault, own: str, name: str) -> Place | float:
+        tape = self._tape
+        if fault.action != CRASH.action and tape.chance(f"{name}.by_clock", 0.4):
+            return tape.number(f"{name}.at", 0.0, self._until)
+        # Only a step crashes alone: an error elsewhere is one of the store, or of the network.
+        kind, word = tape.choice(f"{name}.point", (("step", ""),) if fault.action == CRASH.action else POINTS)
+        of = "" if kind in {"person", "read"} or tape.chance(f"{name}.elsewhere", 0.2) else own
+        # Nobody knows how often a life reaches a point, so each order of magnitude is as likely as another.
+        scale = tape.choice(f"{name}.scale", _SCALES)
+        return Place(kind=kind, word=word, of=of, nth=tape.integer(f"{name}.nth", 1, scale))
+
+    def _arm(self, fault: Fault) -> None:
+        if not isinstance(fault.place, Place):
+            self._push(fault.place or 0.0, fault, is_end=False)
+            return
+        anywhere = evolve(fault.place, nth=1)
+        counters = self._aimed.setdefault(fault.place.kind, [])
+        counter = next((one for one in counters if one.place == anywhere), None)
+        if counter is None:
+            counter = _Counter(anywhere)
+            counters.append(counter)
+        counter.waiting.setdefault(fault.place.nth, []).append(fault)
+
+    def _strike(self, fault: Fault) -> None:
+        self.struck.append(fault)
+        # In the world's context: tasks that it starts for this fault do not belong to the node that reached the place.
+        self._context.copy().run(self._tell, str(fault), fault)
+        rule = RULES[fault.action]
+        if rule.begin is None:
+            raise SimulatedCrash(str(fault))
+        self._context.copy().run(rule.begin, self._world, fault)
+        if rule.end is not None:
+            self._push(trio.current_time() + fault.seconds, fault, is_end=True)
+
+    def _tell(self, said: str, fault: Fault, *, is_over: bool = False) -> None:
+        facts = FaultChange(fault.family, fault.action, is_over)
+        self._world.log.note("fault", said, place=WORLD, facts=facts)
+
+    def _push(self, at: float, fault: Fault, *, is_end: bool) -> None:
+        heapq.heappush(self._due, (at, next(self._numbers), fault, is_end))
+        self._wake.set()
+
+
+class _Counter:
+    """How often a place was reached, and the faults that wait there, by their number."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.waiting: dict[int, list[Fault]] = {}
+        self._reached = 0
+
+    def count(self, line: Seen) -> Sequence[Fault]:
+        if not self.place.holds(line):
+            return ()
+        self._reached += 1
+        return self.waiting.pop(self._reached, ())
