@@ -143,11 +143,14 @@ class PostgresStore:
         connection = self._connector.open()
         try:
             check_database(connection, self._connector.place, self._schema, allow_unsafe=self._allow_unsafe)
-        except BaseException as error:
-            # Migrations only add, so a store that is open continues after one, and after a lost connection too.
-            if is_first or not isinstance(error, StoreTooNew):
+        except StoreTooNew:
+            if is_first:
                 forget(connection)
                 raise
+            # Migrations only add, so a store that is open continues after one, and after a lost connection too.
+        except BaseException:
+            forget(connection)
+            raise
         return connection
 
     # --- calls
