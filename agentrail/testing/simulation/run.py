@@ -174,7 +174,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         seconds=world.seconds,
         schedule=schedule,
         digest=digest.hexdigest(),
-        steps=digest.counts.get("step", 0),
+        steps=order.steps,
         virtual_seconds=ended_at,
         log=world.log,
         census=census,

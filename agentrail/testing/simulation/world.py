@@ -14,19 +14,21 @@ from attrs import define, field
 
 from agentrail import outside
 from agentrail.gateway.app import create_app
-from agentrail.host import AgentProfile, HostPlugin, Principal
+from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.simulation.facts import Calm, NodeChange
+from agentrail.testing.simulation.faults import EVERYTHING, Fault
 from agentrail.testing.simulation.ledger import Ledger
 from agentrail.testing.simulation.log import Log
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
+from agentrail.testing.simulation.nemesis import Nemesis
 from agentrail.testing.simulation.network import Network
 from agentrail.testing.simulation.schedule import TaskOrder
 from agentrail.testing.simulation.tape import Tape
 
 TENANT: Final = "acme"
-LEASE_SECONDS: Final = 3.0
+LEASE_SECONDS: Final = 10.0
 CALM: Final = 0.9
 """Part of a life after which all faults end, so that liveness can be judged."""
 
@@ -34,6 +36,17 @@ PATIENCE_SECONDS: Final = 60.0
 """Virtual time after the end of a life in which everything accepted has to come to its end."""
 
 RESTART_SECONDS: Final = 1.0
+
+MAX_RATE: Final = 1_000_000
+"""Limits of a caller's messages, unless a scenario sets some: people of a world are few, and ask a lot."""
+
+_RATES: Final = (
+    "messages_per_minute",
+    "messages_burst",
+    "calls_per_minute",
+    "calls_burst",
+    "commands_per_second",
+)
 
 
 @define(eq=False)
@@ -45,6 +58,7 @@ class SimulatedNode:
         place: Its name in the log and its address on the network: `node-0`.
         machine: Its machine. A restart gets another one.
         served: The host of its application. None before it is up.
+        disk: Its disk, which outlives restarts. None: it has none.
         leaving: It was asked to leave.
         up: It answers.
         down: It no longer answers.
@@ -53,6 +67,7 @@ class SimulatedNode:
     index: int
     machine: NodeMachine
     served: Any = None
+    disk: Any = None
     leaving: trio.Event = field(factory=trio.Event)
     up: trio.Event = field(factory=trio.Event)
     down: trio.Event = field(factory=trio.Event)
@@ -92,7 +107,7 @@ class World:
         self.log: Log = Log()
         self.seconds: float = seconds
         self.network: Network = Network(tape, self.log)
-        self.store: ModelStore = ModelStore(tape, self.log)
+        self.store: ModelStore = ModelStore(tape, self.log, lease_ms=int(LEASE_SECONDS * 1000))
         self.nodes: list[SimulatedNode] = [
             SimulatedNode(index, NodeMachine(tape.seed, f"node-{index}")) for index in range(nodes)
         ]
@@ -102,7 +117,14 @@ class World:
         self._order = order
         self._profiles: dict[str, AgentProfile] = {}
         self._plugins: list[Callable[[], HostPlugin]] = []
-        self._options: dict[str, Any] = {"lease": LEASE_SECONDS, "drain_timeout": 2.0, "heartbeat": 15.0}
+        self._options: dict[str, Any] = {
+            "lease": LEASE_SECONDS,
+            "drain_timeout": 2.0,
+            "limits": Limits(**dict.fromkeys(_RATES, MAX_RATE)),
+        }
+        self._faults: tuple[Fault, ...] = ()
+        self._rate: float | None = None
+        self._nemesis: Nemesis | None = None
         self._ledgers: dict[str, Ledger] = {}
         self._always: list[tuple[str, Callable[[], object]]] = []
         self._finally: list[tuple[str, Callable[[], object]]] = []
@@ -153,6 +175,19 @@ class World:
         self._finally.append((getattr(check, "__name__", "a check"), check))
         return check
 
+    def faults(self, faults: Iterable[Fault] = EVERYTHING, *, rate: float | None = None) -> None:
+        """Let faults strike until the calm end of the life.
+
+        Args:
+            faults: Those that are allowed.
+            rate: Faults per hour. None: drawn for each life.
+        """
+        self._faults, self._rate = tuple(faults), rate
+
+    def strikes(self, fault: Fault, name: str) -> bool:
+        """Return whether an invited fault strikes now. `name` says who asks, and is the name of the draw."""
+        return self._nemesis is not None and self._nemesis.strikes(fault, name)
+
     def note(self, said: str) -> None:
         """Add a line to the story."""
         self.log.note("note", said)
@@ -175,6 +210,10 @@ class World:
             if node.place == place:
                 return node.machine
         return self.machines[place]
+
+    def disk(self, index: int) -> Any:
+        """Return the disk of a node. None: its sessions are in the store of all nodes."""
+        return self.nodes[index].disk
 
     def clock(self, index: int) -> NodeMachine:
         """Return the machine of a node, whose `wrong_by_seconds` and `drift` are its clock."""
@@ -203,6 +242,7 @@ class World:
         if node.machine.is_dead:
             return
         node.machine.is_held = node.machine.is_dead = True
+        self._order.hold()
         self._order.hold()
         node.down.set()
         self.network.leave(node.place)
@@ -250,6 +290,12 @@ class World:
         """Start nodes and clients, and return when the life is over, with its calm end."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            if self._faults:
+                until = self.seconds * CALM
+                self._nemesis = Nemesis(
+                    self, self.tape, self._faults, until=until, lease_seconds=LEASE_SECONDS, rate=self._rate
+                )
+                nursery.start_soon(self._nemesis.run)
             for node in self.nodes:
                 self._start_node(node)
             for node in self.nodes:
@@ -309,7 +355,7 @@ class World:
             store=self.store,
             advertise=f"http://{node.place}",
             auth=principal_of,
-            allowed_hosts=("*",),
+            allowed_hosts=[each.place for each in self.nodes],
             **self._options,
         )
         node.served = app.state.host
