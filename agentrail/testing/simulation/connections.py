@@ -1,6 +1,7 @@
-"""Connections between the places of a simulated world, with latencies and faults. What their messages mean is not known here."""
+"""Connections between the places of a simulated world, with latencies and faults. They carry messages of ASGI, or bytes."""
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +39,18 @@ class Way:
     Attributes:
         is_cut: Whether messages are held.
         slow_seconds: Additional latency.
+        bytes_per_second: Bandwidth of each connection.
         buffer_bytes: A proxy collects so many bytes of an answer before it sends them on.
-        repeats: Number of the next requests that arrive twice.
+        repeats: Number of the next requests, other than GET and HEAD, that arrive twice.
+
+    The last two are faults of a network of messages.
     """
 
     name: str
     chance: random.Random
     is_cut: bool = False
     slow_seconds: float = 0.0
+    bytes_per_second: float = math.inf
     buffer_bytes: int = 0
     repeats: int = 0
 
@@ -78,10 +83,6 @@ class Endpoint:
     last_due: float = 0.0
     changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
 
-    @property
-    def unread(self) -> int:
-        return len(self.under_way) + len(self.inbox)
-
     async def send(self, message: Any) -> None:
         """Send a message as soon as there is room.
 
@@ -89,7 +90,7 @@ class Endpoint:
             trio.BrokenResourceError: The connection has ended.
         """
         await trio.lowlevel.checkpoint()
-        while self.end is None and self.peer.unread >= WINDOW:
+        while self.end is None and len(self.peer.under_way) + len(self.peer.inbox) >= WINDOW:
             await self.changed.park()
         if self.end is not None:
             raise trio.BrokenResourceError(self.end)
@@ -124,7 +125,7 @@ class Connections:
     """Connects places, and breaks their connections. Faults are not noted in the log here.
 
     Attributes:
-        watchers: Called with each message that arrives, and the names of its two places.
+        watchers: Called with the name of the way and each message that arrives.
         delivered: Number of messages that have arrived.
     """
 
@@ -135,6 +136,7 @@ class Connections:
         self._tape = tape
         self._listening: dict[str, Accept] = {}
         self._refusing: dict[str, None] = {}
+        self._addresses: dict[str, str] = {}
         self._ways: dict[tuple[str, str], Way] = {}
         self._ends: dict[Endpoint, None] = {}
         self._due: list[tuple[float, int, Endpoint]] = []
@@ -143,28 +145,39 @@ class Connections:
 
     @property
     def open_connections(self) -> int:
-        """Number of connections that have not ended at both ends."""
+        """Number of connections that have not ended."""
         return len(self._ends) // 2
 
     def way(self, source: str, target: str) -> Way:
+        """Return the way from one place to another."""
         if (source, target) not in self._ways:
             name = f"{source} > {target}"
             self._ways[source, target] = Way(name, self._tape.generator(f"network/{name}"))
         return self._ways[source, target]
 
+    def address_of(self, place: str) -> str:
+        """Return the IP address of a place. They are numbered, as places appear."""
+        number = len(self._addresses) + 1
+        return self._addresses.setdefault(place, f"127.0.{number >> 8}.{number & 255}")
+
     def listen(self, place: str, accept: Accept) -> None:
-        """Accept connections to a place. `accept` is called with the server's end of each, in the world and not in the place."""
+        """Call a function with the server's end of each connection to a place. It must not wait."""
         self._listening[place] = accept
 
+    def unlisten(self, place: str, accept: Accept) -> None:
+        """Refuse connections to a place, if they are still accepted by this function."""
+        if self._listening.get(place) == accept:
+            del self._listening[place]
+
     def leave(self, place: str) -> None:
-        """End all that a place has, as the system does for a process: connections are reset, and new ones refused."""
+        """Refuse connections to a place, and reset those that it has, as the system does for a process that has ended."""
         self._listening.pop(place, None)
         for end in self._between(place):
             self._post(end.peer, Ended("reset"))
             end.arrive(Ended("reset"))
 
     def open(self, place: str) -> Endpoint:
-        """Begin to connect the current place to another. Its first message is `OPENED`, unless the connection ends."""
+        """Begin a connection of the current place to another. Its first message is `OPENED`, unless it ends."""
         here = place_of_caller()
         client = Endpoint(here, self.way(place, here), self._post)
         server = Endpoint(place, self.way(here, place), self._post)
@@ -181,15 +194,15 @@ class Connections:
         self.way(target, source).is_cut |= not one_way
 
     def slow(self, one: str, other: str, seconds: float) -> None:
-        """Delay all messages between two places by so much. 0 ends it."""
+        """Delay all messages between two places."""
         self.way(one, other).slow_seconds = self.way(other, one).slow_seconds = seconds
 
     def buffer(self, client: str, server: str, size_bytes: int) -> None:
-        """Let a proxy collect so many bytes of answers to a client before it sends them on. 0 ends it."""
+        """Put a proxy that collects so many bytes between a server and its client. 0 ends it."""
         self.way(server, client).buffer_bytes = size_bytes
 
     def repeat(self, client: str, server: str, requests: int = 1) -> None:
-        """Let the next requests other than GET and HEAD arrive twice, on two connections."""
+        """Let the next requests arrive twice, on two connections."""
         self.way(client, server).repeats = requests
 
     def reset(self, one: str, other: str) -> None:
@@ -203,12 +216,14 @@ class Connections:
         self._refusing[place] = None
 
     def accept(self, place: str) -> None:
+        """Accept connections to a place again."""
         self._refusing.pop(place, None)
 
     def mend(self, one: str, other: str) -> None:
         """End all faults between two places. Held messages arrive after another latency."""
         for way in (self.way(one, other), self.way(other, one)):
-            way.is_cut, way.slow_seconds, way.buffer_bytes, way.repeats = False, 0.0, 0, 0
+            way.is_cut, way.slow_seconds, way.bytes_per_second = False, 0.0, math.inf
+            way.buffer_bytes = way.repeats = 0
             for end in self._ends:
                 if end.way is way and end.under_way:
                     due = max(end.under_way[0][0], way.due())
@@ -230,7 +245,7 @@ class Connections:
     # --- messages
 
     def _post(self, to: Endpoint, message: Any) -> None:
-        to.last_due = max(to.last_due, to.way.due())
+        to.last_due = max(to.last_due, to.way.due()) + _size_of(message) / to.way.bytes_per_second
         to.under_way.append((to.last_due, message))
         self._schedule(to.last_due, to)
 
@@ -239,7 +254,7 @@ class Connections:
         heapq.heappush(self._due, (due, self._scheduled, to))
         if self._sleep is None:
             self._sleep = trio.CancelScope()
-            # Of the system, so that messages arrive whatever became of their senders and receivers.
+            # Of the system, so that messages arrive whatever became of the tasks of their senders.
             trio.lowlevel.spawn_system_task(self._carry, name="network")
         self._sleep.deadline = min(self._sleep.deadline, due)
 
@@ -248,12 +263,12 @@ class Connections:
             now = trio.current_time()
             while self._due and self._due[0][0] <= now:
                 self._deliver(heapq.heappop(self._due)[2], now)
-            with trio.CancelScope(deadline=self._due[0][0] if self._due else float("inf")) as self._sleep:
+            with trio.CancelScope(deadline=self._due[0][0] if self._due else math.inf) as self._sleep:
                 await trio.sleep_forever()
 
     def _deliver(self, to: Endpoint, now: float) -> None:
         there = [message for due, message in to.under_way if due <= now]
-        if to.way.is_cut or self.is_collected(there, to.way.buffer_bytes):
+        if to.way.is_cut or _is_collected(there, to.way.buffer_bytes):
             return
         for message in there:
             to.under_way.popleft()
@@ -270,15 +285,22 @@ class Connections:
 
     def _accept(self, server: Endpoint) -> None:
         accept = self._listening.get(server.place)
-        if server.end is not None:
-            return
         if accept is None or server.place in self._refusing:
             self._post(server.peer, Ended("refused"))
             server.arrive(Ended("refused"))
-        else:
+        elif server.end is None:
             self._post(server.peer, OPENED)
             accept(server)
 
-    def is_collected(self, messages: Sequence[Any], size_bytes: int) -> bool:
-        """Return whether a proxy that collects so many bytes holds these messages."""
-        return False
+
+def _size_of(message: Any) -> int:
+    data = message if isinstance(message, bytes | dict) else b""
+    if isinstance(data, dict):
+        data = data.get("body") or data.get("text") or data.get("bytes") or b""
+    return len(data)
+
+
+def _is_collected(messages: Sequence[Any], buffer_bytes: int) -> bool:
+    """Return whether a proxy holds all of these: pieces of an answer that continues."""
+    pieces = [one for one in messages if isinstance(one, dict) and one.get("more_body")]
+    return len(pieces) == len(messages) < WINDOW and sum(map(_size_of, pieces)) < buffer_bytes

@@ -1,11 +1,11 @@
-"""A network of messages: nodes and clients exchange ASGI messages over memory, in virtual time, with latencies and faults.
+"""A network of messages: nodes and clients exchange messages of ASGI over memory, in virtual time, with latencies and faults.
 
 The product's own clients use it, see `Network.installed`. The address of the node `node-0` is `http://node-0`.
 """
 
 import math
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -18,9 +18,9 @@ import httpx
 import trio
 
 from agentrail import websockets
-from agentrail.testing.seams import wrapped
-from agentrail.testing.simulation.connections import WINDOW, Connections, Endpoint
-from agentrail.testing.simulation.log import Log, place_of_caller
+from agentrail.testing.seams import Seam, wrapped
+from agentrail.testing.simulation.connections import Connections, Endpoint
+from agentrail.testing.simulation.log import Log
 from agentrail.testing.simulation.tape import Tape
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL
@@ -33,201 +33,67 @@ Spawn: TypeAlias = Callable[..., object]
 _SPLIT_RATE: Final = 0.05
 _CUT: Final = "agentrail.cut"  # see `agentrail.gateway.serving.connection_cut`
 _LAST: Final = ("http.response.body", "websocket.http.response.body", "websocket.close")
-_REFUSED: Final = 403
-
-
-class ClientSocket:
-    """A client's WebSocket, with the members of `WebSocketConnection` that the product uses.
-
-    Attributes:
-        handshake_headers: Headers of the server's answer.
-    """
-
-    def __init__(self, client: Endpoint, handshake_headers: Headers) -> None:
-        """Called by `Network.dial`."""
-        self.handshake_headers: tuple[tuple[bytes, bytes], ...] = tuple(handshake_headers)
-        self._client = client
-        self._code = 1006
-
-    async def send_message(self, message: str | bytes) -> None:
-        """Send a message. Raises `ConnectionClosed`."""
-        kind = "text" if isinstance(message, str) else "bytes"
-        try:
-            await self._client.send({"type": "websocket.receive", kind: message})
-        except trio.BrokenResourceError:
-            raise self._closed() from None
-
-    async def get_message(self) -> Any:
-        """Return the next message, `str` or `bytes`. Raises `ConnectionClosed`."""
-        message = await self._client.receive()
-        if message is not None and message["type"] == "websocket.send":
-            return message["bytes"] if message.get("text") is None else message["text"]
-        if message is not None:
-            self._code = message.get("code", 1000)
-        self._client.close()
-        raise self._closed()
-
-    def _closed(self) -> Exception:
-        return websockets.ConnectionClosed(websockets.CloseReason(self._code, ""))
-
-
-class Answer(httpx.AsyncByteStream):
-    """The pieces of an answer. Close it.
-
-    Attributes:
-        status: Its status.
-        headers: Its headers.
-    """
-
-    def __init__(self, client: Endpoint, head: Message, read_seconds: float) -> None:
-        """Called by `Network.request`."""
-        self.status: int = head["status"]
-        self.headers: list[tuple[bytes, bytes]] = list(head.get("headers", ()))
-        self._client, self._read_seconds, self._is_more = client, read_seconds, True
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Return the next piece.
-
-        Raises:
-            httpcore.RemoteProtocolError, httpcore.ReadError: The connection ended, or was reset, in the middle.
-            httpcore.ReadTimeout: No piece came in time.
-        """
-        while self._is_more:
-            message = await _next_of(self._client, self._read_seconds)
-            self._is_more = message.get("more_body", False)
-            if message.get("body"):
-                return bytes(message["body"])
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """End the connection."""
-        self._client.close()
-        await trio.lowlevel.checkpoint()
-
-
-async def _next_of(client: Endpoint, within_seconds: float) -> Message:
-    with trio.move_on_after(within_seconds):
-        message: Message | None = await client.receive()
-        if message is not None:
-            return message
-        message_of_error = f"the connection was {client.end} before the answer was complete"
-        raise (httpcore.ReadError if client.end == "reset" else httpcore.RemoteProtocolError)(
-            message_of_error
-        )
-    raise httpcore.ReadTimeout
-
-
-async def _connected(client: Endpoint, within_seconds: float) -> None:
-    with trio.move_on_after(within_seconds):
-        if await client.receive() is None:
-            message = f"the connection was {client.end}"
-            raise httpcore.ConnectError(message)
-        return
-    raise httpcore.ConnectTimeout
-
-
-class _Pool(httpcore.AsyncConnectionPool):
-    """Takes the place of `httpcore.AsyncConnectionPool`. Each request has its own connection."""
-
-    def __init__(self, network: "Network") -> None:
-        super().__init__()
-        self._network = network
-
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        stream: Any = request.stream
-        body = b"".join([piece async for piece in stream])
-        limits = {name: value for name, value in request.extensions.get("timeout", {}).items() if value}
-        answer = await self._network.request(
-            request.url.host.decode(),
-            request.method.decode(),
-            request.url.target.decode(),
-            request.headers,
-            body,
-            connect_seconds=limits.get("connect", math.inf),
-            read_seconds=limits.get("read", math.inf),
-        )
-        return httpcore.Response(answer.status, headers=answer.headers, content=answer)
+_FORBIDDEN: Final = 403
 
 
 class Network(Connections):
-    """A network on which nodes serve ASGI applications."""
+    """Connects clients and nodes, which serve ASGI applications."""
 
     def __init__(self, tape: Tape, log: Log) -> None:
         """Create a network for one Trio run."""
         super().__init__(tape)
         self._log = log
-        self._split = tape.generator("network/split")
-        self._addresses: dict[str, str] = {}
+        self._splits = tape.generator("network/splits")
 
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place until `leave`. `spawn` starts a task for each connection."""
         self.listen(place, lambda server: spawn(self._serve, app, server))
 
-    async def request(  # noqa: PLR0913 - a request of HTTP
-        self,
-        place: str,
-        method: str,
-        path: str,
-        headers: Headers = (),
-        body: bytes = b"",
-        *,
-        connect_seconds: float = math.inf,
-        read_seconds: float = math.inf,
-    ) -> Answer:
-        """Send a request, and return its answer when the head has arrived.
+    async def request(
+        self, place: str, method: str, path: str, headers: Headers = (), body: bytes = b"", **seconds: float
+    ) -> httpcore.Response:
+        """Send a request, and return its answer when the head has arrived. Close it. `seconds` are `connect` and `read`.
 
         Raises:
             httpcore.ConnectError, httpcore.ConnectTimeout: The place refuses connections, or does not answer.
-            httpcore.ReadError, httpcore.RemoteProtocolError, httpcore.ReadTimeout: No answer came.
+            httpcore.ReadError, httpcore.RemoteProtocolError, httpcore.ReadTimeout: No answer came. So does reading it.
         """
-        call = [
-            self._head(place, "http", path, headers, method=method, http_version="1.1"),
-            *self._pieces({"type": "http.request", "body": body}),
-        ]
-        client = self.open(place)
-        try:
-            await _connected(client, connect_seconds)
-            way = client.peer.way
-            if way.repeats and method not in ("GET", "HEAD"):
-                way.repeats -= 1
-                twin = self.open(place)
-                twin.is_read = False
-                self._post_all(twin.peer, call)
-            self._post_all(client.peer, call)
-            return Answer(client, await _next_of(client, read_seconds), read_seconds)
-        except BaseException:
-            client.close()
-            raise
+        call = httpcore.Request(
+            method,
+            f"http://{place}{path}",
+            headers=[(b"content-length", b"%d" % len(body)), *headers],
+            content=body,
+            extensions={"timeout": seconds},
+        )
+        return await self.pool().handle_async_request(call)
 
     @asynccontextmanager
     async def dial(
         self, place: str, path: str = "/ws", headers: Headers = (), *, within_seconds: float = 10.0
-    ) -> AsyncIterator[ClientSocket]:
-        """Open a WebSocket for the duration of the block. The server is not told why it ends.
+    ) -> AsyncIterator[Any]:
+        """Open a WebSocket for the duration of the block. The connection has the members of trio-websocket's that the product uses.
 
         Raises:
             trio.TooSlowError: It did not open in time.
             OSError: The place refuses connections, or the connection was reset.
             ConnectionRejected: The server refused it.
         """
-        head = self._head(place, "websocket", path, headers, subprotocols=[PROTOCOL])
+        call = {"type": "websocket", "scheme": "ws", "subprotocols": [PROTOCOL]}
         client = self.open(place)
         try:
             with trio.fail_after(within_seconds):
                 try:
                     await _connected(client, math.inf)
-                    self._post_all(client.peer, [head, {"type": "websocket.connect"}])
+                    self.post(client, self._head(client, path, headers, call), {"type": "websocket.connect"})
                     accepted = await _accepted(client)
                 except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                     raise ConnectionError(*error.args) from None
-            yield ClientSocket(client, accepted.get("headers", ()))
+            yield _ClientSocket(client, accepted)
         finally:
             client.close()
 
     def pool(self) -> httpcore.AsyncConnectionPool:
+        """Return what takes the place of a pool of connections. Each request has its own connection."""
         return _Pool(self)
 
     def http(self, place: str, **options: Any) -> httpx.AsyncClient:
@@ -242,23 +108,54 @@ class Network(Connections):
         @asynccontextmanager
         async def open_websocket(
             at: client_socket.SocketTarget, _: str, headers: Headers, *, within_seconds: float
-        ) -> AsyncIterator[ClientSocket]:
-            more = [(b"host", at.named.encode()), *headers]
-            async with self.dial(at.host, at.path, more, within_seconds=within_seconds) as socket:
+        ) -> AsyncIterator[Any]:
+            async with self.dial(at.host, at.path, headers, within_seconds=within_seconds) as socket:
                 yield socket
 
         def with_pool(library: Any) -> Any:
             return SimpleNamespace(**{**vars(library), "AsyncConnectionPool": lambda **_: self.pool()})
 
         forwarder = import_module("agentrail.gateway.forwarder")
-        return wrapped(
-            [
-                (client_socket, "open_websocket", lambda _: open_websocket),
-                (forwarder, "httpcore", with_pool),
-                # Without the certificates of the system, which take longer to read than a short life.
-                (forwarder, "_tls_of_nodes", lambda _: lambda _: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)),
-            ]
+        seams = (
+            (client_socket, "open_websocket", lambda _: open_websocket),
+            (forwarder, "httpcore", with_pool),
         )
+        return wrapped([*seams, without_certificates()])
+
+    def post(self, source: Endpoint, *messages: Message) -> None:
+        """Send messages whether there is room or not. Bodies are split now and then."""
+        for message in messages:
+            for piece in self._split(message):
+                source.post(source.peer, piece)
+
+    def call(self, client: Endpoint, request: httpcore.Request, body: bytes) -> tuple[Message, ...]:
+        """Return the messages of a request."""
+        more = {"type": "http", "scheme": "http", "http_version": "1.1", "method": request.method.decode()}
+        head = self._head(client, request.url.target.decode(), request.headers, more)
+        return head, {"type": "http.request", "body": body}
+
+    def _head(self, client: Endpoint, target: str, headers: Headers, more: Message) -> Message:
+        path, _, query = target.partition("?")
+        given = [(name.lower(), value) for name, value in headers]
+        host = [] if b"host" in dict(given) else [(b"host", client.peer.place.encode())]
+        return {
+            "asgi": {"version": "3.0"},
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "client": (self.address_of(client.place), 50_000),
+            "server": (client.peer.place, 80),
+            "extensions": {"websocket.http.response": {}},
+            "headers": [*host, *given],
+            **more,
+        }
+
+    def _split(self, message: Message) -> list[Message]:
+        body = message.get("body", b"")
+        if len(body) <= 1 or self._splits.random() >= _SPLIT_RATE:
+            return [message]
+        at = self._splits.randrange(1, len(body))
+        return [{**message, "body": body[:at], "more_body": True}, {**message, "body": body[at:]}]
 
     # --- the server
 
@@ -266,81 +163,144 @@ class Network(Connections):
         head = await server.receive()
         if head is None:
             return
-        state = {**head["scope"], "state": {_CUT: server.close}}
+        lost = {"type": f"{head['type']}.disconnect", "code": 1006}
+        scope = {**head, "state": {_CUT: server.close}}
         try:
-            await app(state, partial(self._receive, server, head["lost"]), partial(self._send, server))
+            await app(scope, partial(_receive, server, lost), partial(self._send, server))
         except Exception as error:
             self._log.note("note", f"the application raised {type(error).__name__}: {error}")
             raise
         finally:
             server.close()
 
-    async def _receive(self, server: Endpoint, lost: Message) -> Message:
-        message: Message | None = await server.receive()
-        return lost if message is None else message
-
     async def _send(self, server: Endpoint, message: Message) -> None:
         try:
-            for piece in self._pieces(message):
+            for piece in self._split(message):
                 await server.send(piece)
         except trio.BrokenResourceError:
-            return  # as Hypercorn does
+            return  # ignored, as by Hypercorn
         if message["type"] in _LAST and not message.get("more_body"):
             server.close()
 
-    # --- messages
 
-    def is_collected(self, messages: Sequence[Any], size_bytes: int) -> bool:
-        """Return whether all of them are pieces of an answer that continues, with less than so many bytes."""
-        pieces = [one.get("body", b"") for one in messages if isinstance(one, dict) and one.get("more_body")]
-        return len(messages) == len(pieces) < WINDOW and sum(map(len, pieces)) < size_bytes
+def without_certificates() -> Seam:
+    """Let gateways not read the certificates of the system, which takes longer than a short life."""
+    forwarder = import_module("agentrail.gateway.forwarder")
+    return forwarder, "_tls_of_nodes", lambda _: lambda _: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
-    def _pieces(self, message: Message) -> list[Message]:
-        body = message.get("body", b"")
-        if len(body) <= 1 or self._split.random() >= _SPLIT_RATE:
-            return [message]
-        at = self._split.randrange(1, len(body))
-        return [{**message, "body": body[:at], "more_body": True}, {**message, "body": body[at:]}]
 
-    def _post_all(self, to: Endpoint, messages: Iterable[Message]) -> None:
-        for message in messages:
-            to.post(to, message)
+async def _receive(server: Endpoint, lost: Message) -> Message:
+    message: Message | None = await server.receive()
+    return lost if message is None else message
 
-    def _head(self, place: str, kind: str, path: str, headers: Headers, **more: Any) -> Message:
-        given = [(name.lower(), value) for name, value in headers]
-        if b"host" not in dict(given):
-            given.append((b"host", place.encode()))
-        here, _, query = path.partition("?")
-        caller = place_of_caller()
-        number = len(self._addresses) + 1
-        address = self._addresses.setdefault(caller, f"127.0.{number >> 8}.{number & 255}")
-        scope = {
-            "type": kind,
-            "asgi": {"version": "3.0"},
-            "scheme": "http" if kind == "http" else "ws",
-            "path": unquote(here),
-            "raw_path": here.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": given,
-            "client": (address, 50_000),
-            "server": (place, 80),
-            "extensions": {"websocket.http.response": {}},
-            **more,
+
+class _ClientSocket:
+    def __init__(self, client: Endpoint, accepted: Message) -> None:
+        self.handshake_headers = tuple(accepted.get("headers", ()))
+        self._client = client
+        self._code = 1006
+
+    async def send_message(self, message: str | bytes) -> None:
+        kind = "text" if isinstance(message, str) else "bytes"
+        try:
+            await self._client.send({"type": "websocket.receive", kind: message})
+        except trio.BrokenResourceError:
+            raise self._closed() from None
+
+    async def get_message(self) -> Any:
+        message = await self._client.receive()
+        if message is not None and message["type"] == "websocket.send":
+            return message["bytes"] if message.get("text") is None else message["text"]
+        if message is not None:
+            self._code = message.get("code", 1000)
+        self._client.close()
+        raise self._closed()
+
+    def _closed(self) -> Exception:
+        return websockets.ConnectionClosed(websockets.CloseReason(self._code, ""))
+
+
+class _Pool(httpcore.AsyncConnectionPool):
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._network = network
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        stream: Any = request.stream
+        body = b"".join([piece async for piece in stream])
+        limits = {
+            key: math.inf if value is None else value
+            for key, value in request.extensions.get("timeout", {}).items()
         }
-        lost = (
-            {"type": "http.disconnect"} if kind == "http" else {"type": "websocket.disconnect", "code": 1006}
-        )
-        return {"type": "network.head", "scope": scope, "lost": lost}
+        clients = [self._network.open(request.url.host.decode())]
+        call = self._network.call(clients[0], request, body)
+        way = clients[0].peer.way
+        try:
+            await _connected(clients[0], limits.get("connect", math.inf))
+            if way.repeats and request.method not in (b"GET", b"HEAD"):
+                way.repeats -= 1
+                clients.append(self._network.open(clients[0].peer.place))
+                clients[1].is_read = False
+            for client in clients:
+                self._network.post(client, *call)
+            pieces = _Pieces(clients[0], limits.get("read", math.inf))
+            head = await pieces.next()
+        except BaseException:
+            clients[0].close()
+            raise
+        return httpcore.Response(head["status"], headers=head.get("headers"), content=pieces)
+
+
+class _Pieces:
+    """The body of an answer."""
+
+    def __init__(self, client: Endpoint, within_seconds: float) -> None:
+        self._client, self._within_seconds, self._is_more = client, within_seconds, True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while self._is_more:
+            message = await self.next()
+            self._is_more = message.get("more_body", False)
+            if message.get("body"):
+                return bytes(message["body"])
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._client.close()
+        await trio.lowlevel.checkpoint()
+
+    async def next(self) -> Message:
+        with trio.move_on_after(self._within_seconds):
+            message: Message | None = await self._client.receive()
+            if message is not None:
+                return message
+            error = httpcore.ReadError if self._client.end == "reset" else httpcore.RemoteProtocolError
+            raise error(*_why(self._client))
+        raise httpcore.ReadTimeout
+
+
+def _why(client: Endpoint) -> tuple[str]:
+    return (f"the connection to {client.peer.place} was {client.end}",)
+
+
+async def _connected(client: Endpoint, within_seconds: float) -> None:
+    """Wait until a connection is open."""
+    with trio.move_on_after(within_seconds):
+        if await client.receive() is not None:
+            return
+        raise httpcore.ConnectError(*_why(client))
+    raise httpcore.ConnectTimeout
 
 
 async def _accepted(client: Endpoint) -> Message:
     """Return the message that accepts a WebSocket, or raise the refusal."""
-    first = await _next_of(client, math.inf)
+    pieces = _Pieces(client, math.inf)
+    first = await pieces.next()
     if first["type"] == "websocket.accept":
         return first
-    status, body, is_more = first.get("status", _REFUSED), b"", first["type"] != "websocket.close"
-    while is_more:
-        piece = await _next_of(client, math.inf)
-        body, is_more = body + piece.get("body", b""), piece.get("more_body", False)
-    raise websockets.ConnectionRejected(status, tuple(first.get("headers", ())), body)
+    body = b"" if first["type"] == "websocket.close" else b"".join([piece async for piece in pieces])
+    headers = tuple(first.get("headers", ()))
+    raise websockets.ConnectionRejected(first.get("status", _FORBIDDEN), headers, body)

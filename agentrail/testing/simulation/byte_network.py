@@ -1,0 +1,232 @@
+"""A network of bytes: sockets over memory, in virtual time, so that httpx, httpcore, trio-websocket and Hypercorn's protocols run unchanged.
+
+It has the faults of `Connections`. Bytes are sent and received in chunks of any size.
+"""
+
+import errno
+import socket as system
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Final, Self
+
+import httpcore
+import httpx
+import trio
+
+from agentrail import outside
+from agentrail.testing.seams import wrapped
+from agentrail.testing.simulation.connections import OPENED, Endpoint
+from agentrail.testing.simulation.log import Log, place_of_caller
+from agentrail.testing.simulation.network import Headers, Network, Spawn, without_certificates
+from agentrail.testing.simulation.tape import Tape
+from agentrail.web import client_socket
+from agentrail.wire.server_frames import PROTOCOL
+
+PORT: Final = 80
+MAX_CHUNK_BYTES: Final = 16_384
+
+_WHOLE_RATE: Final = 0.8
+_FIRST_NUMBER: Final = 1 << 20  # no file of this process has it
+
+
+class ByteNetwork(Network, trio.abc.SocketFactory, trio.abc.HostnameResolver):
+    """Connects clients and nodes by sockets. Each place has one port."""
+
+    def __init__(self, tape: Tape, log: Log) -> None:
+        """Create a network for one Trio run."""
+        super().__init__(tape, log)
+        self.chunks = tape.generator("network/chunks")
+        self.names: dict[str, str] = {}
+        self.sockets = 0
+
+    def serve(self, place: str, app: Any, spawn: Spawn) -> None:
+        """Serve an application at a place with the product's server. Its lifespan has begun."""
+        trio.socket.set_custom_socket_factory(self)
+        trio.socket.set_custom_hostname_resolver(self)
+        listener = SimulatedSocket(self, place)
+        listener.listen()
+        serving = import_module("agentrail.gateway.serving")
+        spawn(serving.serve_app, _without_lifespan(app), [trio.SocketListener(listener)], trio.sleep_forever)
+
+    @asynccontextmanager
+    async def dial(
+        self, place: str, path: str = "/ws", headers: Headers = (), *, within_seconds: float = 10.0
+    ) -> AsyncIterator[Any]:
+        """See `Network.dial`."""
+        at = client_socket.SocketTarget(host=place, port=PORT, named=place, path=path, tls=None)
+        opening = client_socket.open_websocket(at, PROTOCOL, [*headers], within_seconds=within_seconds)
+        async with opening as connection:
+            yield connection
+
+    def pool(self) -> httpcore.AsyncConnectionPool:
+        """Return a pool of connections."""
+        return httpcore.AsyncConnectionPool(network_backend=httpcore.TrioBackend())
+
+    def http(self, place: str, **options: Any) -> httpx.AsyncClient:
+        """Return a client for a place. Options are those of `httpx.AsyncClient`."""
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return httpx.AsyncClient(base_url=f"http://{place}", verify=tls, trust_env=False, **options)
+
+    def installed(self) -> AbstractContextManager[None]:
+        """Give the libraries a clock and chance of this network within the block."""
+        clock = SimpleNamespace(monotonic=trio.current_time)
+        chance = SimpleNamespace(urandom=self._tape.generator("network/masks").randbytes)
+        return wrapped(
+            [
+                without_certificates(),
+                (import_module("httpcore._async.http11"), "time", lambda _: clock),
+                (import_module("hypercorn.config"), "time", lambda _: outside.wall),
+                (import_module("wsproto.frame_protocol"), "os", lambda _: chance),
+                (import_module("wsproto.utilities"), "os", lambda _: chance),
+            ]
+        )
+
+    def socket(self, *_: Any) -> "SimulatedSocket":
+        """See `trio.abc.SocketFactory`."""
+        return SimulatedSocket(self, place_of_caller())
+
+    async def getaddrinfo(self, host: bytes | None, port: Any, *_: Any) -> Any:
+        """See `trio.abc.HostnameResolver`. Each name is the name of a place."""
+        await trio.lowlevel.checkpoint()
+        place = (host or b"").decode()
+        self.names[self.address_of(place)] = place
+        return [(system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP, "", (self.address_of(place), port))]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
+        """See `trio.abc.HostnameResolver`."""
+        await trio.lowlevel.checkpoint()
+        return self.names.get(sockaddr[0], sockaddr[0]), f"{sockaddr[1]}"
+
+
+def _without_lifespan(app: Any) -> Any:
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await app(scope, receive, send)
+            return
+        for said in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{said}.complete"})
+
+    return call
+
+
+class SimulatedSocket(trio.socket.SocketType):
+    """A socket of a place: one end of a connection, or a listener."""
+
+    family, type, proto = system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP
+    did_shutdown_SHUT_WR = False  # noqa: N815 - of Trio
+
+    def __init__(self, network: ByteNetwork, place: str, end: Endpoint | None = None) -> None:
+        """Create a socket of a place. `end`: its end of a connection."""
+        network.sockets += 1
+        self._network, self._place, self._end = network, place, end
+        self._number = _FIRST_NUMBER + network.sockets
+        self._queue: deque[Endpoint] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._left, self._is_at_end, self._is_closed = b"", False, False
+
+    def fileno(self) -> int:
+        return -1 if self._is_closed else self._number
+
+    def getsockname(self) -> Any:
+        return self._network.address_of(self._place), PORT
+
+    def getpeername(self) -> Any:
+        return self._network.address_of(self._connected().peer.place), self._number & 0xFFFF
+
+    def setsockopt(self, *_: Any) -> None:
+        pass
+
+    def getsockopt(self, _level: int, option: int, *_: Any) -> Any:
+        return int(option == system.SO_ACCEPTCONN and self._end is None)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._end is not None:
+            self._end.close()
+        else:
+            self._network.unlisten(self._place, self._take)
+        self._lot.unpark_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- a listener
+
+    async def bind(self, address: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def listen(self, backlog: int = 0) -> None:
+        self._network.listen(self._place, self._take)
+
+    async def accept(self) -> tuple["SimulatedSocket", Any]:
+        await trio.lowlevel.checkpoint()
+        while not self._queue and not self._is_closed:
+            await self._lot.park()
+        self._check()
+        one = SimulatedSocket(self._network, self._place, self._queue.popleft())
+        return one, one.getpeername()
+
+    def _take(self, server: Endpoint) -> None:
+        self._queue.append(server)
+        self._lot.unpark()
+
+    # --- an end of a connection
+
+    async def connect(self, address: Any) -> None:
+        self._check()
+        self._end = self._network.open(self._network.names.get(address[0], address[0]))
+        if await self._end.receive() is not OPENED:
+            error = ConnectionRefusedError if self._end.end == "refused" else ConnectionResetError
+            raise error(errno.ECONNREFUSED, f"the connection was {self._end.end}")
+
+    async def recv(self, size: int, _flags: int = 0, /) -> bytes:
+        end = self._connected()
+        if self._left or self._is_at_end:
+            await trio.lowlevel.checkpoint()
+        else:
+            received = await end.receive()
+            self._check()
+            if received is None and end.end == "reset":
+                raise ConnectionResetError(errno.ECONNRESET, "the connection was reset")
+            self._left, self._is_at_end = received or b"", not received
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken
+
+    async def send(self, data: Any, _flags: int = 0, /) -> int:
+        end, chance = self._connected(), self._network.chunks
+        size = min(len(data), MAX_CHUNK_BYTES)
+        size = size if chance.random() < _WHOLE_RATE else chance.randint(1, size)
+        try:
+            await end.send(bytes(data[:size]))
+        except trio.BrokenResourceError:
+            self._check()
+            raise BrokenPipeError(errno.EPIPE, "the connection has ended") from None
+        return size
+
+    def shutdown(self, _flag: int) -> None:
+        end = self._connected()
+        if end.end is None and not self.did_shutdown_SHUT_WR:
+            end.post(end.peer, b"")
+        self.did_shutdown_SHUT_WR = True
+
+    def is_readable(self) -> bool:
+        end = self._connected()
+        return bool(self._left or self._is_at_end or end.inbox or end.end)
+
+    def _connected(self) -> Endpoint:
+        self._check()
+        if self._end is None:
+            raise OSError(errno.ENOTCONN, "the socket is not connected")
+        return self._end
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the socket is closed")
