@@ -16,6 +16,7 @@ from agentrail import outside
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.facts import Calm, NodeChange
 from agentrail.testing.simulation.faults import EVERYTHING, Fault
 from agentrail.testing.simulation.ledger import Ledger
@@ -24,6 +25,7 @@ from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.nemesis import Nemesis
 from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.schedule import TaskOrder
 from agentrail.testing.simulation.tape import Tape
 
@@ -143,6 +145,8 @@ class World:
             options: Those of `SessionOptions`. The sandbox is in memory unless another one is given.
         """
         options.setdefault("sandbox", "memory")
+        if isinstance(options["model"], ChattyModel):
+            options["model"].join(self)
         self._profiles[name] = AgentProfile(id=name, name=name, options=SessionOptions(**options))
 
     def serve(self, *, plugins: Iterable[Callable[[], HostPlugin]] = (), **options: Any) -> None:
@@ -158,7 +162,7 @@ class World:
     def ledger(self, name: str) -> Ledger:
         """Return the outside world of this name, whose effects are counted and outlive nodes."""
         if name not in self._ledgers:
-            self._ledgers[name] = Ledger(name, self.log)
+            self._ledgers[name] = Ledger(name, self.log, self)
         return self._ledgers[name]
 
     @property
@@ -196,6 +200,10 @@ class World:
         """Add a client: an async function that lives on a machine of its own, beginning with the first node."""
         self.machines.setdefault(name, NodeMachine(self.tape.seed, name))
         self._inhabitants.append((name, live))
+
+    def people(self, n: int, profile: str, **options: Any) -> None:
+        """Add people. See `agentrail.testing.simulation.people.people`."""
+        people(self, n, profile, **options)
 
     @property
     def is_calm(self) -> bool:

@@ -1,0 +1,146 @@
+"""Ledgers: outside worlds whose effects are counted. They outlive nodes, and the tools of a life write to them."""
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+from attrs import define, field
+
+from agentrail import outside
+from agentrail.abc import Done, Error, NotDone, Ok, Reconciled, ToolContext, ToolOutcome, Unknown
+from agentrail.core.policy.calls import hash_arguments
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.events import ToolExecutionEnd
+from agentrail.messages import JsonObject
+from agentrail.testing.simulation.facts import LedgerEntry, Read
+from agentrail.testing.simulation.log import Log
+from agentrail.tools.function import ToolTraits
+
+if TYPE_CHECKING:
+    from agentrail.testing.simulation.world import World
+
+T = TypeVar("T")
+
+_BEHAVIOURS: Final = (
+    *(("well",) * 40),
+    *("slow", "deaf", "huge result", "raise before", "raise after", "error", "result after stop"),
+)
+_DEAF_SECONDS: Final = 8.0
+_HUGE: Final = "0123456789abcdef" * 8_192
+_AMOUNT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"amount": {"type": "integer", "minimum": 1, "maximum": 1000}},
+    "required": ["amount"],
+}
+
+
+class Ledger:
+    """An outside world, such as a bank. It never fails, and it counts.
+
+    Attributes:
+        name: Its name in the log.
+        entries: All effects, in order.
+    """
+
+    def __init__(self, name: str, log: Log, world: "World | None" = None) -> None:
+        """Create an empty ledger. The tape of `world` draws how its tools behave. None: well."""
+        self.name: str = name
+        self.entries: list[LedgerEntry] = []
+        self._log = log
+        self._world = world
+        self._operations: dict[str, int] = {}
+        self._tools: dict[str, LedgerTool] = {}
+        self._is_each_once = True
+
+    def tool(self, name: str, effect_class: EffectClass = "once", seconds: float = 1.0) -> "LedgerTool":
+        """Create a tool with an effect, at the beginning, in the middle or at the end of so many seconds."""
+        made = LedgerTool(name=name, effect_class=effect_class, seconds=seconds, ledger=self)
+        self._tools[name] = made
+        return made
+
+    def each_once(self) -> bool:
+        """Return whether no operation of a `once` or `reconcilable` tool took effect twice. Cheap."""
+        return self._is_each_once
+
+    def at_least_once(self) -> bool:
+        """Return whether each call that published a success took effect. Reads the whole log."""
+        done = {(entry.fence[0], entry.call_id) for entry in self.entries}
+        events = (
+            line.facts.event if isinstance(line.facts, Read) else line.facts for line in self._log.lines
+        )
+        return all(
+            event.meta is None or event.result.is_error or (event.meta.session_id, event.call_id) in done
+            for event in events
+            if isinstance(event, ToolExecutionEnd) and event.name in self._tools
+        )
+
+    def knows(self, operation_id: str) -> bool:
+        """Return whether an operation took effect."""
+        return operation_id in self._operations
+
+    def write(self, tool: "LedgerTool", ctx: ToolContext) -> None:
+        """Take effect. A repetition of an `idempotent` tool is an entry too."""
+        if getattr(outside.current(), "is_dead", False):
+            return  # tasks of a dead node are cancelled at the end of a life, and must not act then
+        entry = LedgerEntry(
+            ledger=self.name,
+            tool=tool.name,
+            effect_class=tool.effect_class,
+            operation_id=ctx.operation_id,
+            call_id=ctx.call_id,
+            attempt=ctx.attempt,
+            arguments_hash=hash_arguments(ctx.arguments),
+            fence=ctx.fence,
+        )
+        count = self._operations[ctx.operation_id] = self._operations.get(ctx.operation_id, 0) + 1
+        self._is_each_once &= count == 1 or tool.effect_class in {"pure", "idempotent"}
+        self.entries.append(entry)
+        said = f"{tool.name} {ctx.call_id} takes effect"
+        self._log.note("tool", said, session=ctx.session_id, facts=entry)
+
+    def draw(self, name: str, options: tuple[T, ...]) -> T:
+        """Return one of the options. The first is the calm one."""
+        world = self._world
+        return options[0] if world is None or world.is_calm else world.tape.choice(name, options)
+
+
+@define(kw_only=True, eq=False)
+class LedgerTool(ToolTraits):
+    """A tool of a ledger, which may misbehave. See `Ledger.tool`."""
+
+    description: str = "Changes the outside world."
+    parameters: JsonObject = field(factory=lambda: dict(_AMOUNT))
+    max_result_bytes: int = 16_384
+    seconds: float
+    ledger: Ledger
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Wait, take effect, wait, and answer."""
+        name = f"tool[{ctx.session_id}/{ctx.call_id}]"
+        how = self.ledger.draw(name, _BEHAVIOURS)
+        before = self.ledger.draw(f"{name}.before", (0.0, 0.5, 1.0))
+        seconds = {"slow": 10 * self.seconds, "deaf": _DEAF_SECONDS}.get(how, self.seconds)
+        if how == "error":
+            return Error(text="The amount is too high: try a lower one.")
+        if how == "raise before":
+            message = "refused"
+            raise ConnectionRefusedError(message)
+        with trio.CancelScope(shield=how == "deaf"):
+            try:
+                await trio.sleep(seconds * before)
+                self.ledger.write(self, ctx)
+                await trio.sleep(seconds * (1 - before))
+            except trio.Cancelled:
+                if how != "result after stop" or not self.ledger.knows(ctx.operation_id):
+                    raise
+        if how == "raise after":
+            message = "reset"
+            raise ConnectionResetError(message)
+        return Ok(text=_HUGE if how == "huge result" else f"{self.name} is done")
+
+    async def reconcile(self, operation_id: str, ctx: ToolContext) -> Reconciled:
+        """Look into the ledger, which is unavailable at times."""
+        await trio.lowlevel.checkpoint()
+        name = f"tool[{ctx.session_id}/{ctx.call_id}].ledger"
+        if self.ledger.draw(name, (*("there",) * 9, "away")) == "away":
+            return Unknown()
+        return Done(Ok(text=f"{self.name} is done")) if self.ledger.knows(operation_id) else NotDone()
