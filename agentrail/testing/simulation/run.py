@@ -45,6 +45,23 @@ class Broken:
 
 
 @frozen(kw_only=True)
+class Shrunk:
+    """What a life was shrunk from, and how.
+
+    Attributes:
+        faults: Number of faults in the life before.
+        prompts: Number of prompts in the life before.
+        lives: Number of lives that were tried.
+        seconds: Real time that it took.
+    """
+
+    faults: int
+    prompts: int
+    lives: int
+    seconds: float
+
+
+@frozen(kw_only=True)
 class Report:
     """One life.
 
@@ -54,6 +71,7 @@ class Report:
         virtual_seconds: How long it took in the world.
         broken: The first broken promise. None: all held.
         drawn: What was drawn and is not calm, to live it again: see `Tape`.
+        shrunk: What it was shrunk from, if it was.
     """
 
     scenario: Scenario
@@ -68,6 +86,7 @@ class Report:
     census: Census
     broken: Broken | None
     drawn: Mapping[str, Drawn]
+    shrunk: Shrunk | None = None
 
 
 class _Judge:

@@ -75,7 +75,7 @@ class Tape:
         if self._given is None:
             value = draw(random.Random(f"{self.seed}/{full}"))  # noqa: S311 - must be repeatable
         else:
-            value = self._given.get(full, calm)
+            value = max(self._given.get(full, calm), calm)  # the calm value is the lowest one
         if value != calm:
             self.drawn[full] = value
         return value

@@ -1,0 +1,249 @@
+"""`.sim` files: a life that broke a promise, saved to be lived again, and the test that lives it.
+
+A file has the draws of the life, and what they depend on: the scenario, the commit, the releases of Python and of packages.
+Under another commit the story may still play: draws that are new are calm.
+"""
+
+import platform
+import subprocess
+import warnings
+from collections.abc import Callable
+from hashlib import blake2b
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from agentrail.distribution import NAME
+from agentrail.private_paths import write_private
+from agentrail.testing.digest import canonical
+from agentrail.testing.seeded import NotRepeatable
+
+if TYPE_CHECKING:
+    from agentrail.testing.simulation.run import Report
+
+FORMAT: Final = 1
+
+PACKAGES: Final = (NAME, "attrs", "httpcore", "httpx", "msgspec", "starlette", "trio", "trio-websocket")
+"""Packages whose release a life depends on."""
+
+_SAID: Final = 200
+
+
+class DamagedSimFile(ValueError):
+    """A file that is no `.sim` file, is damaged, or has a format of another release."""
+
+
+class SimFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A saved life.
+
+    Attributes:
+        format: Version of this format.
+        made_with: Commit, release of Python and releases of packages, by name.
+        scenario: `module:NAME`.
+        schedule: Strategy and depth.
+        draws: See `Tape`.
+        life: Digest of the life.
+        broken: Checker and sentence. Empty if it broke nothing.
+        digest: Digest of this file, without this field.
+    """
+
+    format: int
+    made_with: dict[str, str]
+    scenario: str
+    seed: int | str
+    nodes: int
+    seconds: float
+    schedule: tuple[str, int]
+    draws: dict[str, int | float]
+    life: str
+    broken: tuple[str, ...]
+    digest: str = ""
+
+    def sealed(self) -> "SimFile":
+        """Return it with its digest."""
+        plain = msgspec.structs.replace(self, digest="")
+        return msgspec.structs.replace(self, digest=blake2b(canonical(plain), digest_size=16).hexdigest())
+
+
+def save(report: "Report", path: Path) -> Path:
+    """Write a life to a file in one step, and return its path.
+
+    Raises:
+        ValueError: Your move: the scenario is no function of a module, so it could not be found again.
+        OSError: The file cannot be written, for example on a full disk. An earlier file is unchanged, and nothing half is left.
+    """
+    scenario: Any = report.scenario
+    name = f"{scenario.__module__}:{scenario.__qualname__}"
+    if "<" in name:
+        message = f"scenario {name} cannot be saved: define it at the top of a module"
+        raise ValueError(message)
+    saved = SimFile(
+        format=FORMAT,
+        made_with=environment(),
+        scenario=name,
+        seed=report.seed if isinstance(report.seed, int) else str(report.seed),
+        nodes=report.nodes,
+        seconds=report.seconds,
+        schedule=(report.schedule.strategy, report.schedule.depth),
+        draws=dict(report.drawn),
+        life=report.digest,
+        broken=() if report.broken is None else (report.broken.checker, report.broken.said),
+    ).sealed()
+    _write(path, msgspec.json.format(msgspec.json.encode(saved), indent=1) + b"\n")
+    return path
+
+
+def load(path: Path) -> SimFile:
+    """Read a file.
+
+    Raises:
+        DamagedSimFile: Your move: it was changed, cut or made by another release; take it from where it was saved.
+        OSError: It cannot be read.
+    """
+    data = path.read_bytes()
+    try:
+        found = msgspec.json.decode(data)
+        made_with = found.get("format") if isinstance(found, dict) else None
+        if isinstance(made_with, int) and made_with != FORMAT:
+            message = f"{path} has format {made_with} of .sim files, expected {FORMAT}; use the release that wrote it"
+            raise DamagedSimFile(message)
+        saved = msgspec.convert(found, SimFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{path} is not a .sim file, or is damaged: {error}"
+        raise DamagedSimFile(message) from error
+    if saved != saved.sealed():
+        message = (
+            f"{path} is damaged: its content does not have its digest {saved.digest!r}; restore the file"
+        )
+        raise DamagedSimFile(message)
+    return saved
+
+
+def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
+    """Live a saved life again.
+
+    Args:
+        path: The file.
+        scenario: The scenario. None: it is imported by its name.
+
+    Returns:
+        The report. It is not that of the saved life if the code has changed since: `broken` is None if the bug is mended.
+
+    Raises:
+        DamagedSimFile: Your move: see `load`.
+        ImportError, AttributeError: Your move: the scenario no longer exists.
+        NotRepeatable: This commit with these packages led to another life before.
+
+    Warns:
+        NotRepeatable: The life is not that of the file, and the commit, Python or packages are others: the warning names them.
+    """
+    from agentrail.testing.simulation.run import run  # noqa: PLC0415 - it imports all parts of a world
+    from agentrail.testing.simulation.schedule import Schedule  # noqa: PLC0415 - as above
+
+    saved = load(path)
+    if scenario is None:
+        module, _, name = saved.scenario.partition(":")
+        scenario = getattr(import_module(module), name)
+    strategy: Any = saved.schedule[0]
+    report = run(
+        scenario,
+        saved.seed,
+        nodes=saved.nodes,
+        hours=saved.seconds / 3600,
+        schedule=Schedule(strategy, saved.schedule[1]),
+        given=saved.draws,
+    )
+    if report.digest != saved.life:
+        changed = differences(saved)
+        message = (
+            f"{path} plays another life than the saved one: {'; '.join(changed) or 'nothing else differs'}"
+        )
+        if not changed:
+            raise NotRepeatable(message)
+        warnings.warn(message, NotRepeatable, stacklevel=2)
+    return report
+
+
+def differences(saved: SimFile) -> tuple[str, ...]:
+    """Return what a life depends on and may no longer be as it was, such as `trio was 0.34.0, is 0.35.0`."""
+    now = environment()
+    found = [
+        f"{name} was {saved.made_with.get(name) or 'unknown'}, is {now.get(name) or 'unknown'}"
+        for name in sorted({*saved.made_with, *now})
+        if saved.made_with.get(name) != now.get(name)
+    ]
+    if not found and (not now["commit"] or now["commit"].endswith("-dirty")):
+        found.append(f"commit {now['commit'] or 'unknown'} does not name the source exactly")
+    return tuple(found)
+
+
+def environment() -> dict[str, str]:
+    """Return the commit, the release of Python, and those of packages."""
+    found = {"commit": _commit(), "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+def write_test(report: "Report", saved: Path, folder: Path) -> Path:
+    """Write a test that lives a saved life again, and fails until its bug is mended. The file is copied to its folder.
+
+    Raises:
+        ValueError: Your move: the life broke nothing.
+        OSError: A file cannot be written.
+    """
+    if report.broken is None:
+        message = f"seed {report.seed} breaks no promise, so there is nothing to test"
+        raise ValueError(message)
+    name = "".join(letter if letter.isalnum() else "_" for letter in str(report.seed))
+    beside, test = folder / f"seed_{name}.sim", folder / f"test_seed_{name}.py"
+    _write(beside, saved.read_bytes())
+    said = " ".join(report.broken.said.replace("\\", "/").replace('"', "'").split())[:_SAID]
+    _write(
+        test,
+        _TEST.format(seed=report.seed, name=name, checker=report.broken.checker, said=said).encode(),
+    )
+    return test
+
+
+_TEST: Final = '''"""Seed {seed} once broke "{checker}"."""
+
+from pathlib import Path
+
+import pytest
+
+from agentrail.testing.simulation.sim_files import replay
+from agentrail.testing.simulation.story import story
+
+
+@pytest.mark.filterwarnings("ignore::agentrail.testing.seeded.NotRepeatable")
+def test_seed_{name}() -> None:
+    """The life of this seed breaks no promise. It broke one: {said}."""
+    report = replay(Path(__file__).with_name("seed_{name}.sim"))
+    assert report.broken is None, story(report)
+'''
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_private(path, data)
+    except OSError as error:
+        message = f"{error.strerror or error}: the file was not written; make room, or choose another folder"
+        raise OSError(error.errno, message, str(path)) from error
+
+
+def _commit() -> str:
+    """The commit of the source, with `-dirty` if it was changed. Empty outside of a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

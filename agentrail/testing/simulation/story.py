@@ -1,0 +1,101 @@
+"""`story(report)`: a broken life as a page that people read aloud: what somebody outside could have seen, in order."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agentrail.testing.simulation.log import WORLD, Seen
+from agentrail.testing.simulation.shrinking import count_faults, count_prompts
+
+if TYPE_CHECKING:
+    from agentrail.testing.simulation.run import Report
+
+MAX_LINES: Final = 60
+"""Longest story, with head and foot."""
+
+FEW_LINES: Final = 24
+"""Length of a story up to which less important lines are in it."""
+
+_HEAD_AND_FOOT: Final = 3
+_RANKS: Final = {"fault": 1, "node": 1, "tool": 2, "person": 2, "note": 4}
+_STORE_RANK: Final = 3
+_OWNERSHIP: Final = frozenset({"create", "take", "claim", "append", "release", "delete", "erase", "trim"})
+"""Calls of the store that change who owns a session, or what stands in it."""
+
+
+def story(
+    report: "Report", *, shows_all: bool = False, saved: Path | None = None, test: Path | None = None
+) -> str:
+    """Return the story of a life, without a newline at its end.
+
+    Args:
+        report: The life.
+        shows_all: Whether to show each line of the log.
+        saved: Its `.sim` file, if there is one.
+        test: The test that was written for it, if there is one.
+    """
+    lines = report.log.lines
+    shown = list(range(len(lines))) if shows_all else _chosen(report)
+    left_out = len(lines) - len(shown)
+    return "\n".join(
+        (
+            _head(report),
+            *(_told(report, index) for index in shown),
+            *([f"   {left_out} more lines with --all"] if left_out else []),
+            _foot(report, saved, test),
+        )
+    )
+
+
+def _chosen(report: "Report") -> list[int]:
+    lines = report.log.lines
+    end = len(lines) - 1 if report.broken is None else report.broken.line
+    ranks = {index: _rank(line) for index, line in enumerate(lines)}
+    if report.broken is not None and lines:
+        ranks[end] = 0
+    # What is near the end explains more than what is far from it.
+    order = sorted(
+        (index for index, rank in ranks.items() if rank is not None), key=lambda index: abs(end - index)
+    )
+    order.sort(key=lambda index: ranks[index] or 0)
+    chosen: list[int] = []
+    for index in order[: MAX_LINES - _HEAD_AND_FOOT]:
+        if (ranks[index] or 0) < _STORE_RANK or len(chosen) < FEW_LINES - _HEAD_AND_FOOT:
+            chosen.append(index)
+    return sorted(chosen)
+
+
+def _rank(line: Seen) -> int | None:
+    """How important a line is, from 0. None: nobody outside could have seen it."""
+    if line.kind == "store":
+        return _STORE_RANK if getattr(line.facts, "name", "") in _OWNERSHIP else None
+    return _RANKS.get(line.kind)
+
+
+def _told(report: "Report", index: int) -> str:
+    line = report.log.lines[index]
+    who = "FAULT" if line.kind == "fault" else "" if line.place == WORLD else line.place
+    broken = report.broken
+    mark = f"   ← BROKEN: {broken.said}" if broken is not None and broken.line == index else ""
+    return f"{line.at:10.3f}  {who:<8} {line.said}{mark}"
+
+
+def _head(report: "Report") -> str:
+    what = f'breaks "{report.broken.checker}"' if report.broken is not None else "holds"
+    about = [f"scenario={getattr(report.scenario, '__qualname__', report.scenario)}, nodes={report.nodes}"]
+    before = report.shrunk
+    if before is not None:
+        about.append(
+            f"shrunk from {_counted(before.faults, 'fault')}, {_counted(before.prompts, 'prompt')} "
+            f"to {count_faults(report.log)}, {count_prompts(report.log)}"
+        )
+        about.append(f"{_counted(before.lives, 'life', 'lives')}, {before.seconds:.0f} s")
+    return f"seed {report.seed} {what} ({'; '.join(about)})"
+
+
+def _foot(report: "Report", saved: Path | None, test: Path | None) -> str:
+    again = f"play again: agentrail simulate {saved or f'--seed {report.seed}'}"
+    return again if test is None else f"{again}   ·   as a test: {test} (written)"
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
