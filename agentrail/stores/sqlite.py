@@ -123,6 +123,9 @@ _MAGIC: Final = b"SQLite format 3\0"
 _ID_AT: Final = 68
 _ID_BYTES: Final = 4
 
+_PIECE_BYTES: Final = 1 << 16
+"""Bytes of a log that are written again at once. SQLite writes less than 128 KiB in one call."""
+
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
 
 
@@ -267,6 +270,8 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
         ValueError: The schema has no upgrade path from this version, or a wrong one.
         apsw.Error: The disk failed.
     """
+    sync_directory(connector.path.parent)  # an earlier attempt may have failed
+    _write_log_again(connector)
     connection = connector.to_write()
     try:
         found = connection.pragma("user_version")
@@ -282,6 +287,26 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
         forget(connection)
         raise
     return connection
+
+
+def _write_log_again(connector: Connector) -> None:
+    """Write the log to the disk again, with the same contents.
+
+    After a failed sync the system takes pages for written that are not, and later syncs succeed without them. A
+    checkpoint of such a log, and a power cut before the log is truncated, would leave a damaged file.
+    """
+    if not has_log(connector.path):
+        return
+    log, _ = beside(connector.path)
+    flags = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE
+    file = apsw.VFSFile(connector.vfs or "", os.fspath(log), [flags, 0])
+    try:
+        size = file.xFileSize()
+        for offset in range(0, size, _PIECE_BYTES):
+            file.xWrite(file.xRead(min(_PIECE_BYTES, size - offset), offset), offset)
+        file.xSync(apsw.SQLITE_SYNC_FULL)
+    finally:
+        file.xClose()
 
 
 def _copy(connector: Connector, connection: apsw.Connection, version: int) -> None:
