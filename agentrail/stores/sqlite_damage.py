@@ -1,14 +1,13 @@
 """Damage in a file of `SqliteStore`: detecting it, and setting the file aside. Each step can be repeated after a crash."""
 
 import datetime
-import os
 from pathlib import Path
 from typing import Final
 
 import apsw
 
 from agentrail.stores.sqlite_connections import DamagedStoreError
-from agentrail.stores.sqlite_files import beside, sync_directory
+from agentrail.stores.sqlite_files import beside, sync_directory, sync_file
 from agentrail.stores.sqlite_rows import (
     RECORD_COLUMNS,
     SESSION_COLUMNS,
@@ -68,8 +67,7 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
         name = f"{path.name}.damaged-{at:%Y%m%dT%H%M%SZ}-{number}"
     marker = marker_path(path)
     marker.write_text(name, encoding="utf-8")
-    with marker.open("rb") as file:
-        os.fsync(file.fileno())
+    sync_file(marker)
     sync_directory(path.parent)
 
 

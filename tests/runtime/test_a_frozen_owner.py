@@ -12,7 +12,6 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.sqlite import SqliteStore
 from tests.runtime.test_store_writer import Heard
-from tests.stores.disk import Disk
 from tests.stores.postgres_databases import fresh_databases, run_sql
 from tests.stores.rig import Clock, opening
 
@@ -57,9 +56,8 @@ def clocked(request, tmp_path):
             with closing(PostgresStore(url, lease_ms=LEASE_MS)) as store:
                 yield store, ServerClock(url)
     else:
-        disk = Disk(is_quick=True)
-        options = {"wall": lambda: clock() / 1000, "lease_ms": LEASE_MS, "vfs": disk.name}
-        with closing(SqliteStore(tmp_path / "sessions.db", **options)) as store:
+        path, wall = tmp_path / "sessions.db", lambda: clock() / 1000
+        with closing(SqliteStore(path, wall=wall, lease_ms=LEASE_MS)) as store:
             yield store, clock
 
 

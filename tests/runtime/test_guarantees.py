@@ -1,5 +1,7 @@
 """What a session with a store guarantees, sentence by sentence, where no other test has the sentence for its own (docs: durability)."""
 
+from contextlib import closing
+
 import msgspec
 import pytest
 import trio
@@ -11,11 +13,12 @@ from agentrail.core.protocol.request import TextDelta
 from agentrail.errors import StoreUnavailable
 from agentrail.events import AgentEnd, ToolBlocked
 from agentrail.stores.memory import MemoryStore
-from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.simulation.disk import SimulatedDisk
+from agentrail.testing.simulation.disk_store import open_store, simulated_files
+from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import Chunky, on_bounded_time, open_over, until
-from tests.stores.disk import Disk
 
 pytestmark = on_bounded_time
 
@@ -61,15 +64,14 @@ async def test_the_records_of_one_step_are_appended_together_and_in_order():
 
 @pytest.mark.at(121)
 @pytest.mark.parametrize("lives", ["before", "behind"])
-async def test_a_commit_that_breaks_off_leaves_both_records_of_a_step_or_none(tmp_path, lives):
+async def test_a_commit_that_breaks_off_leaves_both_records_of_a_step_or_none(lives):
     """On a disk too, whose sync fails between the two or behind them: what is there begins and ends with whole steps."""
     memory = Counting()
     await abort_in_the_middle(memory)
     (both,) = [one for one in memory.appends if [r.kind for r in one.records] == ["heard", "abort"]]
     before = memory.read("", "s-1", 0, both.records[0].seq - 1)
-    disk = Disk(is_quick=True)
-    store = SqliteStore(tmp_path / "sessions.db", vfs=disk.name)
-    try:
+    disk = SimulatedDisk(Tape(1))
+    with simulated_files(), closing(open_store(disk)) as store:
         store.create(Opening(records=before, root="s-1", node="n1"))
         if lives == "before":
             disk.fail_sync = lambda name: name.endswith("-wal")
@@ -83,8 +85,6 @@ async def test_a_commit_that_breaks_off_leaves_both_records_of_a_step_or_none(tm
         assert (kept == both.records) >= (lives == "behind")
         assert store.append([both]) == (None,)
         assert store.read("", "s-1", len(before)) == both.records
-    finally:
-        store.close()
 
 
 async def lived_with_a_host():

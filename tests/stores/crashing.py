@@ -1,7 +1,7 @@
-"""Processes that write a store and die: `python -m tests.stores.crashing MODE FOLDER ROUNDS`; says in JSON what was kept.
+"""Processes that write a store and die: `python -m tests.stores.crashing FOLDER ROUNDS` prints in JSON what was kept.
 
-Each dies in a fork of this one. `points`: at the first thing that it does to the disk, at the second, and so on. `rounds`: when it has
-acknowledged so many records, from outside, wherever it is then.
+Each dies in a fork of this one, killed from outside when it has acknowledged some records. What a crash of the machine leaves is
+tested with a `SimulatedDisk`.
 """
 
 import json
@@ -13,31 +13,12 @@ from pathlib import Path
 
 from agentrail.core.journal.record import first_broken
 from agentrail.stores.sqlite import SqliteStore
-from tests.stores.disk import Disk, DiskFile
 from tests.stores.rig import following, opening
 
 
-def die_at(point):
-    """Let a disk kill this process at its nth write or sync, before it is done."""
-    disk = Disk(is_quick=True)
-    left = [point]
-
-    def count(what):
-        def counted(self, *args):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return what(self, *args)
-
-        return counted
-
-    DiskFile.xWrite, DiskFile.xSync = count(DiskFile.xWrite), count(DiskFile.xSync)
-    return disk
-
-
-def write_on(path, acknowledged, *, records, disk=None):
+def write_on(path, acknowledged, *, records):
     """Open a store, append some records one by one, and say of each when it is durable."""
-    store = SqliteStore(path, vfs=disk and disk.name)
+    store = SqliteStore(path)
     store.create(opening())
     for _ in range(records):
         tail = store.get("", "s").tail
@@ -50,7 +31,7 @@ def write_on(path, acknowledged, *, records, disk=None):
     store.close()
 
 
-def in_fork(work, heard=lambda line, pid: None):
+def in_fork(work, heard):
     """Run work in a fork, hear what it says, and give the last number tried and acknowledged, and whether it was killed."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -78,8 +59,7 @@ def in_fork(work, heard=lambda line, pid: None):
 
 def look(path):
     """What the next process finds: the last number, and the first that is broken."""
-    disk = Disk(is_quick=True)
-    store = SqliteStore(path, vfs=disk.name)
+    store = SqliteStore(path)
     there = store.get("", "s")
     records = store.read("", "s", 0, 100_000) if there is not None else ()
     tail = there.tail.seq if there is not None else 0
@@ -87,19 +67,6 @@ def look(path):
     assert len(records) == found["tail"]
     store.close()
     return found
-
-
-def points(folder, limit):
-    """Die at each point in turn, until one life gets through."""
-    for point in range(1, limit):
-        path = folder / f"{point}" / "sessions.db"
-        path.parent.mkdir()
-        tried, acknowledged, status = in_fork(
-            lambda told, path=path, point=point: write_on(path, told, records=4, disk=die_at(point))
-        )
-        yield {"tried": tried, "acknowledged": acknowledged, "status": status, **look(path)}
-        if status == 0:
-            return
 
 
 def rounds(folder, number):
@@ -117,6 +84,5 @@ def rounds(folder, number):
 
 
 if __name__ == "__main__":
-    mode, folder, number = sys.argv[1:]
-    found = {"points": points, "rounds": rounds}[mode](Path(folder), int(number))
-    print(json.dumps(list(found)))  # noqa: T201 - what it is for
+    folder, number = sys.argv[1:]
+    print(json.dumps(list(rounds(Path(folder), int(number)))))  # noqa: T201 - what it is for

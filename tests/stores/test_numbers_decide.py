@@ -8,7 +8,6 @@ from agentrail.abc.store import Node
 from agentrail.core.journal.record import first_broken
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from tests.stores.disk import Disk
 from tests.stores.rig import Clock, following, opening, snapshot_of
 
 STORES = ["memory", "sqlite"]
@@ -21,9 +20,8 @@ def clocked(request, tmp_path):
     if request.param == "memory":
         yield MemoryStore(now_ms=clock, lease_ms=0), clock
     else:
-        disk = Disk(is_quick=True)  # held: it is registered for as long as it lives
-        options = {"wall": lambda: clock() / 1000, "lease_ms": 0, "vfs": disk.name}
-        with closing(SqliteStore(tmp_path / "sessions.db", **options)) as store:
+        path, wall = tmp_path / "sessions.db", lambda: clock() / 1000
+        with closing(SqliteStore(path, wall=wall, lease_ms=0)) as store:
             yield store, clock
 
 

@@ -11,7 +11,9 @@ from agentrail.errors import AlreadyExists, HeldBy, OptionError, StoreUnavailabl
 from agentrail.stores import sqlite, sqlite_deletions, sqlite_writes
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
-from tests.stores.disk import Disk
+from agentrail.testing.simulation.disk import SimulatedDisk
+from agentrail.testing.simulation.disk_store import open_store as open_on_disk, simulated_files
+from agentrail.testing.simulation.tape import Tape
 from tests.stores.rig import Clock, following, opening, snapshot_of
 
 CANARY = "the-canary-that-is-to-be-forgotten"
@@ -23,22 +25,17 @@ def clock():
 
 
 @pytest.fixture
-def disk():
-    return Disk(is_quick=True)
-
-
-@pytest.fixture
 def path(tmp_path):
     return tmp_path / "sessions.db"
 
 
 @pytest.fixture
-def open_store(path, clock, disk):
+def open_store(path, clock):
     """Open stores, which are closed when the test is over."""
     opened = []
 
     def open_one(**options):
-        opened.append(SqliteStore(path, **{"wall": lambda: clock() / 1000, "vfs": disk.name, **options}))
+        opened.append(SqliteStore(path, **{"wall": lambda: clock() / 1000, **options}))
         return opened[-1]
 
     yield open_one
@@ -56,12 +53,12 @@ def tail(store, session="s"):
 
 
 @pytest.mark.parametrize("rule", STORE_RULES, ids=store_rule_name)
-def test_sqlite_keeps_to_the_port(rule, tmp_path, clock, disk):
+def test_sqlite_keeps_to_the_port(rule, tmp_path, clock):
     """Opened again it has all that it had."""
     numbers = itertools.count()
 
     def open_at(path):
-        return SqliteStore(path, wall=lambda: clock() / 1000, vfs=disk.name)
+        return SqliteStore(path, wall=lambda: clock() / 1000)
 
     def move():
         clock.now += 15_001
@@ -145,19 +142,21 @@ def test_a_node_of_a_dead_process_blocks_nothing(open_store):
     assert [node.id for node in second.nodes()] == ["n2"]
 
 
-def test_the_log_is_swept_in_an_idle_moment(store, disk):
+def test_the_log_is_swept_in_an_idle_moment():
     """By `checkpoint`; without anything to sweep it does nothing."""
-    store.create(opening())
-    disk.used.clear()
-    store.checkpoint()
-    assert ("sessions.db", "write") in {used[1:] for used in disk.used}
-    disk.used.clear()
-    store.checkpoint()
-    assert disk.used == []
+    disk, used = SimulatedDisk(Tape(1)), []
+    with simulated_files(), closing(open_on_disk(disk)) as store:
+        store.create(opening())
+        disk.before = lambda *operation: used.append(operation)
+        store.checkpoint()
+        assert ("write", "sessions.db") in used
+        used.clear()
+        store.checkpoint()
+        assert used == []
 
 
 @pytest.mark.check
-def test_the_log_is_swept_at_a_size_without_an_idle_moment(store, path, disk):
+def test_the_log_is_swept_at_a_size_without_an_idle_moment(store, path):
     """16 MiB, here less: it begins anew, and does not grow on."""
     assert sqlite.MAX_LOG_BYTES == 16 * 1024 * 1024
     store.create(opening())

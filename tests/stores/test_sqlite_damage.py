@@ -16,11 +16,9 @@ from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_damage import marker_path
 from agentrail.stores.sqlite_files import lock_path
-from tests.stores.disk import Disk
 from tests.stores.rig import following, opening, snapshot_of
 from tests.thinned import nightly
 
-DISK = Disk(is_quick=True)
 PAGE = 4096
 SESSIONS = ("alpha", "beta", "gamma")
 BLOB = b"b" * 5000
@@ -28,7 +26,7 @@ DIGEST = hashlib.sha256(BLOB).hexdigest()
 
 
 def open_at(path, **options):
-    return SqliteStore(path, vfs=DISK.name, **options)
+    return SqliteStore(path, **options)
 
 
 def write_golden(path, records=8):

@@ -1,0 +1,51 @@
+"""What a block of code opens outside of the process: files, sockets, threads, processes."""
+
+import sys
+import threading
+from contextlib import contextmanager
+
+from agentrail.testing.seams import wrapped
+
+REAL = {
+    *("open", "os.mkdir", "os.rename", "os.remove", "os.chmod", "os.truncate", "os.listdir", "os.scandir"),
+    *("socket.__new__", "socket.connect", "socket.getaddrinfo"),
+    *("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "pty.spawn"),
+}
+
+_blocks = []
+
+
+def _hear(event, args):
+    if _blocks and event in REAL:
+        _blocks[-1].append((event, *map(repr, args[:2])))
+
+
+sys.addaudithook(_hear)  # for ever: there is no way to remove one
+
+
+@contextmanager
+def opened():
+    """Collect what is opened in the block. Imports count too, so import before."""
+
+    def noting(start):
+        def noted(thread):
+            _blocks[-1].append(("thread", thread.name))
+            return start(thread)
+
+        return noted
+
+    seen = []
+    _blocks.append(seen)
+    try:
+        with wrapped([(threading.Thread, "start", noting)]):  # Python 3.11 has no event for threads
+            yield seen
+    finally:
+        _blocks.remove(seen)
+
+
+@contextmanager
+def nothing_real():
+    """Hold that nothing is opened in the block."""
+    with opened() as seen:
+        yield
+    assert seen == []
