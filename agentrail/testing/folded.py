@@ -172,7 +172,7 @@ class _Life:
             drift = drift_of(walked)
             if drift is not None:
                 return str(drift)[:_MAX_SHOWN]
-            events |= dict(_committed(walked.effects))
+            events |= dict(committed_events(walked.effects))
         return self._fault_of_events(events) or self._fault_of_state(state)
 
     def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
@@ -192,7 +192,7 @@ class _Life:
         lived, folded = encode_session(self.state), encode_session(state)
         if lived == folded:
             return None
-        one, other = _first_difference(msgspec.json.decode(lived), msgspec.json.decode(folded))
+        one, other = first_difference(msgspec.json.decode(lived), msgspec.json.decode(folded))
         return f"its state was {one} and folds to {other}"
 
 
@@ -286,7 +286,7 @@ class _Kept(_Life):
         return (*self._records, *rest), self._store.blob
 
 
-def _committed(effects: Iterable[Effect]) -> Iterator[tuple[int, Event]]:
+def committed_events(effects: Iterable[Effect]) -> Iterator[tuple[int, Event]]:
     for effect in effects:
         if isinstance(effect, Publish):
             meta = effect.event.meta
@@ -358,14 +358,14 @@ def _shown(event: Event | None) -> str:
     return "nothing" if event is None else repr(event)[:_MAX_SHOWN]
 
 
-def _first_difference(one: Any, other: Any, path: str = "$") -> tuple[str, str]:
+def first_difference(one: Any, other: Any, path: str = "$") -> tuple[str, str]:
     """Return the first place where two documents differ, and both values."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
             if one.get(name) != other.get(name):
-                return _first_difference(one.get(name), other.get(name), f"{path}.{name}")
+                return first_difference(one.get(name), other.get(name), f"{path}.{name}")
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for place, (left, right) in enumerate(zip(one, other, strict=True)):
             if left != right:
-                return _first_difference(left, right, f"{path}[{place}]")
+                return first_difference(left, right, f"{path}[{place}]")
     return f"{path}: {repr(one)[:_MAX_SHOWN]}", repr(other)[:_MAX_SHOWN]

@@ -13,11 +13,13 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.digest import Digest
 from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 from agentrail.testing.simulation.census import Census
-from agentrail.testing.simulation.checkers import Checker, standard_checkers, watching
+from agentrail.testing.simulation.checkers import standard_checkers
+from agentrail.testing.simulation.gods_eye import Checker
 from agentrail.testing.simulation.log import WORLD, Log, Seen
 from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Drawn, Tape
+from agentrail.testing.simulation.watching import watching
 from agentrail.testing.simulation.world import World
 
 Scenario: TypeAlias = Callable[[World], Awaitable[object] | None]

@@ -1,0 +1,611 @@
+"""The judges of a simulated life, one for each kind of promise. Each is a function of the log's lines alone, and reads what a line changed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+from attrs import define
+
+from agentrail.core.policy.budget import Bound, Ledger
+from agentrail.core.protocol.effects import Publish, RunTool, SpawnChild, StartStream
+from agentrail.core.protocol.signals import AbortCycle, Asked as SignalOfCaller, ChunksArrived
+from agentrail.events import (
+    TERMINAL,
+    AbortSettled,
+    AgentAbort,
+    ApprovalRequired,
+    ApprovalResolved,
+    Event,
+    EventsLost,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    PromptTaken,
+    ToolExecutionEnd,
+)
+from agentrail.messages import CallId
+from agentrail.runtime import store_writer
+from agentrail.testing.promises import (
+    PROMISES,
+    callers,
+    conversation,
+    effect_promises,
+    observed_step,
+    state_promises,
+)
+from agentrail.testing.simulation.facts import (
+    Answered,
+    Asked,
+    LedgerEntry,
+    Left,
+    NodeChange,
+    Read,
+    Step,
+    StoreCall,
+    Subscribed,
+)
+from agentrail.testing.simulation.gods_eye import GONE, Checker, GodsEye, Key
+from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.shadow import FoldEqualsLife
+
+PATIENCE_SECONDS: Final = 60.0
+"""Virtual time after which everything accepted must have ended, once all faults are over."""
+
+SHADOWED: Final = 0.25
+"""Share of the sessions that a shadow folds again."""
+
+_BEGINS = store_writer._BEGINS  # noqa: SLF001 - our own test kit: the product's table is the one to judge by
+_STOPS = store_writer._STOPS  # noqa: SLF001
+_TOLD = store_writer._TOLD  # noqa: SLF001
+
+
+# --- steps
+
+
+class Promises(Checker):
+    """The promises of `agentrail.testing.promises`, over each step of each session."""
+
+    name = "promises of each step"
+    kinds = frozenset[Kind]({"step"})
+
+    def judge(self, line: Seen) -> str | None:
+        step = line.facts
+        if not isinstance(step, Step):
+            return None
+        seen = observed_step.Seen(step.before, step.signal, step.after, step.effects)
+        for promise in _promises_about(step):
+            try:
+                promise(seen)
+            except AssertionError as error:
+                said = (promise.__doc__ or "").split("\n", 1)[0]
+                return (
+                    f"{line.session}: {type(step.signal).__name__} breaks {promise.__name__} ({said}) {error}"
+                )
+        return None
+
+
+_OF_CHUNKS: Final = (
+    conversation.people_see_what_is_said_without_tags,
+    conversation.event_numbers_are_dense,
+    state_promises.steps_follow_the_table,
+)
+_WAITING: Final = ("queue", "held", "steers", "cycle.ref")
+_CALLS: Final = ("batch", "survivors", "interactions")
+_OF_FIELDS: Final[Mapping[Callable[[observed_step.Seen], None], tuple[str, ...]]] = MappingProxyType(
+    {
+        conversation.history_only_grows: ("history",),
+        conversation.tool_events_come_in_pairs: _CALLS,
+        state_promises.agents_are_as_written: ("agents", "acting"),
+        state_promises.owners_are_as_written: (*_CALLS, "open", "stream", "held"),
+        state_promises.calls_are_as_written: _CALLS,
+        effect_promises.tools_run_once_and_only_from_waiting: _CALLS,
+        effect_promises.effect_ids_are_new: ("open", "minted"),
+        effect_promises.nothing_started_is_forgotten: ("open", "minted"),
+        callers.prompts_are_never_lost: _WAITING,
+        callers.steers_are_never_lost: _WAITING,
+        callers.what_a_prompt_came_with_goes_with_it: _WAITING,
+        callers.callers_are_answered_once: (*_WAITING, *_CALLS, "teardown", "wishes", "stoppers"),
+    }
+)
+"""Promises about these fields: asked when one of them changed, and about each signal with a caller."""
+
+_NAMED: Final = tuple(sorted({name for names in _OF_FIELDS.values() for name in names} - {"cycle.ref"}))
+
+_OF_REQUESTS: Final = (
+    conversation.requests_are_of_a_closed_history,
+    effect_promises.requests_have_the_context_of_their_turn,
+)
+_OF_SOME_REQUESTS: Final = (conversation.requests_speak_every_dialect, conversation.history_is_valid)
+"""Promises that read the whole conversation: asked at one request of sixteen, since it only grows between."""
+
+_ALWAYS: Final = tuple(
+    one
+    for one in PROMISES
+    # `FoldEqualsLife` repeats each step from its bytes.
+    if one
+    not in (*_OF_FIELDS, *_OF_REQUESTS, *_OF_SOME_REQUESTS, state_promises.the_same_again_gives_the_same)
+)
+
+
+def _promises_about(step: Step) -> Iterator[Callable[[observed_step.Seen], None]]:
+    if isinstance(step.signal, ChunksArrived):
+        yield from _OF_CHUNKS
+        return
+    yield from _ALWAYS
+    was, now, is_asked = step.before.data, step.after.data, isinstance(step.signal, SignalOfCaller)
+    changed = {name for name in _NAMED if getattr(was, name) is not getattr(now, name)}
+    if getattr(was.cycle, "ref", None) != getattr(now.cycle, "ref", None):
+        changed.add("cycle.ref")
+    for promise, fields in _OF_FIELDS.items():
+        if is_asked or not changed.isdisjoint(fields):
+            yield promise
+    for effect in step.effects:
+        if isinstance(effect, StartStream):
+            yield from _OF_REQUESTS
+            # Drawn by its name: sessions that do the same have requests with the same numbers.
+            if crc32(f"{now.config.session_id}/{effect.request.attempt}".encode()) % 16 == 0:
+                yield from _OF_SOME_REQUESTS
+
+
+# --- the whole life
+
+
+def _events_of(step: Step) -> list[Event]:
+    return [effect.event for effect in step.effects if isinstance(effect, Publish)]
+
+
+class Fences(Checker):
+    """Epochs never fall. Nothing leaves a node before it is durable, and no work begins on it once another owns the session.
+
+    An event or an answer may still leave an old owner if its record was durable before the takeover: the new owner has the same.
+    """
+
+    name = "fences"
+    kinds = frozenset[Kind]({"effect", "event"})
+
+    def judge(self, line: Seen) -> str | None:
+        if self.eye.fault is not None:
+            return f"{line.session}: {self.eye.fault}"
+        journal = self.eye.journals.get(line.session)
+        if journal is None or line.kind not in {"effect", "event"}:
+            return None
+        what, owner = line.facts, self.eye.place_of(line.session)
+        said = f"{line.session}: {type(what).__name__} leaves {line.place}"
+        if line.kind == "event":
+            is_early = what.meta.seq > journal.events
+            is_void = what.meta.seq > journal.events_of_the_last
+        else:
+            is_early = type(what) not in _STOPS and self.eye.waits(line.session, line.place, what)
+            is_void = type(what) in _BEGINS or (
+                type(what) in _TOLD and self.eye.is_void(line.session, line.place, what)
+            )
+        if owner not in ("", line.place) and is_void:
+            return f"{said}, although {owner} owns the session since {journal.taken_at:.3f}"
+        return f"{said} before its record is durable" if is_early else None
+
+
+class Ledgers(Checker):
+    """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result."""
+
+    name = "at most once, at least once"
+    kinds = frozenset[Kind]({"effect", "tool"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._ran: dict[Key, RunTool] = {}
+        self._results: dict[Key, bool] = {}
+        self._acted: dict[str, list[tuple[str, LedgerEntry]]] = {}
+        self._tools: dict[str, None] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        for session, step in self.eye.steps:
+            for event in _events_of(step):
+                if isinstance(event, ToolExecutionEnd):
+                    self._results[session, event.call_id] = not event.result.is_error
+        entry = line.facts
+        if isinstance(entry, RunTool) and line.kind == "effect":
+            self._ran[line.session, entry.call_id] = entry
+        if not isinstance(entry, LedgerEntry):
+            return None
+        self._tools[entry.tool] = None
+        before = self._acted.setdefault(entry.operation_id, [])
+        before.append((line.session, entry))
+        if len(before) > 1 and entry.effect_class == "once":
+            return f"{line.session}: {entry.tool} acts a {len(before)}. time for {entry.call_id}, and may act once"
+        return None
+
+    def finish(self) -> Iterator[str]:
+        for key, run in self._ran.items():
+            if run.name in self._tools and self._results.get(key) and run.operation_id not in self._acted:
+                yield f"{key[0]}: {run.name} has a result for {key[1]}, but never acted"
+        if self.eye.calm_at is None:
+            return  # the life was cut off
+        for (session, entry), *_ in self._acted.values():
+            journal = self.eye.journals.get(session)
+            if (
+                (session, entry.call_id) not in self._results
+                and journal is not None
+                and not journal.is_working
+            ):
+                yield f"{session}: {entry.tool} acted for {entry.call_id}, which has no result"
+
+
+class GapFree(Checker):
+    """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events."""
+
+    name = "gap-free events"
+    kinds = frozenset[Kind]({"read", "event"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._last: dict[Key, int] = {}
+        self._events: dict[tuple[str, int], Event] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        facts = line.facts
+        if isinstance(facts, Subscribed):
+            return self._subscribe((facts.reader, line.session), facts.after)
+        if isinstance(facts, Read):
+            return self._read((facts.reader, line.session), facts.event)
+        return self._keep(line.place, facts) if line.kind == "event" else None
+
+    def _subscribe(self, key: Key, after: int | None) -> str | None:
+        known = self._last.get(key)
+        if after is None:
+            self._last.pop(key, None)
+        elif known is not None and after != known:
+            return f"{key[1]}: {key[0]} has event {known} and reconnects after {after}"
+        else:
+            self._last[key] = after
+        return None
+
+    def _read(self, key: Key, event: Event) -> str | None:
+        meta = event.meta
+        assert meta is not None
+        last = self._last.get(key)
+        if isinstance(event, EventsLost):
+            if last is not None and (event.from_seq > last + 1 or event.to_seq < last):
+                lost = f"{event.from_seq} to {event.to_seq}"
+                return f"{key[1]}: {key[0]} has event {last} and is told that {lost} are lost"
+            self._last[key] = event.to_seq
+            return None
+        if meta.ephemeral:
+            return None
+        if meta.session_id == key[1]:
+            self._last[key] = meta.seq
+            if last is not None and meta.seq != last + 1:
+                return f"{key[1]}: {key[0]} gets event {meta.seq} after event {last}"
+        return self._keep(key[0], event)
+
+    def _keep(self, who: str, event: Event) -> str | None:
+        assert event.meta is not None
+        key = (event.meta.session_id, event.meta.seq)
+        known = self._events.setdefault(key, event)
+        if known != event:
+            return f"{key[0]}: event {key[1]} is {event!r} at {who}, and was {known!r}"
+        return None
+
+
+class Approvals(Checker):
+    """A call that needs approval runs once, on one node, and with the arguments that were approved."""
+
+    name = "approvals"
+    kinds = frozenset[Kind]({"effect", "tool"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._shown: dict[Key, str | None] = {}  # digest, or None while it is not approved
+        self._ran: dict[Key, str] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        for session, step in self.eye.steps:
+            for event in _events_of(step):
+                if isinstance(event, ApprovalRequired):
+                    self._shown[session, event.approval.call_id] = None
+                elif isinstance(event, ApprovalResolved):
+                    digest = event.approval.arguments_hash if event.status == "approved" else None
+                    self._shown[session, event.approval.call_id] = digest
+        run = line.facts
+        if not isinstance(run, RunTool | LedgerEntry):
+            return None
+        key = (line.session, run.call_id)
+        said = f"{line.session}: {run.call_id} runs at {line.place}"
+        if key in self._shown and self._shown[key] is None:
+            return f"{said}, and is not approved"
+        if self._shown.get(key) not in (None, run.arguments_hash) and run.arguments_hash:
+            return f"{said} with other arguments than those that were approved"
+        if isinstance(run, RunTool):
+            before = self._ran.setdefault((line.session, run.effect_id), line.place)
+            if before != line.place or self._ran.get((line.session, f"{run.effect_id}/ran")):
+                return f"{said} as {run.effect_id}, which ran at {before}"
+            self._ran[line.session, f"{run.effect_id}/ran"] = line.place
+        return None
+
+
+_Stopped: TypeAlias = tuple[int, Mapping[CallId, str]]
+"""The number of the last effect before an abort, and the names of the calls that it stopped."""
+
+_NOTHING: Final[_Stopped] = (0, {})
+
+
+class Receipts(Checker):
+    """After the receipt of an abort, nothing of its turn acts on any node, except what the receipt names."""
+
+    name = "abort receipts"
+    kinds = frozenset[Kind]({"effect", "tool"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._aborted: dict[str, _Stopped] = {}
+        self._over: dict[str, _Stopped] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        for session, step in self.eye.steps:
+            self._note(session, step)
+        minted, calls = self._over.get(line.session, _NOTHING)
+        what, said = line.facts, f"{line.session}: after the receipt of its abort"
+        if isinstance(what, RunTool) and what.call_id in calls:
+            return f"{said}, {what.call_id} begins at {line.place}"
+        if isinstance(what, StartStream) and int(what.request.attempt[1:]) <= minted:
+            return f"{said}, request {what.request.attempt} is sent by {line.place}"
+        if isinstance(what, LedgerEntry) and what.call_id in calls:
+            journal = self.eye.journals.get(line.session)
+            # No lease excludes a stall between the decision and the effect: 9.5.3. A system that compares epochs refuses it.
+            if journal is None or what.fence[1] in (0, journal.epoch):
+                return f"{said}, {what.tool} acts for {what.call_id} at {line.place}"
+        return None
+
+    def _note(self, session: str, step: Step) -> None:
+        events = _events_of(step)
+        if isinstance(step.signal, AbortCycle) and any(isinstance(event, AgentAbort) for event in events):
+            stopped = {
+                one.call.call_id: one.call.name
+                for one in (*step.before.data.batch, *step.before.data.survivors)
+            }
+            for spared in step.after.data.survivors:
+                stopped.pop(spared.call.call_id, None)
+            # Prompts that waited may begin in the same step, with ids that are minted in it.
+            self._aborted[session] = (
+                step.before.data.minted,
+                {**self._aborted.get(session, _NOTHING)[1], **stopped},
+            )
+        for event in events:
+            if isinstance(event, AbortSettled) and session in self._aborted:
+                minted, gone = self._aborted.pop(session)
+                named = {one.name for one in (*event.receipt.stuck, *event.receipt.abandoned)}
+                over = {
+                    one: name
+                    for one, name in gone.items()
+                    if name not in named and one not in event.receipt.survivors
+                }
+                self._over[session] = minted, {**self._over.get(session, _NOTHING)[1], **over}
+
+
+class Budgets(Checker):
+    """What is spent and reserved fits the limit, over all owners of a session together, and a child gets what its parent has reserved."""
+
+    name = "budgets"
+    kinds = frozenset[Kind]({"step", "effect"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._ledgers: dict[str, Ledger] = {}
+        self._out: dict[str, dict[str, Bound]] = {}
+        self._lent: dict[str, list[Any]] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        what, session = line.facts, line.session
+        if isinstance(what, Step):
+            was, now = what.before.data.ledger, what.after.data.ledger
+            if was is not None and now is not None and was.open is not now.open:
+                held = dict(now.open)
+                for reservation, _ in was.open:
+                    if reservation not in held:
+                        self._out.get(session, {}).pop(reservation, None)
+            return None if now is None else self._judge_step(session, what, now)
+        if line.kind == "effect" and isinstance(what, StartStream) and session in self._ledgers:
+            name = f"{session}/{what.request.attempt}"
+            bound = dict(self._ledgers[session].open).get(name)  # type: ignore[call-overload]
+            if bound is not None:
+                self._out.setdefault(session, {})[name] = bound
+        return None
+
+    def _judge_step(self, session: str, step: Step, ledger: Ledger) -> str | None:
+        before = self._ledgers.get(session)
+        self._ledgers[session] = ledger
+        path, own = step.after.data.config.path, step.after.data.config.budget
+        lent = self._lent.get(path[-2], []) if len(path) > 1 else []
+        if before is None and lent and own is not None and own not in lent:
+            return f"{session}: its budget {own} was not lent by {path[-2]}"
+        for effect in step.effects:
+            if isinstance(effect, SpawnChild) and effect.budget is not None:
+                self._lent.setdefault(session, []).append(effect.budget)
+        if not any(isinstance(effect, StartStream | SpawnChild) for effect in step.effects):
+            return None
+        reserved = {**self._out.get(session, {}), **{str(name): bound for name, bound in ledger.open}}
+        tokens = ledger.spent_tokens + sum(bound.tokens for bound in reserved.values())
+        cost = ledger.spent_nano_usd + sum(bound.nano_usd for bound in reserved.values())
+        limit, most = ledger.budget.max_total_tokens, ledger.budget.max_cost_usd
+        if limit is not None and tokens > limit:
+            return f"{session}: {tokens} tokens are spent and reserved, of {limit}"
+        if most is not None and cost > round(most * 1e9):
+            return f"{session}: ${cost / 1e9:.6f} are spent and reserved, of ${most:.6f}"
+        return None
+
+
+class Acknowledgements(Checker):
+    """What users are told fits one order of their calls: each message, approval and question is a register that is set once.
+
+    For such a register the search of Wing and Gong has a closed form, whatever the length of the window: see `_fits_one_order`.
+    """
+
+    name = "linearizable acknowledgements"
+    kinds = frozenset[Kind]({"person"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._registers: dict[Key, list[_Call]] = {}
+        self._open: dict[str, tuple[Key, _Call]] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        facts = line.facts
+        if isinstance(facts, Asked) and facts.key and facts.request in _REGISTERED:
+            key = line.session, facts.key
+            call = _Call(line.at, facts.request, facts.says)
+            self._registers.setdefault(key, []).append(call)
+            self._open[facts.id] = key, call
+        elif isinstance(facts, Answered) and facts.id in self._open:
+            key, call = self._open.pop(facts.id)
+            if facts.outcome == "unknown":
+                return None  # it may take effect at any time
+            call.answered_at = line.at
+            is_told = facts.outcome == "ok" or facts.code == "already_resolved"
+            call.shows, call.sets = (facts.says if is_told else None), facts.outcome == "ok"
+            if not _fits_one_order(self._registers[key]):
+                said = facts.says or facts.code
+                return f"{key[0]}: no order of the calls about {key[1]} explains the answer {said!r} to {facts.id}"
+        return None
+
+
+_MESSAGES: Final = frozenset({"prompt", "steer"})
+_REGISTERED: Final = _MESSAGES | {"receipt", "approve", "reject", "answer", "decline"}
+
+
+@define(eq=False)
+class _Call:
+    asked_at: float
+    request: str
+    says: str
+    answered_at: float = float("inf")
+    shows: str | None = None
+    """The value of the register that its answer shows. Empty: it is not set. None: it shows nothing."""
+    sets: bool = True
+    """Whether it may have set the register."""
+
+
+def _fits_one_order(calls: list[_Call]) -> bool:
+    """Whether one call could have set the register after all calls that show it empty began, and before all that show its value ended."""
+    full, empty = [one for one in calls if one.shows], [one for one in calls if one.shows == ""]
+    if not full:
+        return True
+    value = full[0].shows
+    setters = [one for one in calls if one.sets and (one.request in _MESSAGES or one.says == value)]
+    decided = [one for one in full if one.sets and one.request not in {*_MESSAGES, "receipt"}]
+    if any(one.shows != value for one in full) or len(decided) > 1:
+        return False
+    if any(early.asked_at >= late.answered_at for early in empty for late in full):
+        return False
+    if not setters:
+        return all(one.says != value for one in calls)  # a deadline, an abort or a rule decided
+    return any(
+        all(one.asked_at <= late.answered_at for late in full)
+        and all(early.asked_at <= one.answered_at for early in empty)
+        for one in decided or setters
+    )
+
+
+# --- the calm end
+
+_OPENS: Final = frozenset({PromptReceived, PromptQueued})
+_ENDS: Final = TERMINAL | {PromptDropped, PromptRejected, PromptTaken}
+MAX_PER_SECOND: Final = 1_000
+MAX_IDLE_STEPS: Final = 100
+
+
+class Liveness(Checker):
+    """At the calm end everything accepted has ended, every caller is answered, every outbox is empty, and nothing spins."""
+
+    name = "liveness"
+    kinds = frozenset[Kind]({"person", "event", "step", "store", "node", "note"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._due: dict[tuple[str, str, str], float] = {}  # what, session, name: since when
+        self._suspended: dict[str, bool] = {}
+        self._counts: dict[Key, tuple[int, int]] = {}
+        self._idle: dict[str, int] = {}
+
+    def judge(self, line: Seen) -> str | None:
+        facts, session = line.facts, line.session
+        for one, step in self.eye.steps:
+            self._note(one, line, step)
+        if isinstance(facts, Asked):
+            self._due["no answer to", session, f"{facts.id} ({facts.request})"] = line.at
+        elif isinstance(facts, Answered):
+            for key in [
+                key for key in self._due if key[0] == "no answer to" and key[2].startswith(f"{facts.id} ")
+            ]:
+                del self._due[key]
+        elif line.kind == "event":
+            self._due.pop(("not published:", session, f"{facts.meta.seq} at {line.place}"), None)
+        elif isinstance(facts, Left):
+            over = {one: count for one, count in facts.counts.items() if count > facts.usual.get(one, 0)}
+            return f"{line.place} has more left than without faults: {over}" if over else None
+        elif isinstance(facts, Step | StoreCall):
+            return self._judge_speed(line)
+        if isinstance(facts, NodeChange) or self.eye.taken:
+            gone = line.place if isinstance(facts, NodeChange) and facts.action in GONE else None
+            taken = [one.session for one in self.eye.taken]
+            for key in [key for key in self._due if key[0] == "not published:"]:
+                if key[1] in taken or key[2].endswith(f" at {gone}"):
+                    del self._due[key]
+        return None
+
+    def _note(self, session: str, line: Seen, step: Step) -> None:
+        event: Any
+        for event in _events_of(step):
+            if event.meta.ephemeral:
+                continue
+            self._due["not published:", session, f"{event.meta.seq} at {line.place}"] = line.at
+            if type(event) in _OPENS:
+                self._due["not ended:", session, event.ref] = line.at
+            elif type(event) in _ENDS:
+                self._due.pop(("not ended:", session, str(event.ref)), None)
+        self._suspended[session] = bool(step.after.data.interactions)
+
+    def _judge_speed(self, line: Seen) -> str | None:
+        key = (line.place, line.session if line.kind == "step" else line.facts.name)
+        second, count = self._counts.get(key, (-1, 0))
+        count = count + 1 if second == int(line.at) else 1
+        self._counts[key] = int(line.at), count
+        if line.kind == "step":
+            is_idle = line.facts.before is line.facts.after and not line.facts.effects
+            self._idle[key[1]] = self._idle.get(key[1], 0) + 1 if is_idle else 0
+            if self._idle[key[1]] > MAX_IDLE_STEPS:
+                return f"{key[1]} spins: {MAX_IDLE_STEPS} steps in a row without progress"
+        return f"{key[0]} spins: {count} times {key[1]} in one second" if count > MAX_PER_SECOND else None
+
+    def finish(self) -> Iterator[str]:
+        """Return what is still due, if the calm end was long enough for it."""
+        if self.eye.calm_at is None:
+            return
+        for session, journal in self.eye.journals.items():
+            if journal.is_working and not self.eye.is_owned(session):
+                self._due["without owner, but with work:", session, ""] = journal.changed_at
+        for (what, session, name), since in self._due.items():
+            waits_for_people = what == "not ended:" and self._suspended.get(session, False)
+            seconds = self.eye.now - max(since, self.eye.calm_at)
+            if seconds > PATIENCE_SECONDS and not waits_for_people:
+                yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
+
+
+CHECKERS: Final[tuple[type[Checker], ...]] = (
+    Promises,
+    Fences,
+    Ledgers,
+    Acknowledgements,
+    GapFree,
+    Approvals,
+    Budgets,
+    Receipts,
+    Liveness,
+)
+
+
+def standard_checkers(world: Any) -> tuple[Checker, ...]:
+    """Return a judge for each kind of promise. One session in four is folded again, drawn by the seed."""
+    eye, tape = GodsEye(), world.tape
+    shadow = FoldEqualsLife(eye, lambda session: tape.generator(f"shadow/{session}").random() < SHADOWED)
+    return (*(kind(eye) for kind in CHECKERS), shadow)

@@ -1,0 +1,235 @@
+"""The truth of a simulated life, computed from its log: who owns a session, and which of its steps are durable. And what a checker is."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from attrs import define
+
+from agentrail.abc.store import StoredSession, Taken
+from agentrail.core.journal.record import Record
+from agentrail.testing.simulation.facts import Calm, NodeChange, Step, StoreCall
+from agentrail.testing.simulation.log import Kind, Seen
+
+Key: TypeAlias = tuple[str, str]
+"""A session, and something of it: a place, a call, a reader."""
+
+GONE: Final = frozenset({"killed", "left", "failed"})
+"""Changes after which a node no longer lives."""
+
+
+@define(eq=False)
+class Journal:
+    """The store's view of one session."""
+
+    root: str = ""
+    epoch: int = 0
+    node: str = ""
+    seq: int = 0
+    events: int = 0
+    events_of_the_last: int = 0
+    """Number of the last event of the owner before this one."""
+    taken_at: float = 0.0
+    changed_at: float = 0.0
+    is_working: bool = False
+
+
+class GodsEye:
+    """The truth behind the lines: who owns a session, and which steps are durable. One for all checkers, which look at the same line.
+
+    Attributes:
+        journals: By session.
+        steps: Steps that this line made durable, each with its session.
+        records: Records that this line made durable.
+        taken: Sessions that got another owner with this line.
+        fault: What the store itself did wrong in this line.
+        lost: Sessions of which the store lost records. Nothing more is promised about them.
+        calm_at: When all faults ended.
+        now: Time of this line.
+        line: The line that it looked at last.
+        is_news: Whether this line changed any of the five above.
+    """
+
+    def __init__(self) -> None:
+        self.journals: dict[str, Journal] = {}
+        self.steps: list[tuple[str, Step]] = []
+        self.records: list[Record] = []
+        self.blobs: Mapping[str, bytes] = {}
+        self.taken: tuple[StoredSession, ...] = ()
+        self.fault: str | None = None
+        self.lost: dict[str, None] = {}
+        self.calm_at: float | None = None
+        self.now: float = 0.0
+        self.line: Seen | None = None
+        self.is_news: bool = False
+        self._places: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}  # the newest at each place that lives
+        self._waiting: dict[Key, list[tuple[int, Step]]] = {}
+        self._void: dict[Key, list[Step]] = {}
+
+    def look(self, line: Seen) -> None:
+        self.line, self.now = line, line.at
+        if self.is_news:
+            self.steps, self.records, self.blobs, self.taken, self.fault = [], [], {}, (), None
+            self.is_news = False
+        facts = line.facts
+        if isinstance(facts, Step):
+            self._step(line.place, line.session, facts)
+            self.is_news = bool(self.steps)
+        elif isinstance(facts, StoreCall):
+            if facts.is_executed and not isinstance(facts.answer, BaseException):
+                self._execute(line.place, facts.name, facts.arguments, facts.answer)
+            self.is_news = bool(self.steps or self.records or self.taken or self.fault)
+        elif isinstance(facts, Calm):
+            self.calm_at = line.at
+        elif isinstance(facts, NodeChange) and facts.action in GONE:
+            self._nodes.pop(line.place, None)
+            for known in (self._waiting, self._void):
+                for key in [key for key in known if key[1] == line.place]:
+                    del known[key]
+
+    def place_of(self, session: str) -> str:
+        """Return the place of a session's owner. Empty for none."""
+        journal = self.journals.get(session)
+        return "" if journal is None else self._places.get(journal.node, "")
+
+    def is_owned(self, session: str) -> bool:
+        """Whether the owner of a session lives."""
+        node = self.journals[session].node
+        return bool(node) and self._nodes.get(self._places.get(node, "")) == node
+
+    def waits(self, session: str, place: str, effect: object) -> bool:
+        """Whether an effect belongs to a step that is not durable yet."""
+        waiting = self._waiting.get((session, place), ())
+        return any(one is effect for _, step in waiting for one in step.effects)
+
+    def is_void(self, session: str, place: str, effect: object) -> bool:
+        """Whether an effect belongs to a step that never became durable, because another node took the session."""
+        return any(one is effect for step in self._void.get((session, place), ()) for one in step.effects)
+
+    def _step(self, place: str, session: str, step: Step) -> None:
+        journal, key = self.journals.get(session), (session, place)
+        waiting = self._waiting.setdefault(key, [])
+        if journal is not None and self.place_of(session) not in ("", place):
+            self._void.setdefault(key, []).append(step)
+        elif journal is None or step.record > journal.seq or waiting:
+            waiting.append((step.record or (waiting[-1][0] if waiting else 0), step))
+        else:
+            self.steps.append((session, step))
+
+    def _execute(self, place: str, name: str, arguments: Mapping[str, Any], answer: Any) -> None:
+        if name == "beat":
+            self._settle(arguments["node"].id, place)
+        elif name == "create":
+            self._create(place, arguments["opening"])
+        elif name == "append":
+            for append, refusal in zip(arguments["batch"], answer, strict=True):
+                if refusal is None:
+                    self._append(place, append)
+        elif name == "take":
+            self._take(place, arguments["node"], answer)
+        elif name == "take_many":
+            for one, taken in zip(arguments["wanted"], answer, strict=True):
+                if isinstance(taken, Taken):
+                    self._take(place, one.node, taken)
+        elif name == "release":
+            for session in self._tree(arguments["root"]):
+                if self.journals[session].node == arguments["node"]:
+                    self.journals[session].node, self.journals[session].changed_at = "", self.now
+        elif name == "delete":
+            for session in self._tree(arguments["session"]):
+                del self.journals[session]
+        elif name == "fail_over":
+            for call in answer:
+                for append in call.arguments.get("batch", ()):
+                    self.lost[append.session] = None
+                named = call.arguments.get("session") or call.arguments.get("root") or ""
+                self.lost.update(dict.fromkeys(self._tree(named)))
+
+    def _tree(self, root: str) -> list[str]:
+        return [session for session, journal in self.journals.items() if journal.root == root]
+
+    def _settle(self, node: str, place: str) -> None:
+        if node and node not in self._places:
+            self._places[node] = self._nodes[place] = place
+        if node:
+            self._nodes[place] = node
+
+    def _create(self, place: str, opening: Any) -> None:
+        session, last = opening.records[0].session, opening.records[-1]
+        if session in self.journals:
+            return
+        self._settle(opening.node, place)
+        self.journals[session] = Journal(
+            root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
+        )
+        self._grow(place, session, opening.records, opening.blobs)
+
+    def _append(self, place: str, append: Any) -> None:
+        journal, first = self.journals.get(append.session), append.records[0]
+        if journal is None:
+            return
+        if first.epoch != journal.epoch:
+            said = f"the store accepts record {first.seq} of epoch {first.epoch} from {place}"
+            self.fault = f"{said}, although the session has epoch {journal.epoch}"
+        journal.is_working, journal.changed_at = append.standing.is_working, self.now
+        self._grow(place, append.session, append.records, append.blobs)
+
+    def _grow(self, place: str, session: str, records: Iterable[Record], blobs: Mapping[str, bytes]) -> None:
+        journal = self.journals[session]
+        for record in records:
+            if record.seq <= journal.seq:
+                continue  # repeated
+            if record.seq != journal.seq + 1:
+                self.fault = f"the store accepts record {record.seq} directly after record {journal.seq}"
+            journal.seq, journal.events = record.seq, record.events
+            self.records.append(record)
+        self.blobs = {**self.blobs, **blobs}
+        waiting = self._waiting.get((session, place), [])
+        while waiting and waiting[0][0] <= journal.seq:
+            self.steps.append((session, waiting.pop(0)[1]))
+
+    def _take(self, place: str, node: str, taken: Taken) -> None:
+        self._settle(node, place)
+        for one in taken.sessions:
+            journal = self.journals.setdefault(one.session, Journal(root=one.root))
+            if one.tail.epoch <= journal.epoch:
+                self.fault = f"the epoch falls from {journal.epoch} to {one.tail.epoch} as {place} takes it"
+            journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
+            journal.events = journal.events_of_the_last = one.events
+            journal.taken_at = journal.changed_at = self.now
+            journal.is_working = one.standing.is_working
+            for key in [key for key in self._waiting if key[0] == one.session]:
+                self._void.setdefault(key, []).extend(step for _, step in self._waiting.pop(key))
+        self.taken = (*self.taken, *taken.sessions)
+
+
+class Checker:
+    """A judge.
+
+    Attributes:
+        name: The promise that it holds.
+        kinds: Kinds of lines that it reads. It also reads each line that makes a step or a record durable, or changes an owner.
+    """
+
+    name: str = ""
+    kinds: frozenset[Kind] = frozenset()
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        """Create a judge, who shares the view of other judges of the same life, if given."""
+        self.eye: GodsEye = GodsEye() if eye is None else eye
+
+    def see(self, line: Seen) -> str | None:
+        """Return which promise a line breaks, as a sentence. None: it breaks none."""
+        eye = self.eye
+        if line is not eye.line:
+            eye.look(line)
+        if line.session in eye.lost or not (line.kind in self.kinds or eye.is_news):
+            return None
+        return self.judge(line)
+
+    def judge(self, line: Seen) -> str | None:
+        raise NotImplementedError
+
+    def finish(self) -> Iterable[str]:
+        """Return the promises that the whole life broke."""
+        return ()

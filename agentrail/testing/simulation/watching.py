@@ -1,0 +1,103 @@
+"""`watching(log)`: writes what sessions do into a log. The code of the product is unchanged."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import evolve
+
+from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller
+from agentrail.core.session.state import SessionState
+from agentrail.events import Event
+from agentrail.runtime import session_actor
+from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.interpreter import Interpreter
+from agentrail.runtime.session_actor import SessionCell
+from agentrail.testing.seams import Seam, wrapped
+from agentrail.testing.simulation.facts import Closed, Step
+from agentrail.testing.simulation.log import Log
+
+
+@contextmanager
+def watching(log: Log) -> Iterator[None]:
+    """Write the steps, effects and events of all sessions of the process into a log, during the block."""
+    noted: list[list[Step]] = []
+
+    def note(step: Step) -> None:
+        session, phase = step.before.data.config.session_id, step.after.phase.name
+        log.note("step", f"steps {type(step.signal).__name__}: {phase}", session=session, facts=step)
+
+    def steps(before: Any) -> Any:
+        def step(state: SessionState, signal: Any) -> Any:
+            after, effects = before(state, signal)
+            made = Step(state, signal, after, effects)
+            if noted:
+                noted[-1].append(made)
+            else:
+                note(made)
+            return after, effects
+
+        return step
+
+    def notes(before: Any) -> Any:
+        def _step_noted(journal: Any, state: SessionState, signal: Any) -> Any:
+            noted.append([])
+            try:
+                stepped = before(journal, state, signal)
+            finally:
+                made = noted.pop()
+            is_recorded = stepped.drafts and journal.refusal is None
+            number = journal.tail.seq + len(stepped.drafts) if is_recorded else 0
+            for one in made:
+                note(evolve(one, record=number))
+            return stepped
+
+        return _step_noted
+
+    def carries_out(before: Any) -> Any:
+        def carry_out(interpreter: Interpreter, effect: Any, state: SessionState) -> None:
+            if not isinstance(effect, Publish):
+                name = getattr(effect, "effect_id", "") or getattr(effect, "to", "")
+                said = f"carries out {type(effect).__name__} {name}"
+                log.note("effect", said, session=state.data.config.session_id, facts=effect)
+            before(interpreter, effect, state)
+
+        return carry_out
+
+    def tells(before: Any) -> Any:
+        def _tell(cell: SessionCell, effect: Any) -> None:
+            if isinstance(effect, ReplyToCaller | Refuse):
+                said = f"carries out {type(effect).__name__} {effect.to}"
+                log.note("effect", said, session=cell.ports.session_id, facts=effect)
+            before(cell, effect)
+
+        return _tell
+
+    def publishes(before: Any) -> Any:
+        def publish(bus: EventBus, event: Event) -> None:
+            meta = event.meta
+            if meta is not None and not meta.ephemeral:
+                said = f"publishes {type(event).__name__} {meta.seq}"
+                log.note("event", said, session=bus.session_id, facts=event)
+            before(bus, event)
+
+        return publish
+
+    def closes(before: Any) -> Any:
+        def close(bus: EventBus, reason: str, *, is_rested: bool = False, is_moved: bool = False) -> None:
+            facts = Closed(reason, is_rested=is_rested, is_moved=is_moved)
+            log.note("note", f"closes: {reason}", session=bus.session_id, facts=facts)
+            before(bus, reason, is_rested=is_rested, is_moved=is_moved)
+
+        return close
+
+    seams: tuple[Seam, ...] = (
+        (session_actor, "step", steps),
+        (session_actor, "_step_noted", notes),
+        (Interpreter, "carry_out", carries_out),
+        (SessionCell, "_tell", tells),
+        (EventBus, "publish", publishes),
+        (EventBus, "close", closes),
+    )
+    with wrapped(seams):
+        yield
