@@ -33,7 +33,7 @@ _WHOLE_RATE: Final = 0.8
 _FIRST_NUMBER: Final = 1 << 20  # no file of this process has it
 
 
-class ByteNetwork(Network, trio.abc.SocketFactory, trio.abc.HostnameResolver):
+class ByteNetwork(Network, trio.abc.SocketFactory):
     """Connects clients and nodes by sockets. Each place has one port."""
 
     def __init__(self, tape: Tape, log: Log) -> None:
@@ -46,7 +46,6 @@ class ByteNetwork(Network, trio.abc.SocketFactory, trio.abc.HostnameResolver):
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place with the product's server. Its lifespan has begun."""
         trio.socket.set_custom_socket_factory(self)
-        trio.socket.set_custom_hostname_resolver(self)
         listener = SimulatedSocket(self, place)
         listener.listen()
         serving = import_module("agentrail.gateway.serving")
@@ -72,12 +71,15 @@ class ByteNetwork(Network, trio.abc.SocketFactory, trio.abc.HostnameResolver):
         return httpx.AsyncClient(base_url=f"http://{place}", verify=tls, trust_env=False, **options)
 
     def installed(self) -> AbstractContextManager[None]:
-        """Give the libraries a clock and chance of this network within the block."""
+        """Give the libraries the clock, the chance and the names of this network within the block."""
         clock = SimpleNamespace(monotonic=trio.current_time)
         chance = SimpleNamespace(urandom=self._tape.generator("network/masks").randbytes)
         return wrapped(
             [
                 without_certificates(),
+                # In place of `set_custom_hostname_resolver`: Trio asks the machine about each name before that.
+                (trio.socket, "getaddrinfo", lambda _: self.getaddrinfo),
+                (import_module("trio._highlevel_open_tcp_stream"), "getaddrinfo", lambda _: self.getaddrinfo),
                 (import_module("httpcore._async.http11"), "time", lambda _: clock),
                 (import_module("hypercorn.config"), "time", lambda _: outside.wall),
                 (import_module("wsproto.frame_protocol"), "os", lambda _: chance),
@@ -89,17 +91,12 @@ class ByteNetwork(Network, trio.abc.SocketFactory, trio.abc.HostnameResolver):
         """See `trio.abc.SocketFactory`."""
         return SimulatedSocket(self, place_of_caller())
 
-    async def getaddrinfo(self, host: bytes | None, port: Any, *_: Any) -> Any:
-        """See `trio.abc.HostnameResolver`. Each name is the name of a place."""
+    async def getaddrinfo(self, host: str | bytes, port: int, *_: Any, **__: Any) -> list[Any]:
+        """Resolve the name of a place. All names are taken for one, and nobody listens at those that are none."""
         await trio.lowlevel.checkpoint()
-        place = (host or b"").decode()
+        place = host.decode() if isinstance(host, bytes) else host
         self.names[self.address_of(place)] = place
         return [(system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP, "", (self.address_of(place), port))]
-
-    async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-        """See `trio.abc.HostnameResolver`."""
-        await trio.lowlevel.checkpoint()
-        return self.names.get(sockaddr[0], sockaddr[0]), f"{sockaddr[1]}"
 
 
 def _without_lifespan(app: Any) -> Any:

@@ -270,8 +270,8 @@ class Connections:
         there = [message for due, message in to.under_way if due <= now]
         if to.way.is_cut or _is_collected(there, to.way.buffer_bytes):
             return
-        for message in there:
-            to.under_way.popleft()
+        while to.under_way and to.under_way[0][0] <= now and not to.way.is_cut:
+            _, message = to.under_way.popleft()
             self.delivered += 1
             for watch in self.watchers:
                 watch(to.way.name, message)
