@@ -4,7 +4,7 @@
 
 A fault strikes at a place, "as node-1 asks the store for the 7th time", or at an instant. Places shrink better: a count
 changes less than an instant when something else is left out.
-Other faults are invited: models, tools, people and programs ask the nemesis whether to misbehave.
+Models, tools and people misbehave by themselves, by draws of their own, if a life allows it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,10 @@ from attrs import frozen
 
 from agentrail.testing.simulation.log import Kind, Log, Seen
 
-Family: TypeAlias = Literal["node", "network", "store", "disk", "time", "tasks", "model", "people", "program"]
+Family: TypeAlias = Literal["node", "network", "store", "disk", "time", "tasks", "model", "people"]
 
-INVITED: Final = frozenset({"model", "people", "program"})
-"""Families whose faults strike when a model, tool, user or plugin asks for them."""
+PERMITTED: Final = frozenset({"model", "people"})
+"""Families whose faults nothing strikes: models, tools and people misbehave by themselves where they are allowed to."""
 
 MAX_SKEW_SECONDS: Final = 3600.0
 MAX_SLOW_SECONDS: Final = 2.0
@@ -35,12 +35,13 @@ class FaultyWorld(Protocol):
     store: Any
     nodes: Any
     machines: Any
-    disk: Callable[[int], Any]
-    clock: Callable[[int], Any]
-    kill: Callable[[int], None]
-    stop: Callable[[int, float], None]
-    leave: Callable[[int], None]
-    restart: Callable[[int], None]
+
+    def disk(self, index: int, /) -> Any: ...
+    def clock(self, index: int, /) -> Any: ...
+    def kill(self, index: int, /) -> None: ...
+    def stop(self, index: int, seconds: float, /) -> None: ...
+    def leave(self, index: int, /) -> None: ...
+    def restart(self, index: int, /) -> None: ...
 
 
 # --- values
@@ -131,7 +132,7 @@ Act: TypeAlias = Callable[[FaultyWorld, Fault], object]
 
 @frozen
 class Rule:
-    """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is invited, or a crash."""
+    """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is a crash, or only permitted."""
 
     says: str
     shortest: float
@@ -281,24 +282,13 @@ SLOW_THREADS: Final = _add("time", "slow_threads", "threads of {node} take {slow
 STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1,
     begin=lambda w, f: w.stop(f.node, f.seconds))
 CRASH: Final = _add("tasks", "crash", "a step crashes")
-MODEL_ERROR: Final = _add("model", "model_error", "a model fails")
-MODEL_STALL: Final = _add("model", "model_stall", "a model stalls")
-ENDLESS_MODEL: Final = _add("model", "endless_model", "a model never ends")
-TOOL_ERROR: Final = _add("model", "tool_error", "a tool fails")
-TOOL_STALL: Final = _add("model", "tool_stall", "a tool stalls")
-HUGE_RESULT: Final = _add("model", "huge_result", "a tool returns a huge result")
-ABORT: Final = _add("people", "abort", "a user aborts")
-STEER: Final = _add("people", "steer", "a user steers")
-TWICE: Final = _add("people", "twice", "a user asks for the same thing twice")
-RECONNECT: Final = _add("people", "reconnect", "a user reconnects")
-VANISH: Final = _add("people", "vanish", "a user vanishes")
-FLOOD: Final = _add("people", "flood", "a user sends many prompts at once")
-PLUGIN_RAISES: Final = _add("program", "plugin_raises", "a plugin raises")
-PLUGIN_LAGS: Final = _add("program", "plugin_lags", "a plugin lags")
+MODEL_TROUBLE: Final = _add("model", "model_trouble", "models fail, stall and talk nonsense")
+TOOL_TROUBLE: Final = _add("model", "tool_trouble", "tools fail, stall and return too much")
+WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, vanish and reconnect")
 # fmt: on
 
 CATALOGUE: Final = tuple(_KNOWN)
 EVERYTHING: Final = frozenset(CATALOGUE)
-CRASHES, NETWORK, STORE, DISK, TIME, TASKS, MODEL, PEOPLE, PROGRAM = (
+CRASHES, NETWORK, STORE, DISK, TIME, TASKS, MODEL, PEOPLE = (
     frozenset(fault for fault in CATALOGUE if fault.family == family) for family in get_args(Family)
 )

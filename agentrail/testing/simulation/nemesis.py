@@ -15,7 +15,7 @@ from agentrail.testing.simulation.faults import (
     CATALOGUE,
     CRASH,
     EVERYTHING,
-    INVITED,
+    PERMITTED,
     POINTS,
     RULES,
     Family,
@@ -33,7 +33,6 @@ LEAST: Final = 3.0
 """Average number of faults of a short life."""
 
 _AMOUNTS: Final = (0.1, -0.1, 0.01, -0.01, 0.5, -0.5, 1.0, -1.0)
-_INVITED: Final = (0.05, 0.2, 0.5)
 _SCALES: Final = (5, 30, 200, 2000)
 _RETRY_SECONDS: Final = 0.5
 
@@ -82,7 +81,6 @@ class Nemesis:
         if world.disk(0) is None:
             off.add("disk")
         self._allowed = [fault for fault in CATALOGUE if fault in wanted and fault.family not in off]
-        self._invited = tape.choice("faults.invited", _INVITED)
         self._rate = tape.choice("faults.rate", RATES) if rate is None else rate
         self.is_calm: bool = False
         self.struck: list[Fault] = []
@@ -126,27 +124,16 @@ class Nemesis:
             for fault in counter.count(line):
                 self._strike(fault)
 
-    def strikes(self, fault: Fault, name: str) -> bool:
-        """Return whether an invited fault strikes now, and log it.
-
-        Args:
-            fault: The constant.
-            name: Who asks, which is the name of the draw.
-        """
-        if self.is_calm or fault not in self._allowed:
-            return False
-        if not self._tape.chance(f"{fault.action}[{name}]", self._invited):
-            return False
-        self.struck.append(fault)
-        self._tell(f"{fault}: {name}", fault)
-        return True
+    def allows(self, fault: Fault) -> bool:
+        """Return whether a fault may happen in this life, now."""
+        return fault in self._allowed and not self.is_calm
 
     def _drawn(self) -> Iterator[Fault]:
         # As many slots as the highest rate needs: if a tape leaves the rate out, its faults stay as they are.
         hours = self._until / 3600
         slots = math.ceil(max(hours * max(RATES), 4 * LEAST))
         share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
-        actions = [fault for fault in CATALOGUE if fault.family not in INVITED]
+        actions = [fault for fault in CATALOGUE if fault.family not in PERMITTED]
         for number in range(slots):
             if self._tape.chance(f"fault[{number}]", share):
                 fault = self._tape.choice(f"fault[{number}].action", actions)

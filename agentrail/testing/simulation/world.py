@@ -188,9 +188,9 @@ class World:
         """
         self._faults, self._rate = tuple(faults), rate
 
-    def strikes(self, fault: Fault, name: str) -> bool:
-        """Return whether an invited fault strikes now. `name` says who asks, and is the name of the draw."""
-        return self._nemesis is not None and self._nemesis.strikes(fault, name)
+    def allows(self, fault: Fault) -> bool:
+        """Return whether a fault may happen in this life. Without `faults`, models, tools and people are as they are."""
+        return self._nemesis is None or self._nemesis.allows(fault)
 
     def note(self, said: str) -> None:
         """Add a line to the story."""
