@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail import outside
+from agentrail.errors import StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
@@ -344,16 +345,12 @@ class World:
             async with self._opened(node):
                 await node.leaving.wait()
                 await node.served.drain()
-        except BaseException:
-            if not self.is_over:
-                self._tell("fails", "failed", node.place)
-                raise
-            if node.machine.is_dead:
-                return  # what its tasks meet in a world that has ended is no finding
-            raise
+        except* StoreUnavailable as group:
+            self._tell(f"fails: {group.exceptions[0]}", "failed", node.place)
+        else:
+            self._tell("has left", "left", node.place)
         finally:
             node.down.set()
-        self._tell("has left", "left", node.place)
 
     @asynccontextmanager
     async def _opened(self, node: SimulatedNode) -> AsyncIterator[None]:
