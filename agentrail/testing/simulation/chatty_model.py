@@ -14,6 +14,7 @@ from agentrail.core.protocol.request import Chunk, ModelRequest, ReasoningDelta
 from agentrail.errors import OptionError, Overloaded, ProviderError, RateLimited, StreamTimeout, Transport
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.testing.models import FunctionModel, ScriptedCall, Turn, stream_of
+from agentrail.testing.simulation.faults import MODEL_TROUBLE
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.world import World
@@ -75,9 +76,11 @@ class ChattyModel:
             raise OptionError(["a chatty model belongs to no world: pass it to world.profile"])
         said, turns = _last_prompt(request)
         name = f"model[{said}+{turns}]"
-        plan = self._plans[0] if world.is_calm else world.tape.choice(name, self._plans)
-        if _is_repeating(request) and turns < _MAX_REPEATS and not world.is_calm:
+        plan = "answer" if world.is_calm else world.tape.choice(name, self._plans)
+        if _is_repeating(request) and turns < _MAX_REPEATS:
             plan = "repeat"
+        if plan in _TROUBLES and (world.is_calm or not world.allows(MODEL_TROUBLE)):
+            plan = "answer"
         if plan == "crash":
             message = "a bug of the provider"
             raise ValueError(message)

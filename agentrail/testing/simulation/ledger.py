@@ -12,6 +12,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import ToolExecutionEnd
 from agentrail.messages import JsonObject
 from agentrail.testing.simulation.facts import LedgerEntry, Read
+from agentrail.testing.simulation.faults import TOOL_TROUBLE
 from agentrail.testing.simulation.log import Log
 from agentrail.tools.function import ToolTraits
 
@@ -100,7 +101,8 @@ class Ledger:
     def draw(self, name: str, options: tuple[T, ...]) -> T:
         """Return one of the options. The first is the calm one."""
         world = self._world
-        return options[0] if world is None or world.is_calm else world.tape.choice(name, options)
+        may_differ = world is not None and not world.is_calm and world.allows(TOOL_TROUBLE)
+        return world.tape.choice(name, options) if world is not None and may_differ else options[0]
 
 
 @define(kw_only=True, eq=False)

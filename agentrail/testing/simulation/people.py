@@ -18,6 +18,7 @@ from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.testing.simulation.facts import Answered, Asked, Read, Request, Subscribed
+from agentrail.testing.simulation.faults import WHIMS
 from agentrail.testing.simulation.log import Kind
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class Person:
             self.counts["rounds"] += 1
             deed = self._draw(f"says[{number}]", self.deeds)
             if deed != self.deeds[0] or self.index == number == 0:
+                deed = deed if self.world.allows(WHIMS) else "prompt"
                 await self._wait(f"pause[{number}]", *self.pause)
                 await self._do(f"{self.name}.{number}", deed)
         while self.open:
@@ -202,7 +204,8 @@ class Person:
 
     async def _settle(self, name: str) -> None:
         """Send a prompt, and wait until its end is known."""
-        receipt = await self._ask("prompt", name, patience=self._draw("patience", _PATIENCE))
+        patience = self._draw("patience", _PATIENCE) if self.world.allows(WHIMS) else _PATIENCE[0]
+        receipt = await self._ask("prompt", name, patience=patience)
         if receipt is not None:
             self.open[name] = receipt.ref
             await self._ask("wait", str(receipt.request_id))
@@ -298,7 +301,7 @@ class Person:
     async def _decide(self, key: str, yes: str, no: str) -> None:
         what = f"decides[{self.counts['decisions']}]"
         self.counts["decisions"] += 1
-        how = self._draw(what, _DECISIONS)
+        how = self._draw(what, _DECISIONS) if self.world.allows(WHIMS) else "yes"
         await self._wait(f"{what}.pause", 0.5, 20.0 if how == "late" else 4.0)
         if how not in {"yes and yes", "yes and no"}:
             await self._ask(no if how == "no" else yes, key)
