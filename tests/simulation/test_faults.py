@@ -6,8 +6,12 @@ import pytest
 import trio
 from attrs import evolve, frozen
 
+from agentrail.outside import installed
+from agentrail.runtime import session_actor
 from agentrail.testing.clock import FakeClock
+from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation import faults as f
+from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.nemesis import Nemesis, SimulatedCrash
 from agentrail.testing.simulation.tape import Tape
 from tests.simulation.toy_world import ToyWorld
@@ -150,25 +154,34 @@ def test_a_fault_acts_in_the_context_of_the_world():
     assert lived(life) == ["world"]
 
 
-def test_a_crash_raises_in_the_code_that_reached_the_place():
-    """A crash comes out of the line that it is aimed at, once."""
+def test_a_crash_is_raised_by_the_next_step_of_the_node():
+    """Once it has struck, one step of a session on that node raises; steps elsewhere and later ones are made."""
 
     async def life():
         world = ToyWorld()
-        nemesis = Nemesis(
-            world, Tape(0, {}), {evolve(f.CRASH, place=f.Place(kind="step"))}, until=SECONDS, rate=0
-        )
+        crash = evolve(f.CRASH, node=1, place=f.Place(kind="note"))
+        nemesis = Nemesis(world, Tape(0, {}), {crash}, until=SECONDS, rate=0)
+        made = []
 
         async def talk(log):
+            def step_on(place):
+                with installed(NodeMachine(0, place)):
+                    made.append(session_actor.step("state", place))
+
+            step_on("node-1")
+            log.note("note", "now")
+            step_on("node-0")
             with pytest.raises(
-                SimulatedCrash, match="a step crashes, as a node makes a step for the 1st time"
+                SimulatedCrash, match="the next step of a session on node-1 crashes, as a node"
             ):
-                log.note("step", "one")
-            log.note("step", "two")
+                step_on("node-1")
+            step_on("node-1")
 
-        return await struck_in(world, nemesis, talk)
+        with wrapped([(session_actor, "step", lambda _: lambda state, signal: (state, signal))]):
+            await struck_in(world, nemesis, talk)
+        return made
 
-    assert lived(life) == []
+    assert lived(life) == [("state", place) for place in ("node-1", "node-0", "node-1")]
 
 
 def test_an_empty_tape_is_a_calm_life():

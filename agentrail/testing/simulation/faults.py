@@ -281,7 +281,7 @@ SLOW_THREADS: Final = _add("time", "slow_threads", "threads of {node} take {slow
     begin=lambda w, f: _set(w.clock(f.node), slow_seconds=f.slow_seconds), end=lambda w, f: _set(w.clock(f.node), slow_seconds=0.0))
 STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1,
     begin=lambda w, f: w.stop(f.node, f.seconds))
-CRASH: Final = _add("tasks", "crash", "a step crashes")
+CRASH: Final = _add("tasks", "crash", "the next step of a session on {node} crashes")
 MODEL_TROUBLE: Final = _add("model", "model_trouble", "models fail, stall and talk nonsense")
 TOOL_TROUBLE: Final = _add("model", "tool_trouble", "tools fail, stall and return too much")
 WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, vanish and reconnect")

@@ -5,15 +5,16 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import trio
 from attrs import evolve
 
+from agentrail.runtime import session_actor
+from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation.facts import FaultChange
 from agentrail.testing.simulation.faults import (
     CATALOGUE,
-    CRASH,
     EVERYTHING,
     PERMITTED,
     POINTS,
@@ -23,7 +24,7 @@ from agentrail.testing.simulation.faults import (
     FaultyWorld,
     Place,
 )
-from agentrail.testing.simulation.log import WORLD, Kind, Seen
+from agentrail.testing.simulation.log import WORLD, Kind, Seen, place_of_caller
 from agentrail.testing.simulation.tape import Tape
 
 RATES: Final = (25.0, 100.0, 400.0)
@@ -38,7 +39,7 @@ _RETRY_SECONDS: Final = 0.5
 
 
 class SimulatedCrash(Exception):
-    """The running code of a node fails here, because a fault says so."""
+    """A step of a session fails here, because a fault says so."""
 
 
 class Nemesis:
@@ -88,6 +89,7 @@ class Nemesis:
         self.planned: list[Fault] = [*placed, *self._drawn()]
         self._aimed: dict[Kind, list[_Counter]] = {}
         self._due: list[tuple[float, int, Fault, bool]] = []  # when, in order, and whether it ends then
+        self._crashes: dict[str, Fault] = {}
         self._numbers = itertools.count()
         self._wake = trio.Event()
         self._context = contextvars.copy_context()
@@ -97,32 +99,41 @@ class Nemesis:
     async def run(self) -> None:
         """Let faults strike until the calm end. The world heals then. A task of the world, started before its nodes."""
         self._context = contextvars.copy_context()
-        self._world.log.watchers.append(self.see)
-        while trio.current_time() < self._until:
-            with trio.move_on_at(min(self._until, *(due[0] for due in self._due[:1]), math.inf)):
-                await self._wake.wait()
-            self._wake = trio.Event()
-            while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
-                _, _, fault, is_end = heapq.heappop(self._due)
-                end = RULES[fault.action].end
-                if not is_end:
-                    self._strike(fault)
-                elif end is not None and end(self._world, fault) is False:
-                    self._push(trio.current_time() + _RETRY_SECONDS, fault, is_end=True)
-                else:
-                    self._tell(f"ends: {fault}", fault, is_over=True)
+        log = self._world.log
+        log.watchers.append(self._see)
+        with wrapped([(session_actor, "step", self._crashing)]):
+            while trio.current_time() < self._until:
+                with trio.move_on_at(min(self._until, *(due[0] for due in self._due[:1]), math.inf)):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+                self._do_due()
         self.is_calm = True
-        self._world.log.watchers.remove(self.see)
+        log.watchers.remove(self._see)
 
-    def see(self, line: Seen) -> None:
-        """Let the faults strike that are aimed at this line of the log.
+    def _do_due(self) -> None:
+        while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
+            _, _, fault, is_end = heapq.heappop(self._due)
+            end = RULES[fault.action].end
+            if not is_end:
+                self._strike(fault)
+            elif end is not None and end(self._world, fault) is False:
+                self._push(trio.current_time() + _RETRY_SECONDS, fault, is_end=True)
+            else:
+                self._tell(f"ends: {fault}", fault, is_over=True)
 
-        Raises:
-            SimulatedCrash: In the code that logs the line, if the fault says so.
-        """
+    def _see(self, line: Seen) -> None:
         for counter in self._aimed.get(line.kind, ()):
             for fault in counter.count(line):
                 self._strike(fault)
+
+    def _crashing(self, step: Any) -> Any:
+        def crash_or_step(state: Any, signal: Any) -> Any:
+            fault = self._crashes.pop(place_of_caller(), None)
+            if fault is not None:
+                raise SimulatedCrash(str(fault))
+            return step(state, signal)
+
+        return crash_or_step
 
     def allows(self, fault: Fault) -> bool:
         """Return whether a fault may happen in this life, now."""
@@ -158,10 +169,9 @@ class Nemesis:
 
     def _place(self, fault: Fault, own: str, name: str) -> Place | float:
         tape = self._tape
-        if fault.action != CRASH.action and tape.chance(f"{name}.by_clock", 0.4):
+        if tape.chance(f"{name}.by_clock", 0.4):
             return tape.number(f"{name}.at", 0.0, self._until)
-        # Only a step crashes alone: an error elsewhere is one of the store, or of the network.
-        kind, word = tape.choice(f"{name}.point", (("step", ""),) if fault.action == CRASH.action else POINTS)
+        kind, word = tape.choice(f"{name}.point", POINTS)
         of = "" if kind in {"person", "read"} or tape.chance(f"{name}.elsewhere", 0.2) else own
         # Nobody knows how often a life reaches a point, so each order of magnitude is as likely as another.
         scale = tape.choice(f"{name}.scale", _SCALES)
@@ -185,7 +195,8 @@ class Nemesis:
         self._context.copy().run(self._tell, str(fault), fault)
         rule = RULES[fault.action]
         if rule.begin is None:
-            raise SimulatedCrash(str(fault))
+            self._crashes[self._world.nodes[fault.node].place] = fault
+            return
         self._context.copy().run(rule.begin, self._world, fault)
         if rule.end is not None:
             self._push(trio.current_time() + fault.seconds, fault, is_end=True)
