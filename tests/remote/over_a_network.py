@@ -5,7 +5,7 @@ time too. What is started has the owner that a host gives to its sessions; all e
 """
 
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -29,7 +29,9 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
-from agentrail.web import client_socket
+from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.tape import Tape
 from tests.gateway.attacks.wire import FREE
 from tests.host.hosting import answering, profile
 
@@ -47,90 +49,48 @@ _SCOPED: Final = frozenset(
 MAX_FRAMES: Final = 3_000
 """What a test sends at most: one that asks until something is so, and that never is, fails and does not hang."""
 
-_SCOPE: Final = {
-    "type": "websocket",
-    "path": "/ws",
-    "query_string": b"",
-    "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer ann")],
-    "client": ("127.0.0.1", 50_000),
-    "subprotocols": ["agentrail.v1"],
-    "extensions": {"websocket.http.response": {}},
-}
-
-
 _NEVER: Final[Iterator[int]] = iter(())
+_HEADERS: Final = [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer ann")]
 
 
-class AsgiConnection:
-    """One connection to an ASGI application: the two methods of a WebSocket that a client uses."""
+class CountedConnection:
+    """A connection that breaks when the client has so many frames, and on which it does not send for ever."""
 
-    def __init__(self, *, dies_after: float = math.inf, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        """Connect to nothing yet; it breaks when the client has so many frames."""
-        self._frames_left = dies_after
-        self._headers = [*_SCOPE["headers"], *headers]
-        self.handshake_headers: list[tuple[bytes, bytes]] = []
-        self.is_accepted = trio.Event()
-        self._to_server, self._of_client = trio.open_memory_channel[dict[str, Any]](math.inf)
-        self._to_client, self._of_server = trio.open_memory_channel[str](16)
-        self._to_server.send_nowait({"type": "websocket.connect"})
-        self.code = 1006
+    def __init__(self, connection: Any, frames_left: float) -> None:
+        self._connection = connection
+        self._frames_left = frames_left
         self.sent = 0
 
     async def send_message(self, text: str) -> None:
-        await trio.lowlevel.checkpoint()
         self.sent += 1
         if self.sent > MAX_FRAMES:
             message = f"a test has sent {MAX_FRAMES} frames: it asks for ever"
             raise AssertionError(message)
-        self._to_server.send_nowait({"type": "websocket.receive", "text": text})
+        await self._connection.send_message(text)
 
     async def get_message(self) -> str:
-        """Give the next frame; raises `ConnectionClosed` where the server closed it."""
         if self._frames_left <= 0:
-            self.close()
             raise ConnectionClosed(CloseReason(1006, ""))
         self._frames_left -= 1
-        try:
-            return await self._of_server.receive()
-        except trio.EndOfChannel:
-            raise ConnectionClosed(CloseReason(self.code, "")) from None
-
-    def close(self) -> None:
-        self._to_server.send_nowait({"type": "websocket.disconnect"})
-
-    async def serve(self, app: Any) -> None:
-        with self._to_client:
-            await app({**_SCOPE, "headers": self._headers}, self._of_client.receive, self._send)
-
-    async def _send(self, message: dict[str, Any]) -> None:
-        match message["type"]:
-            case "websocket.send":
-                try:
-                    await self._to_client.send(message["text"])
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    await trio.lowlevel.checkpoint()
-            case "websocket.close":
-                self.code = message["code"]
-                self._to_client.close()
-            case _:
-                self.handshake_headers = message.get("headers", [])
-                self.is_accepted.set()
-                await trio.lowlevel.checkpoint()
+        return await self._connection.get_message()
 
 
 @asynccontextmanager
-async def dial_app(
-    app: Any, *, lives: Iterator[int] = _NEVER, headers: Sequence[tuple[bytes, bytes]] = ()
-) -> AsyncIterator[Any]:
-    """Open a connection to an application in this process, and close it; `lives` says after how many frames each breaks, and those behind last."""
-    connection = AsgiConnection(dies_after=next(lives, math.inf), headers=headers)
+async def network_to(app: Any) -> AsyncIterator[Network]:
+    """Serve an application at `owner`, on a network without latency."""
+    network = Network(Tape(0), Log(), latency_seconds=0.0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.serve, app)
-        try:
-            yield connection
-        finally:
-            connection.close()
-            nursery.cancel_scope.cancel(reason="the client disconnected")
+        network.serve("owner", app, nursery.start_soon)
+        yield network
+        network.leave("owner")
+        nursery.cancel_scope.cancel(reason="the application is no longer served")
+
+
+@asynccontextmanager
+async def dial_to(network: Network, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+    """Open a connection to the application; `lives` says after how many frames each breaks, and those behind last."""
+    async with network.dial("owner", headers=_HEADERS) as connection:
+        yield CountedConnection(connection, next(lives, math.inf))
 
 
 class RemoteSupervisor:
@@ -198,32 +158,23 @@ async def over_a_network(
     """Put a gateway and a client in front of a supervisor. `behind`: its store, if the client calls another node."""
     async with opened as supervisor:
         app = app_over(supervisor)
-        async with app.state.host.open(), trio.open_nursery() as nursery:
+        async with app.state.host.open(), network_to(app) as network, trio.open_nursery() as nursery:
             nursery.start_soon(_end_what_hangs)
-            async with _in_front_of(app, behind) as front, open_links(partial(dial_app, front)) as links:
+            async with _in_front_of(network, behind) as front, open_links(partial(dial_to, front)) as links:
                 yield RemoteSupervisor(supervisor, links)
             nursery.cancel_scope.cancel(reason="the test is over")
 
 
 @asynccontextmanager
-async def _in_front_of(app: Any, behind: Store | None) -> AsyncIterator[Any]:
-    """The gateway that the client calls: `app`, or one of a node that owns nothing."""
+async def _in_front_of(network: Network, behind: Store | None) -> AsyncIterator[Network]:
+    """The network on which the client calls: that of the gateway, or of a node that owns nothing."""
     if behind is None:
-        yield app
+        yield network
         return
-
-    @asynccontextmanager
-    async def open_websocket(
-        _target: object, _protocol: str, headers: Sequence[tuple[bytes, bytes]], **_: object
-    ) -> AsyncIterator[Any]:
-        async with dial_app(app, headers=headers) as connection:
-            await connection.is_accepted.wait()
-            yield connection
-
-    front = _app(store=behind)
-    with patch.object(client_socket, "open_websocket", open_websocket):
-        async with front.state.host.open():
-            yield front
+    with network.installed():
+        front = _app(store=behind)
+        async with front.state.host.open(), network_to(front) as its_own:
+            yield its_own
 
 
 async def _end_what_hangs() -> None:

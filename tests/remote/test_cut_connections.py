@@ -14,7 +14,7 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from tests.remote.over_a_network import RemoteSupervisor, app_over, dial_app
+from tests.remote.over_a_network import RemoteSupervisor, app_over, dial_to, network_to
 from tests.runtime.rig import NoSandbox
 
 LIVES = st.lists(st.integers(1, 25), max_size=8)
@@ -34,15 +34,17 @@ async def cut_supervisor(lives, connections=None):
             app = app_over(supervisor)
             lives = iter(lives)
 
-            @asynccontextmanager
-            async def dial():
-                async with dial_app(app, lives=lives) as connection:
-                    if connections is not None:
-                        connections.append(connection)
-                    yield connection
+            async with app.state.host.open(), network_to(app) as network:
 
-            async with app.state.host.open(), open_links(dial) as links:
-                yield RemoteSupervisor(supervisor, links), supervisor
+                @asynccontextmanager
+                async def dial():
+                    async with dial_to(network, lives) as connection:
+                        if connections is not None:
+                            connections.append(connection)
+                        yield connection
+
+                async with open_links(dial) as links:
+                    yield RemoteSupervisor(supervisor, links), supervisor
 
 
 def run(main, *given_):

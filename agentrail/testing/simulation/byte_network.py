@@ -19,7 +19,7 @@ import trio
 
 from agentrail import outside
 from agentrail.testing.seams import wrapped
-from agentrail.testing.simulation.connections import OPENED, Endpoint
+from agentrail.testing.simulation.connections import LATENCY_SECONDS, OPENED, Endpoint
 from agentrail.testing.simulation.log import Log, place_of_caller
 from agentrail.testing.simulation.network import Headers, Network, Spawn, without_certificates
 from agentrail.testing.simulation.tape import Tape
@@ -36,9 +36,9 @@ _FIRST_NUMBER: Final = 1 << 20  # no file of this process has it
 class ByteNetwork(Network, trio.abc.SocketFactory):
     """Connects clients and nodes by sockets. Each place has one port."""
 
-    def __init__(self, tape: Tape, log: Log) -> None:
+    def __init__(self, tape: Tape, log: Log, *, latency_seconds: float = LATENCY_SECONDS) -> None:
         """Create a network for one Trio run."""
-        super().__init__(tape, log)
+        super().__init__(tape, log, latency_seconds=latency_seconds)
         self.chunks = tape.generator("network/chunks")
         self.names: dict[str, str] = {}
         self.sockets = 0

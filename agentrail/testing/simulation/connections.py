@@ -20,8 +20,11 @@ WINDOW: Final = 32
 
 OPENED: Final = object()
 _OPEN: Final = object()
-_LATENCY_SECONDS: Final = 0.0002, 0.004
-_LATE_SECONDS: Final = 0.1
+LATENCY_SECONDS: Final = 0.004
+"""Longest latency of most messages. One in fifty is late, by up to 25 times as much."""
+
+_SHORTEST: Final = 0.05
+_LATE: Final = 25
 _LATE_RATE: Final = 0.02
 
 
@@ -48,6 +51,7 @@ class Way:
 
     name: str
     chance: random.Random
+    latency_seconds: float = LATENCY_SECONDS
     is_cut: bool = False
     slow_seconds: float = 0.0
     bytes_per_second: float = math.inf
@@ -55,8 +59,8 @@ class Way:
     repeats: int = 0
 
     def due(self) -> float:
-        longest = _LATE_SECONDS if self.chance.random() < _LATE_RATE else _LATENCY_SECONDS[1]
-        latency = self.chance.uniform(_LATENCY_SECONDS[0], longest)
+        longest = self.latency_seconds * (_LATE if self.chance.random() < _LATE_RATE else 1)
+        latency = self.chance.uniform(_SHORTEST * self.latency_seconds, longest)
         return trio.current_time() + self.slow_seconds + latency
 
 
@@ -129,11 +133,11 @@ class Connections:
         delivered: Number of messages that have arrived.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, *, latency_seconds: float = LATENCY_SECONDS) -> None:
         """Create connections for one Trio run."""
         self.watchers: list[Callable[[str, Any], None]] = []
         self.delivered: int = 0
-        self._tape = tape
+        self._tape, self._latency_seconds = tape, latency_seconds
         self._listening: dict[str, Accept] = {}
         self._refusing: dict[str, None] = {}
         self._addresses: dict[str, str] = {}
@@ -152,7 +156,8 @@ class Connections:
         """Return the way from one place to another."""
         if (source, target) not in self._ways:
             name = f"{source} > {target}"
-            self._ways[source, target] = Way(name, self._tape.generator(f"network/{name}"))
+            chance = self._tape.generator(f"network/{name}")
+            self._ways[source, target] = Way(name, chance, self._latency_seconds)
         return self._ways[source, target]
 
     def address_of(self, place: str) -> str:
@@ -259,12 +264,13 @@ class Connections:
         self._sleep.deadline = min(self._sleep.deadline, due)
 
     async def _carry(self) -> None:
-        while True:
+        while self._due or self._ends:
+            with trio.CancelScope(deadline=self._due[0][0] if self._due else math.inf) as self._sleep:
+                await trio.sleep_forever()
             now = trio.current_time()
             while self._due and self._due[0][0] <= now:
                 self._deliver(heapq.heappop(self._due)[2], now)
-            with trio.CancelScope(deadline=self._due[0][0] if self._due else math.inf) as self._sleep:
-                await trio.sleep_forever()
+        self._sleep = None
 
     def _deliver(self, to: Endpoint, now: float) -> None:
         there = [message for due, message in to.under_way if due <= now]

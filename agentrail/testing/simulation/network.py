@@ -19,7 +19,7 @@ import trio
 
 from agentrail import websockets
 from agentrail.testing.seams import Seam, wrapped
-from agentrail.testing.simulation.connections import Connections, Endpoint
+from agentrail.testing.simulation.connections import LATENCY_SECONDS, Connections, Endpoint
 from agentrail.testing.simulation.log import Log
 from agentrail.testing.simulation.tape import Tape
 from agentrail.web import client_socket
@@ -39,9 +39,9 @@ _FORBIDDEN: Final = 403
 class Network(Connections):
     """Connects clients and nodes, which serve ASGI applications."""
 
-    def __init__(self, tape: Tape, log: Log) -> None:
+    def __init__(self, tape: Tape, log: Log, *, latency_seconds: float = LATENCY_SECONDS) -> None:
         """Create a network for one Trio run."""
-        super().__init__(tape)
+        super().__init__(tape, latency_seconds=latency_seconds)
         self._log = log
         self._splits = tape.generator("network/splits")
 
