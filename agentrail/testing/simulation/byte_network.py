@@ -19,10 +19,9 @@ import trio
 
 from agentrail import outside
 from agentrail.testing.seams import wrapped
-from agentrail.testing.simulation.connections import LATENCY_SECONDS, OPENED, Endpoint
-from agentrail.testing.simulation.log import Log, place_of_caller
+from agentrail.testing.simulation.connections import OPENED, Endpoint
+from agentrail.testing.simulation.log import place_of_caller
 from agentrail.testing.simulation.network import Headers, Network, Spawn, without_certificates
-from agentrail.testing.simulation.tape import Tape
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL
 
@@ -30,18 +29,12 @@ PORT: Final = 80
 MAX_CHUNK_BYTES: Final = 16_384
 
 _WHOLE_RATE: Final = 0.8
-_FIRST_NUMBER: Final = 1 << 20  # no file of this process has it
+_NUMBER: Final = 1 << 20  # no file of this process has it
+_CLIENT_PORT: Final = 50_000
 
 
 class ByteNetwork(Network, trio.abc.SocketFactory):
     """Connects clients and nodes by sockets. Each place has one port."""
-
-    def __init__(self, tape: Tape, log: Log, *, latency_seconds: float = LATENCY_SECONDS) -> None:
-        """Create a network for one Trio run."""
-        super().__init__(tape, log, latency_seconds=latency_seconds)
-        self.chunks = tape.generator("network/chunks")
-        self.names: dict[str, str] = {}
-        self.sockets = 0
 
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place with the product's server. Its lifespan has begun."""
@@ -95,8 +88,7 @@ class ByteNetwork(Network, trio.abc.SocketFactory):
         """Resolve the name of a place. All names are taken for one, and nobody listens at those that are none."""
         await trio.lowlevel.checkpoint()
         place = host.decode() if isinstance(host, bytes) else host
-        self.names[self.address_of(place)] = place
-        return [(system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP, "", (self.address_of(place), port))]
+        return [(system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP, "", (place, port))]
 
 
 def _without_lifespan(app: Any) -> Any:
@@ -119,21 +111,19 @@ class SimulatedSocket(trio.socket.SocketType):
 
     def __init__(self, network: ByteNetwork, place: str, end: Endpoint | None = None) -> None:
         """Create a socket of a place. `end`: its end of a connection."""
-        network.sockets += 1
         self._network, self._place, self._end = network, place, end
-        self._number = _FIRST_NUMBER + network.sockets
         self._queue: deque[Endpoint] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._left, self._is_at_end, self._is_closed = b"", False, False
 
     def fileno(self) -> int:
-        return -1 if self._is_closed else self._number
+        return -1 if self._is_closed else _NUMBER
 
     def getsockname(self) -> Any:
         return self._network.address_of(self._place), PORT
 
     def getpeername(self) -> Any:
-        return self._network.address_of(self._connected().peer.place), self._number & 0xFFFF
+        return self._network.address_of(self._connected().peer.place), _CLIENT_PORT
 
     def setsockopt(self, *_: Any) -> None:
         pass
@@ -143,10 +133,8 @@ class SimulatedSocket(trio.socket.SocketType):
 
     def close(self) -> None:
         self._is_closed = True
-        if self._end is not None:
-            self._end.close()
-        else:
-            self._network.unlisten(self._place, self._take)
+        for end in self._queue if self._end is None else [self._end]:
+            end.close()
         self._lot.unpark_all()
 
     def __enter__(self) -> Self:
@@ -174,12 +162,14 @@ class SimulatedSocket(trio.socket.SocketType):
     def _take(self, server: Endpoint) -> None:
         self._queue.append(server)
         self._lot.unpark()
+        if self._is_closed:
+            self.close()
 
     # --- an end of a connection
 
     async def connect(self, address: Any) -> None:
         self._check()
-        self._end = self._network.open(self._network.names.get(address[0], address[0]))
+        self._end = self._network.open(address[0])
         if await self._end.receive() is not OPENED:
             error = ConnectionRefusedError if self._end.end == "refused" else ConnectionResetError
             raise error(errno.ECONNREFUSED, f"the connection was {self._end.end}")
@@ -198,7 +188,7 @@ class SimulatedSocket(trio.socket.SocketType):
         return taken
 
     async def send(self, data: Any, _flags: int = 0, /) -> int:
-        end, chance = self._connected(), self._network.chunks
+        end, chance = self._connected(), self._network.splits
         size = min(len(data), MAX_CHUNK_BYTES)
         size = size if chance.random() < _WHOLE_RATE else chance.randint(1, size)
         try:

@@ -5,15 +5,13 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import trio
 from attrs import define, field, frozen
 
 from agentrail.testing.simulation.log import place_of_caller
 from agentrail.testing.simulation.tape import Tape
-
-Accept: TypeAlias = Callable[["Endpoint"], object]
 
 WINDOW: Final = 32
 """Messages of one direction that nobody has read. Further ones wait at their sender."""
@@ -138,7 +136,7 @@ class Connections:
         self.watchers: list[Callable[[str, Any], None]] = []
         self.delivered: int = 0
         self._tape, self._latency_seconds = tape, latency_seconds
-        self._listening: dict[str, Accept] = {}
+        self._listening: dict[str, Callable[[Endpoint], object]] = {}
         self._refusing: dict[str, None] = {}
         self._addresses: dict[str, str] = {}
         self._ways: dict[tuple[str, str], Way] = {}
@@ -165,14 +163,9 @@ class Connections:
         number = len(self._addresses) + 1
         return self._addresses.setdefault(place, f"127.0.{number >> 8}.{number & 255}")
 
-    def listen(self, place: str, accept: Accept) -> None:
+    def listen(self, place: str, accept: Callable[[Endpoint], object]) -> None:
         """Call a function with the server's end of each connection to a place. It must not wait."""
         self._listening[place] = accept
-
-    def unlisten(self, place: str, accept: Accept) -> None:
-        """Refuse connections to a place, if they are still accepted by this function."""
-        if self._listening.get(place) == accept:
-            del self._listening[place]
 
     def leave(self, place: str) -> None:
         """Refuse connections to a place, and reset those that it has, as the system does for a process that has ended."""

@@ -43,7 +43,7 @@ class Network(Connections):
         """Create a network for one Trio run."""
         super().__init__(tape, latency_seconds=latency_seconds)
         self._log = log
-        self._splits = tape.generator("network/splits")
+        self.splits = tape.generator("network/splits")
 
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place until `leave`. `spawn` starts a task for each connection."""
@@ -152,9 +152,9 @@ class Network(Connections):
 
     def _split(self, message: Message) -> list[Message]:
         body = message.get("body", b"")
-        if len(body) <= 1 or self._splits.random() >= _SPLIT_RATE:
+        if len(body) <= 1 or self.splits.random() >= _SPLIT_RATE:
             return [message]
-        at = self._splits.randrange(1, len(body))
+        at = self.splits.randrange(1, len(body))
         return [{**message, "body": body[:at], "more_body": True}, {**message, "body": body[at:]}]
 
     # --- the server
