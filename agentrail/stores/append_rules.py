@@ -40,6 +40,12 @@ AppendRefusal: TypeAlias = Fenced | JournalBehind
 KEPT_SNAPSHOTS: Final = 2
 """Snapshots that a store keeps of each session."""
 
+FORGET_NODE_MS: Final = 3_600_000
+"""Age of the last heartbeat at which a shared store forgets a node that owns nothing.
+
+Not a lease: a node that comes back later must find that it was reported gone.
+"""
+
 NEIGHBOURS: Final = 32
 """Number of ids compared on each side of an unknown id, to suggest similar ones."""
 

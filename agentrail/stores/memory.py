@@ -32,6 +32,7 @@ from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import Fenced, StillNeeded, Trimmed
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
+    FORGET_NODE_MS,
     KEPT_SNAPSHOTS,
     NEIGHBOURS,
     AppendRefusal,
@@ -400,14 +401,18 @@ class MemoryStore:
                 del journal.snapshots[min(journal.snapshots)]
 
     def beat(self, node: Node) -> Beat:
-        """Record that a node is alive. Dead nodes that own nothing are removed."""
+        """Record that a node is alive. Nodes that own nothing are removed after an hour."""
         with self._lock:
             now = self.now_ms()
             before = self._nodes.get(node.id, Node(id=node.id))
             self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0)
             claimed = {journal.claimed_by for journal in self._journals.values()}
             known = {one.id for one in self._known_nodes(now)} | claimed
-            self._nodes = {name: one for name, one in self._nodes.items() if name in known}
+            self._nodes = {
+                name: one
+                for name, one in self._nodes.items()
+                if name in known or now - one.seen_at_ms < FORGET_NODE_MS
+            }
             return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
 
     def gone(self, node: str) -> bool:

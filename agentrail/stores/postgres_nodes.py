@@ -7,7 +7,7 @@ import msgspec
 
 from agentrail.abc.store import Beat, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
-from agentrail.stores.append_rules import draw_allowance
+from agentrail.stores.append_rules import FORGET_NODE_MS, draw_allowance
 from agentrail.stores.postgres_connections import PostgresConnection, byteas, texts
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
@@ -18,12 +18,6 @@ from agentrail.stores.postgres_rows import (
     run_statement,
     session_of,
 )
-
-_FORGET_MS: Final = 3_600_000
-"""Age of the last heartbeat at which the row of a node that owns nothing is removed.
-
-Not a lease: a node that comes back later must find that it was reported gone.
-"""
 
 DEAD: Final = """
 dead AS MATERIALIZED (
@@ -69,7 +63,7 @@ WITH now AS (SELECT agentrail.now_ms() AS ms), unused AS (
 ), full_allowances AS (
     DELETE FROM agentrail.allowance WHERE key IN (SELECT key FROM unused)
 ), old AS (
-    SELECT id FROM agentrail.node AS one WHERE id <> '' AND (SELECT ms FROM now) - seen_at_ms >= {_FORGET_MS}
+    SELECT id FROM agentrail.node AS one WHERE id <> '' AND (SELECT ms FROM now) - seen_at_ms >= {FORGET_NODE_MS}
     AND NOT ({_OWNS}) AND NOT EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
     FOR UPDATE SKIP LOCKED
 )
@@ -125,7 +119,7 @@ WITH {DEAD}, chosen AS (
     AND (top.scope, top.session) NOT IN (SELECT * FROM unnest(%(scopes)b, %(roots)b))
     AND top.node = ANY(ARRAY(SELECT id FROM dead))
     AND (top.claimed_by = ANY(ARRAY(SELECT id FROM dead)) OR %(again)b AND top.claimed_by = %(node)b
-        OR NOT EXISTS (SELECT 1 FROM agentrail.node WHERE id = top.claimed_by))
+        OR top.claimed_by <> %(node)b AND NOT EXISTS (SELECT 1 FROM agentrail.node WHERE id = top.claimed_by))
     AND NOT EXISTS (SELECT 1 FROM agentrail.session AS one WHERE one.root = top.session AND one.scope = top.scope AND one.codec > %(codec)b)
     ORDER BY top.deaths, top.scope, top.session LIMIT %(limit)b FOR UPDATE OF top SKIP LOCKED
 )

@@ -45,6 +45,9 @@ def no_tree_is_claimed_by_two_nodes(trial: StoreTrial) -> None:
     again = trial.store.claim("n2", again=True)
     expect_same(session_ids(again), ["a", "b"], "the node's own reservations")
     expect_same([one.deaths for one in again], [0, 0], "their deaths before they were reserved")
+    trial.begin("last", standing=_WORKS)
+    expect_same(_claimed(trial, "new"), ["last"], "the tree for a node without a heartbeat")
+    expect_same(_claimed(trial, "new"), [], "the trees for it that it has reserved itself")
 
 
 def a_reservation_ends(trial: StoreTrial) -> None:
