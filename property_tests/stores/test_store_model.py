@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -18,11 +20,13 @@ from hypothesis.stateful import (
 from agentrail.abc.store import Filters, Node, OwedRow, Standing, TakeOver, take_all
 from agentrail.core.journal.record import TAKEN, Tail, TakenBody, first_broken
 from agentrail.errors import AgentrailError, Fenced
+from agentrail.stores.append_rules import FORGET_NODE_MS
 from agentrail.stores.memory import MemoryStore
-from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
 from property_tests.stores.plain_store import LEASE_MS, PlainStore
+from property_tests.stores.server_beside_model import ServerBesideModel
+from tests.cutting_proxy import Cut, CuttingProxy, is_whole_postgres_answer
 from tests.stores.postgres_databases import fresh_databases, run_sql
 from tests.stores.rig import Clock
 
@@ -103,7 +107,7 @@ DELETE FROM agentrail.node WHERE id <> ''"""
 class StoreBesidePlain(RuleBasedStateMachine):
     """Owners that write, take, give up and come back too late, upon both stores at once."""
 
-    forget_ms = LEASE_MS
+    forget_ms = FORGET_NODE_MS
     overwrites = True
 
     def __init__(self):
@@ -139,8 +143,18 @@ class StoreBesidePlain(RuleBasedStateMachine):
 
     # --- what writes
 
+    @initialize(data=st.data(), sessions=st.lists(SESSIONS, max_size=4))
+    def begin_some(self, data, sessions):
+        """Some journals are there from the beginning."""
+        for session in sessions:
+            self.begin(data, session, data.draw(SCOPES), data.draw(BEGINNINGS))
+
     @rule(data=st.data(), session=SESSIONS, scope=SCOPES, rest=BEGINNINGS)
     def create(self, data, session, scope, rest):
+        """Begin a journal."""
+        self.begin(data, session, scope, rest)
+
+    def begin(self, data, session, scope, rest):
         """Begin a journal: a root, a fork, or a child of one that is there or not."""
         author = Author(session, scope=scope)
         others = [key for key, one in self.plain.sessions.items() if key[0] == scope and one.root == key[1]]
@@ -170,12 +184,21 @@ class StoreBesidePlain(RuleBasedStateMachine):
             self.openings.append(opening)
 
     @precondition(lambda self: self.authors)
-    @rule(data=st.data(), count=st.integers(1, 3), standing=STANDINGS, blobs=BLOBS, codec=CODECS)
-    def write(self, data, count, **rest):
-        """An owner, old or new, makes an append; it lies there until it is sent."""
+    @rule(
+        data=st.data(),
+        count=st.integers(1, 3),
+        is_sent=st.booleans(),
+        standing=STANDINGS,
+        blobs=BLOBS,
+        codec=CODECS,
+    )
+    def write(self, data, count, is_sent, **rest):
+        """An owner, old or new, makes an append; it is sent, or lies there until it is."""
         author = data.draw(st.sampled_from(self.authors))
         made = author.write(*(self.text() for _ in range(count)), events=len(author.records), **rest)
         self.made.append(made)
+        if is_sent:
+            self.append_both([made])
 
     @precondition(lambda self: self.made)
     @rule(data=st.data())
@@ -453,6 +476,8 @@ class StoreBesidePlain(RuleBasedStateMachine):
 class SqliteBesidePlain(StoreBesidePlain):
     """The same for `SqliteStore`, which is closed and opened again in between."""
 
+    forget_ms = LEASE_MS
+
     def open_store(self):
         """Open the file."""
         path = Path(self.folder.name) / "sessions.db"
@@ -467,42 +492,58 @@ class SqliteBesidePlain(StoreBesidePlain):
         self.store = self.open_store()
 
 
-class PostgresBesidePlain(StoreBesidePlain):
-    """The same for `PostgresStore`, in one database that is emptied for each example."""
+PLANS = st.lists(
+    st.none() | st.just("answer") | st.tuples(st.sampled_from(list(Cut)[::-1]), st.integers(0, 5)),
+    min_size=1,
+    max_size=20,
+)
+"""What happens to the calls that write, in turn: nothing, a lost answer, or a connection cut at one of the server's answers."""
 
-    forget_ms = 3_600_000
+
+class PostgresBesidePlain(StoreBesidePlain):
+    """The same for `PostgresStore` and its model in simulated worlds, in one database that is emptied for each example. Some calls are cut."""
+
     overwrites = False
 
-    def __init__(self, url):
+    def __init__(self, url, proxy):
         self.url = url
+        self.proxy = proxy
         run_sql(url, EMPTY)
         super().__init__()
         self.set_clock(self.clock.now)
 
     def open_store(self):
-        """Open the database."""
-        return PostgresStore(self.url, lease_ms=LEASE_MS)
+        """Open the database, beside a model."""
+        return ServerBesideModel(self.url, self.proxy, self.clock)
 
     def set_clock(self, now):
         """Set the clock of the server too."""
         super().set_clock(now)
         run_sql(self.url, f"UPDATE public.clock SET ms = {now}")  # noqa: S608 - a number
 
+    @initialize(plans=PLANS)
+    def plan(self, plans):
+        """Plan the cuts."""
+        self.store.plans.extend(plans)
+
     @rule()
     def reopen(self):
         """Close it, and open it again: other nodes write meanwhile, so none is gone."""
-        self.store.close()
-        self.store = self.open_store()
+        self.store.reopen()
 
 
+@pytest.mark.simulation(17)
 def test_postgres_store(postgres_server):
-    """The same answers, and the same data."""
-    with fresh_databases(postgres_server) as create:
+    """The same answers, and the same data, as a plain store and the model of simulated worlds: also after calls that were cut."""
+    with (
+        fresh_databases(postgres_server) as create,
+        CuttingProxy(postgres_server.port, is_whole=is_whole_postgres_answer) as proxy,
+    ):
         url = create()
         some = settings(
             max_examples=min(200, max(1, settings.default.max_examples // 4)), stateful_step_count=25
         )
-        run_state_machine_as_test(lambda: PostgresBesidePlain(url), settings=some)
+        run_state_machine_as_test(lambda: PostgresBesidePlain(url, proxy), settings=some)
 
 
 TestMemoryStore = StoreBesidePlain.TestCase

@@ -36,7 +36,8 @@ def sessions_of(call: StoreCall) -> tuple[str, ...]:
             return (snapshot.session,)
         case {"session": session} | {"root": session}:
             return (session,)
-    return ()
+        case _:
+            return ()
 
 
 def session_of(call: StoreCall) -> str:
