@@ -77,11 +77,12 @@ class SimulatedDisk(apsw.VFS):
         self.place: str = place
         self.crashes: int = 0
         self.before: Callable[[str, str], None] = lambda _operation, _name: None
-        self.fail_sync: Callable[[str], bool] = lambda _name: False
-        self.fail_read: Callable[[str], bool] = lambda _name: False
-        self.is_full: bool = False
-        self.is_lying: bool = False
-        self.slow_seconds: float = 0.0
+        self.fail_sync: Callable[[str], bool]
+        self.fail_read: Callable[[str], bool]
+        self.is_full: bool
+        self.is_lying: bool
+        self.slow_seconds: float
+        self.mend()
         self.locks: dict[str, object] = {}
         self.connections: dict[str, apsw.Connection] = {}
         self._tape = tape
@@ -131,6 +132,12 @@ class SimulatedDisk(apsw.VFS):
     def lose(self, name: str) -> None:
         """Lose a file."""
         self._listings = [{other: file for other, file in self.files.items() if other != name}]
+
+    def mend(self) -> None:
+        """End all faults that last."""
+        self.fail_sync = self.fail_read = lambda _name: False
+        self.is_full = self.is_lying = False
+        self.slow_seconds = 0.0
 
     # --- operations of programs: `life` is the number of crashes before they started
 

@@ -21,14 +21,20 @@ from pathlib import Path, PurePath
 from typing import Any, ClassVar, cast
 
 import apsw
+from attrs import evolve
 
-from agentrail.errors import StoreInUse
+from agentrail import outside
+from agentrail.errors import AgentrailError, StoreInUse, StoreUnavailable
 from agentrail.stores import sqlite, sqlite_damage
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import connect, forget
 from agentrail.stores.sqlite_files import lock_path
+from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation.disk import SimulatedDisk
+from agentrail.testing.simulation.facts import StoreCall
+from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.store_calls import named_arguments, sentence_of, session_of
 
 
 def open_store(disk: SimulatedDisk, name: str = "sessions.db", **options: Any) -> sqlite.SqliteStore:
@@ -68,6 +74,33 @@ def _on_disks(simulated: Callable[..., Any]) -> Callable[[Any], Any]:
         return call
 
     return wrap
+
+
+class LoggedStore(CutStore):
+    """Passes each call on, and logs it like the model store does. A call that failed may have taken effect nevertheless."""
+
+    path = None  # next to a file nodes look for processes of earlier ones, and a world has no processes
+
+    def __init__(self, store: sqlite.SqliteStore, log: Log) -> None:
+        super().__init__(store)
+        self._log = log
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        if getattr(outside.current(), "is_dead", False):
+            message = "the process has ended"
+            raise StoreUnavailable(message)
+        call = StoreCall(name, named_arguments(name, args, options))
+        try:
+            call = evolve(call, answer=self._execute(name, *args, **options))
+        except StoreUnavailable:
+            call = evolve(call, trouble="away")
+            raise
+        except AgentrailError as error:
+            call = evolve(call, answer=error)
+            raise
+        finally:
+            self._log.note("store", sentence_of(call), session=session_of(call), facts=call)
+        return call.answer
 
 
 # --- connections: SQLite shares no memory between two of a file here, so each has its file alone, and readers use that of
@@ -232,7 +265,7 @@ class _Lock:
             self.path.write_bytes(b'{"pid": 0, "since_ms": %d, "agentrail": "writes the store"}\n' % since_ms)
         except OSError as error:
             self.release()
-            raise no_store_at(store, error.strerror) from error
+            raise no_store_at(store, str(error)) from error
 
     def release(self) -> None:
         if self._locks.get(self.path.name) is self:

@@ -14,6 +14,7 @@ from agentrail.testing.digest import Digest
 from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
+from agentrail.testing.simulation.disk_store import simulated_files
 from agentrail.testing.simulation.gods_eye import Checker
 from agentrail.testing.simulation.log import WORLD, Log, Seen
 from agentrail.testing.simulation.machine import NodeMachine, is_held
@@ -185,6 +186,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         installed(NodeMachine(seed, WORLD)),
         world.network.installed(),
         watching(world.log),
+        simulated_files(),
     ):
         ended_at = trio.run(live, clock=FakeClock(), instruments=[digest, order])
     judge.finish()

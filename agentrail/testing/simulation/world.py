@@ -5,7 +5,7 @@ The code of the nodes is the product's own: a gateway, its host, its supervisor.
 
 import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.simulation.chatty_model import ChattyModel
+from agentrail.testing.simulation.disk import SimulatedDisk
+from agentrail.testing.simulation.disk_store import LoggedStore, open_store
 from agentrail.testing.simulation.facts import Calm, NodeChange
 from agentrail.testing.simulation.faults import EVERYTHING, Fault
 from agentrail.testing.simulation.ledger import Ledger
@@ -160,6 +162,11 @@ class World:
         self._plugins += plugins
         self._options |= options
 
+    def use_disks(self) -> None:
+        """Let each node keep its sessions on a disk of its own, in a `SqliteStore`."""
+        for node in self.nodes:
+            node.disk = SimulatedDisk(self.tape, node.place)
+
     def ledger(self, name: str) -> Ledger:
         """Return the outside world of this name, whose effects are counted and outlive nodes."""
         if name not in self._ledgers:
@@ -255,7 +262,8 @@ class World:
         self._order.hold()
         node.down.set()
         self.network.leave(node.place)
-        self._tell("is killed", "killed", node.place)
+        lost = "" if node.disk is None else f"; what it had not synced is {node.disk.crash()}"
+        self._tell(f"is killed{lost}", "killed", node.place)
 
     def leave(self, index: int) -> None:
         """Ask a node to leave, as with SIGTERM: it drains, and hands its sessions over."""
@@ -268,9 +276,8 @@ class World:
         before = self.nodes[index]
         if not before.down.is_set():
             return
-        self._start_node(
-            SimulatedNode(index, NodeMachine(self.tape.seed, before.place, before.machine.life + 1))
-        )
+        machine = NodeMachine(self.tape.seed, before.place, before.machine.life + 1)
+        self._start_node(SimulatedNode(index, machine, disk=before.disk))
 
     def heal(self) -> None:
         """End all faults: every node is up, every way is open, the store answers, clocks are right."""
@@ -279,6 +286,8 @@ class World:
         for node in self.nodes:
             machine = node.machine
             machine.wrong_by_seconds = machine.drift = machine.slow_seconds = 0.0
+            if node.disk is not None:
+                node.disk.mend()
             if machine.is_dead or node.leaving.is_set():
                 self._start(self._restart_when_down, node.index)
             elif machine.is_held:
@@ -342,7 +351,7 @@ class World:
 
     async def _run_node(self, node: SimulatedNode) -> None:
         try:
-            async with self._opened(node):
+            async with self._store_of(node) as store, self._opened(node, store):
                 await node.leaving.wait()
                 await node.served.drain()
         except* StoreUnavailable as group:
@@ -353,11 +362,11 @@ class World:
             node.down.set()
 
     @asynccontextmanager
-    async def _opened(self, node: SimulatedNode) -> AsyncIterator[None]:
+    async def _opened(self, node: SimulatedNode, store: Any) -> AsyncIterator[None]:
         app = create_app(
             profiles=list(self._profiles.values()),
             plugins=[create() for create in self._plugins],
-            store=self.store,
+            store=store,
             advertise=f"http://{node.place}",
             auth=principal_of,
             allowed_hosts=[each.place for each in self.nodes],
@@ -379,6 +388,21 @@ class World:
                 node.down.set()
                 self.network.leave(node.place)
                 nursery.cancel_scope.cancel(reason="the node leaves")
+
+    @asynccontextmanager
+    async def _store_of(self, node: SimulatedNode) -> AsyncIterator[Any]:
+        if node.disk is None:
+            yield self.store
+            return
+        store = None
+        while store is None:
+            try:
+                store = await outside.offload(open_store, node.disk)
+            except StoreUnavailable as error:  # a process manager starts such a node again
+                self.log.note("node", f"cannot open its store: {error}")
+                await trio.sleep(RESTART_SECONDS)
+        with closing(LoggedStore(store, self.log)) as logged:
+            yield logged
 
     # --- tasks
 

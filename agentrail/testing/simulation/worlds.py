@@ -10,7 +10,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.faults import EVERYTHING, LYING_DISK
+from agentrail.testing.simulation.faults import EVERYTHING, LYING_DISK, STORE
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import Scenario
 from agentrail.testing.simulation.world import World
@@ -38,6 +38,14 @@ def cluster(world: World) -> None:
     people(world, 5, "shop", sessions=4)
 
 
+def single(world: World) -> None:
+    """Serve a shop on one node, whose sessions are in a `SqliteStore` on its disk."""
+    world.use_disks()
+    _shop(world)
+    world.faults(HONEST - STORE)
+    people(world, 3, "shop", sessions=2)
+
+
 @frozen
 class WorldKind:
     """A world with its usual number of nodes, and the time of a life."""
@@ -47,4 +55,6 @@ class WorldKind:
     hours: float = 0.05
 
 
-WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType({"cluster": WorldKind(cluster)})
+WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
+    {"cluster": WorldKind(cluster), "single": WorldKind(single, nodes=1)}
+)
