@@ -30,8 +30,8 @@ from agentrail.testing.simulation.tape import Tape
 RATES: Final = (25.0, 100.0, 400.0)
 """Faults per hour of a life, if a scenario sets none. One is drawn."""
 
-LEAST: Final = 3.0
-"""Average number of faults of a short life."""
+LEAST: Final = 8.0
+"""Average number of faults that are drawn for a short life. Those of half of the families are left out."""
 
 _AMOUNTS: Final = (0.1, -0.1, 0.01, -0.01, 0.5, -0.5, 1.0, -1.0)
 _SCALES: Final = (5, 30, 200, 2000)
@@ -97,7 +97,7 @@ class Nemesis:
             self._arm(fault)
 
     async def run(self) -> None:
-        """Let faults strike until the calm end. The world heals then. A task of the world, started before its nodes."""
+        """Let faults strike until the calm end. The world heals then. A task of the world."""
         self._context = contextvars.copy_context()
         log = self._world.log
         log.watchers.append(self._see)
@@ -142,7 +142,7 @@ class Nemesis:
     def _drawn(self) -> Iterator[Fault]:
         # As many slots as the highest rate needs: if a tape leaves the rate out, its faults stay as they are.
         hours = self._until / 3600
-        slots = math.ceil(max(hours * max(RATES), 4 * LEAST))
+        slots = math.ceil(max(hours * max(RATES), 2 * LEAST))
         share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
         actions = [fault for fault in CATALOGUE if fault.family not in PERMITTED]
         for number in range(slots):
@@ -174,7 +174,8 @@ class Nemesis:
         kind, word = tape.choice(f"{name}.point", POINTS)
         of = "" if kind in {"person", "read"} or tape.chance(f"{name}.elsewhere", 0.2) else own
         # Nobody knows how often a life reaches a point, so each order of magnitude is as likely as another.
-        scale = tape.choice(f"{name}.scale", _SCALES)
+        scales = [scale for scale in _SCALES if scale <= max(_SCALES[1], self._until)]
+        scale = tape.choice(f"{name}.scale", scales)
         return Place(kind=kind, word=word, of=of, nth=tape.integer(f"{name}.nth", 1, scale))
 
     def _arm(self, fault: Fault) -> None:

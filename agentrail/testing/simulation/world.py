@@ -313,11 +313,12 @@ class World:
                 self._nemesis = Nemesis(
                     self, self.tape, self._faults, until=until, lease_seconds=LEASE_SECONDS, rate=self._rate
                 )
-                nursery.start_soon(self._nemesis.run)
             for node in self.nodes:
                 self._start_node(node)
             for node in self.nodes:
                 await node.up.wait()
+            if self._nemesis is not None:
+                nursery.start_soon(self._nemesis.run)
             self._living = len(self._inhabitants)
             for name, live in self._inhabitants:
                 self._within(self.machines[name], self._inhabit, name, live)
@@ -356,6 +357,7 @@ class World:
                 await node.served.drain()
         except* StoreUnavailable as group:
             self._tell(f"fails: {group.exceptions[0]}", "failed", node.place)
+            self._start(self._restart_when_down, node.index)  # as a service manager does
         else:
             self._tell("has left", "left", node.place)
         finally:
