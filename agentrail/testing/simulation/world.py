@@ -127,7 +127,7 @@ class World:
             "drain_timeout": 2.0,
             "limits": Limits(**dict.fromkeys(_RATES, MAX_RATE)),
         }
-        self._faults: tuple[Fault, ...] = ()
+        self._faults: tuple[Fault, ...] | None = None
         self._rate: float | None = None
         self._nemesis: Nemesis | None = None
         self._ledgers: dict[str, Ledger] = {}
@@ -308,7 +308,7 @@ class World:
         """Start nodes and clients, and return when the life is over, with its calm end."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            if self._faults:
+            if self._faults is not None:
                 until = self.seconds * CALM
                 self._nemesis = Nemesis(
                     self, self.tape, self._faults, until=until, lease_seconds=LEASE_SECONDS, rate=self._rate

@@ -1,0 +1,202 @@
+"""People, models and ledgers of simulated lives: what a careful client keeps to, whatever happens to its connections."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from agentrail import outside
+from agentrail.events import PromptQueued, PromptReceived, ToolExecutionEnd
+from agentrail.events.envelope import Envelope
+from agentrail.messages import ToolResult
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.facts import Answered, Asked, LedgerEntry, Read
+from agentrail.testing.simulation.faults import MODEL_TROUBLE, WHIMS
+from agentrail.testing.simulation.ledger import Ledger
+from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.machine import NodeMachine
+from agentrail.testing.simulation.run import run
+
+CLASSES = ("once", "idempotent", "reconcilable", "pure")
+
+
+def shop_of(world, model=None, **options):
+    """Serve the profile `desk`, with a tool of each effect class."""
+    shop = world.ledger("shop")
+    tools = [shop.tool(f"pay_{one}", effect_class=one) for one in CLASSES]
+    world.profile("desk", model=model or chatty_model(), tools=tools, **options)
+    return shop
+
+
+def facts(report, kind):
+    return [line.facts for line in report.log.lines if isinstance(line.facts, kind)]
+
+
+def prompts_in_history(report):
+    """Return how often each prompt was accepted, as the readers have read it. Every reader counts once."""
+    seen = {}
+    for line in report.log.lines:
+        if isinstance(line.facts, Read) and isinstance(line.facts.event, PromptReceived | PromptQueued):
+            event = line.facts.event
+            seen[event.meta.session_id, event.meta.seq] = event.content[0].text.split()[0]
+    return Counter(seen.values())
+
+
+def test_in_a_calm_life_all_prompts_are_answered_and_each_payment_is_made_once():
+    """Every call of a client is accepted, every prompt completes, and the ledger has each operation of each class once."""
+
+    def calm(world):
+        shop = shop_of(world)
+        world.people(3, "desk", pause=(1.0, 10.0))
+        world.faults(())
+        world.finally_(lambda: shops.append(shop))
+
+    shops = []
+    report = run(calm, "calm", nodes=2, hours=0.05)
+    assert report.broken is None
+    answers = {one.id: one for one in facts(report, Answered)}
+    asked = facts(report, Asked)
+    assert len([one for one in asked if one.request == "prompt"]) > 20
+    assert all(answers[one.id].outcome == "ok" for one in asked)
+    ends = [answers[one.id].value["status"] for one in asked if one.says == "wait"]
+    assert ends == ["completed"] * len(ends)
+    assert {*prompts_in_history(report).values()} == {1}
+    (shop,) = shops
+    assert shop.each_once()
+    assert shop.at_least_once()
+    assert {entry.effect_class for entry in shop.entries} == {*CLASSES}
+    assert len({entry.operation_id for entry in shop.entries}) == len(shop.entries) > 20
+    assert facts(report, LedgerEntry) == shop.entries
+
+
+def test_on_an_empty_tape_the_first_person_sends_one_prompt():
+    """What is shrunk away leaves one prompt of one person, who waits for its end, and a model that answers in words."""
+
+    def everything(world):
+        shop_of(world)
+        world.people(3, "desk")
+        world.faults()
+
+    report = run(everything, "any", nodes=2, hours=0.02, given={})
+    assert report.drawn == {}
+    asked = [(one.request, one.key) for one in facts(report, Asked) if one.request == "prompt"]
+    assert asked == [("prompt", "person-0.0")]
+    assert facts(report, LedgerEntry) == []
+
+
+def test_a_prompt_that_is_sent_again_after_a_cut_is_one_prompt():
+    """Connections of both people break all the time, and they repeat themselves, also on two nodes at one instant: one name, one prompt."""
+    dials = []
+
+    def cut(world):
+        shop_of(world, chatty_model(trouble=0))
+        deeds = ("nothing", "prompt", "repeat", "twice", "vanish", "hurry")
+        world.people(2, "desk", pause=(0.5, 3.0), deeds=deeds)
+        dial = world.network.dial
+        world.network.dial = lambda *given, **more: dials.append(given) or dial(*given, **more)
+
+        async def reset():
+            for number in range(1_000):
+                await trio.sleep(0.3 + 0.01 * (number % 13))
+                if world.is_calm:
+                    return
+                for node in world.nodes:
+                    world.network.reset(f"person-{number % 2}", node.place)
+
+        world.inhabit("weather", reset)
+
+    report = run(cut, "cut", nodes=2, hours=0.02)
+    assert report.broken is None
+    assert len(dials) > 50
+    asked = Counter(one.key for one in facts(report, Asked) if one.request == "prompt")
+    assert max(asked.values()) > 1
+    assert prompts_in_history(report) == Counter(dict.fromkeys(asked, 1))
+    assert {one.outcome for one in facts(report, Answered) if one.value is not None} == {"ok"}
+
+
+def test_two_readers_of_a_session_have_the_same_events():
+    """Its numbers are dense for both, who read over different nodes, detach and come back with their number, while the owner is killed."""
+
+    def shared(world):
+        plugins = [(HumanApproval, {"require_approval_for": ["pay_once"]})]
+        shop_of(world, plugins=plugins)
+        world.people(2, "desk", sessions=1, pause=(1.0, 5.0), deeds=("nothing", "prompt", "detach", "vanish"))
+
+        async def kill():
+            await trio.sleep(20)
+            world.kill(0)
+            await trio.sleep(5)
+            world.restart(0)
+
+        world.inhabit("weather", kill)
+
+    report = run(shared, "two", nodes=2, hours=0.02)
+    assert report.broken is None
+    events = {}
+    for read in facts(report, Read):
+        events.setdefault(read.reader, []).append((read.event.meta.seq, read.event))
+    first, second = events.values()
+    assert [seq for seq, _ in first] == list(range(1, len(first) + 1))
+    length = min(len(first), len(second))
+    assert length > 50
+    assert first[:length] == second[:length]
+    requests = Counter(one.request for one in facts(report, Asked))
+    assert requests["approve"] + requests["reject"] > 1
+
+
+@pytest.mark.parametrize("fault", [MODEL_TROUBLE, WHIMS])
+def test_a_life_has_the_trouble_that_it_allows(fault):
+    """Models fail only where that is allowed, and people abort and steer only where that is. Every prompt ends all the same."""
+
+    def troubled(world):
+        world.allows = lambda one: one is fault
+        shop_of(world, chatty_model(calls=2, trouble=10))
+        world.people(3, "desk", pause=(1.0, 5.0))
+
+    report = run(troubled, "a", hours=0.03)
+    assert report.broken is None
+    statuses = Counter(one.value["status"] for one in facts(report, Answered) if isinstance(one.value, dict))
+    requests = {one.request for one in facts(report, Asked)}
+    assert statuses["completed"] > 10
+    assert (statuses["failed"] > 0) == (fault is MODEL_TROUBLE)
+    assert ({"abort", "steer"} <= requests) == (fault is WHIMS)
+
+
+def attempt(shop, tool, operation, call="c1"):
+    """Write an entry, as the call of a tool does."""
+    ctx = SimpleNamespace(
+        operation_id=operation, call_id=call, attempt=1, arguments={}, fence=("s", 1), session_id="s"
+    )
+    shop.write(tool, ctx)
+
+
+def test_a_ledger_counts_by_effect_class_and_a_dead_node_writes_nothing():
+    """A second effect of one operation is one too many for `once` and `reconcilable`, and is nothing new for the other two."""
+    for effect_class in CLASSES:
+        shop = Ledger("shop", Log())
+        tool = shop.tool("pay", effect_class)
+        attempt(shop, tool, "o1")
+        attempt(shop, tool, "o2")
+        assert shop.each_once()
+        machine = NodeMachine(1, "node-0")
+        machine.is_dead = True
+        with outside.installed(machine):
+            attempt(shop, tool, "o1")
+        assert shop.each_once()
+        attempt(shop, tool, "o1")
+        assert shop.each_once() is (effect_class in {"idempotent", "pure"})
+        assert [entry.operation_id for entry in shop.entries] == ["o1", "o2", "o1"]
+
+
+def test_a_result_without_an_effect_is_noticed():
+    """A published success of a call that never reached the ledger is one too few. An error may have had no effect."""
+    log = Log()
+    shop = Ledger("shop", log)
+    attempt(shop, shop.tool("pay"), "o1", "c1")
+    for call, is_error, holds in (("c1", False, True), ("c2", True, True), ("c2", False, False)):
+        result = ToolResult(call_id=call, name="pay", text="done", is_error=is_error)
+        meta = Envelope("s", 1, 0, ("s",))
+        log.note("event", "", facts=ToolExecutionEnd(name="pay", call_id=call, result=result, meta=meta))
+        assert shop.at_least_once() is holds
