@@ -183,6 +183,48 @@ def test_a_place_that_has_ended_resets_its_connections(kind):
     lived(kind, life)
 
 
+@each_network
+def test_a_connection_may_be_half_open(kind):
+    """A place that ends behind a cut is not known to have ended: its caller meets its own time limit, until the way is mended."""
+
+    async def life(cluster):
+        network = cluster.network
+        network.listen("mute", lambda _: None)
+        async with cluster.http("mute", timeout=60) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(end_behind_a_cut, network)
+            with pytest.raises(httpx.ReadTimeout):
+                await client.get("/")
+            network.mend("ann", "mute")
+            with pytest.raises(httpx.ConnectError):
+                await client.get("/")
+
+    async def end_behind_a_cut(network):
+        await trio.sleep(30)
+        network.cut("ann", "mute")
+        network.leave("mute")
+
+    lived(kind, life)
+
+
+@each_network
+def test_a_large_message_arrives_whole(kind):
+    """A body of many chunks arrives as it was sent, also through another node, and back to a slow reader."""
+    text = "".join(f"{number}, " for number in range(8_000))
+
+    async def life(cluster):
+        await started(cluster)
+        async with cluster.http("node-1", timeout=60) as client:
+            said = {"message": text, "client_id": "a"}
+            assert (await client.post("/sessions/s/prompt", json=said)).status_code == 202
+            cluster.network.way("node-1", "ann").bytes_per_second = 100_000
+            begun_at = trio.current_time()
+            page = await client.get("/sessions/s/messages")
+        assert text in [part["text"] for part in page.json()["messages"][0]["content"]]
+        assert trio.current_time() - begun_at >= len(page.content) / 100_000
+
+    lived(kind, life, model=QUICK)
+
+
 def test_a_doubled_prompt_is_one_prompt():
     """A request that arrives twice, with one `client_id`, is accepted once, and its sender has one answer."""
 
@@ -327,6 +369,40 @@ def test_order_holds_within_a_connection(sizes, faults, seed, bytes_per_second):
 
     trio.run(main, clock=FakeClock())
     assert received == [bytes([size]) * size for size in sizes]
+
+
+def test_a_slow_way_is_slow_in_both_directions():
+    """Opening a connection takes the latency of both directions."""
+
+    async def main():
+        network = Connections(Tape(1))
+        network.listen("world", lambda _: None)
+        network.slow("world", "world", 7.0)
+        assert await network.open("world").receive() is OPENED
+        return trio.current_time()
+
+    assert 14 < trio.run(main, clock=FakeClock()) < 15
+
+
+def test_a_reset_loses_what_is_under_way():
+    """Messages that have arrived are read, the others are not, and then both ends know."""
+
+    async def main():
+        network, accepted = Connections(Tape(1)), []
+        network.listen("world", accepted.append)
+        client = network.open("world")
+        assert await client.receive() is OPENED
+        await client.send("first")
+        await trio.sleep(1)
+        await client.send("second")
+        network.reset("world", "world")
+        await trio.sleep(1)
+        assert [await accepted[0].receive() for _ in range(2)] == ["first", None]
+        assert (accepted[0].end, client.end, network.open_connections) == ("reset", "reset", 0)
+        with pytest.raises(trio.BrokenResourceError):
+            await client.send("third")
+
+    trio.run(main, clock=FakeClock())
 
 
 @pytest.mark.parametrize("bytes_per_second", [1_000.0, 10_000.0])
