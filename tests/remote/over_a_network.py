@@ -72,7 +72,8 @@ class CountedConnection:
         if self._frames_left <= 0:
             raise ConnectionClosed(CloseReason(1006, ""))
         self._frames_left -= 1
-        return await self._connection.get_message()
+        text: str = await self._connection.get_message()
+        return text
 
 
 @asynccontextmanager

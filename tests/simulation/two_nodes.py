@@ -87,7 +87,8 @@ async def _serving(network: Any, seed: object, options: dict[str, Any]) -> Async
         with outside.installed(NodeMachine(seed, place)):
             app = create_app(advertise=f"http://{place}", **given)
             async with app.state.host.open(), trio.open_nursery() as nursery:
-                network.serve(place, app, partial(contextvars.copy_context().run, nursery.start_soon))
+                in_place: Any = contextvars.copy_context().run
+                network.serve(place, app, partial(in_place, nursery.start_soon))
                 task_status.started(app.state.host)
                 await over.wait()
                 network.leave(place)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpcore
 import httpx
@@ -137,17 +137,6 @@ class SimulatedSocket(trio.socket.SocketType):
             end.close()
         self._lot.unpark_all()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # --- a listener
-
-    async def bind(self, address: Any) -> None:
-        await trio.lowlevel.checkpoint()
-
     def listen(self, backlog: int = 0) -> None:
         self._network.listen(self._place, self._take)
 
@@ -164,8 +153,6 @@ class SimulatedSocket(trio.socket.SocketType):
         self._lot.unpark()
         if self._is_closed:
             self.close()
-
-    # --- an end of a connection
 
     async def connect(self, address: Any) -> None:
         self._check()
@@ -189,8 +176,8 @@ class SimulatedSocket(trio.socket.SocketType):
 
     async def send(self, data: Any, _flags: int = 0, /) -> int:
         end, chance = self._connected(), self._network.splits
-        size = min(len(data), MAX_CHUNK_BYTES)
-        size = size if chance.random() < _WHOLE_RATE else chance.randint(1, size)
+        most = min(len(data), MAX_CHUNK_BYTES)
+        size = most if chance.random() < _WHOLE_RATE else chance.randint(1, most)
         try:
             await end.send(bytes(data[:size]))
         except trio.BrokenResourceError:

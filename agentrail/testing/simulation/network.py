@@ -71,7 +71,7 @@ class Network(Connections):
     async def dial(
         self, place: str, path: str = "/ws", headers: Headers = (), *, within_seconds: float = 10.0
     ) -> AsyncIterator[Any]:
-        """Open a WebSocket for the duration of the block. The connection has the members of trio-websocket's that the product uses.
+        """Open a WebSocket for the duration of the block. It has the members of trio-websocket's that the product uses.
 
         Raises:
             trio.TooSlowError: It did not open in time.
@@ -84,7 +84,7 @@ class Network(Connections):
             with trio.fail_after(within_seconds):
                 try:
                     await _connected(client, math.inf)
-                    self.post(client, self._head(client, path, headers, call), {"type": "websocket.connect"})
+                    self.post(client, self.head(client, path, headers, call), {"type": "websocket.connect"})
                     accepted = await _accepted(client)
                 except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                     raise ConnectionError(*error.args) from None
@@ -115,12 +115,9 @@ class Network(Connections):
         def with_pool(library: Any) -> Any:
             return SimpleNamespace(**{**vars(library), "AsyncConnectionPool": lambda **_: self.pool()})
 
+        sockets = client_socket, "open_websocket", lambda _: open_websocket
         forwarder = import_module("agentrail.gateway.forwarder")
-        seams = (
-            (client_socket, "open_websocket", lambda _: open_websocket),
-            (forwarder, "httpcore", with_pool),
-        )
-        return wrapped([*seams, without_certificates()])
+        return wrapped([sockets, (forwarder, "httpcore", with_pool), without_certificates()])
 
     def post(self, source: Endpoint, *messages: Message) -> None:
         """Send messages whether there is room or not. Bodies are split now and then."""
@@ -128,13 +125,8 @@ class Network(Connections):
             for piece in self._split(message):
                 source.post(source.peer, piece)
 
-    def call(self, client: Endpoint, request: httpcore.Request, body: bytes) -> tuple[Message, ...]:
-        """Return the messages of a request."""
-        more = {"type": "http", "scheme": "http", "http_version": "1.1", "method": request.method.decode()}
-        head = self._head(client, request.url.target.decode(), request.headers, more)
-        return head, {"type": "http.request", "body": body}
-
-    def _head(self, client: Endpoint, target: str, headers: Headers, more: Message) -> Message:
+    def head(self, client: Endpoint, target: str, headers: Headers, more: Message) -> Message:
+        """Return the scope of a call, which is its first message."""
         path, _, query = target.partition("?")
         given = [(name.lower(), value) for name, value in headers]
         host = [] if b"host" in dict(given) else [(b"host", client.peer.place.encode())]
@@ -233,7 +225,8 @@ class _Pool(httpcore.AsyncConnectionPool):
             for key, value in request.extensions.get("timeout", {}).items()
         }
         clients = [self._network.open(request.url.host.decode())]
-        call = self._network.call(clients[0], request, body)
+        more = {"type": "http", "scheme": "http", "http_version": "1.1", "method": request.method.decode()}
+        head = self._network.head(clients[0], request.url.target.decode(), request.headers, more)
         way = clients[0].peer.way
         try:
             await _connected(clients[0], limits.get("connect", math.inf))
@@ -242,13 +235,13 @@ class _Pool(httpcore.AsyncConnectionPool):
                 clients.append(self._network.open(clients[0].peer.place))
                 clients[1].is_read = False
             for client in clients:
-                self._network.post(client, *call)
+                self._network.post(client, head, {"type": "http.request", "body": body})
             pieces = _Pieces(clients[0], limits.get("read", math.inf))
-            head = await pieces.next()
+            begin = await pieces.next()
         except BaseException:
             clients[0].close()
             raise
-        return httpcore.Response(head["status"], headers=head.get("headers"), content=pieces)
+        return httpcore.Response(begin["status"], headers=begin.get("headers"), content=pieces)
 
 
 class _Pieces:
