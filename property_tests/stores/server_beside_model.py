@@ -24,7 +24,7 @@ _CONTENT = " UNION ALL ".join(
 )
 _BUSY = """SELECT 1 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND backend_type = 'client backend'"""
-_CHANGES_AGAIN = ("take", "take_many", "take_allowance")
+_CHANGES_AGAIN = ("take", "take_many", "take_allowance", "claim", "adopt_owed")
 """Calls whose repetition changes the store again."""
 
 
