@@ -96,8 +96,12 @@ def test_each_fault_begins_and_its_end_undoes_it(fault):
     rule = f.RULES[fault.action]
     assert calls
     if rule.end is not None:
-        assert len(calls) % 2 == 0
-        assert calls[: len(calls) // 2] != calls[len(calls) // 2 :]
+        begun, ended = ([one for one in calls if ("restart" in one) is is_end] for is_end in (False, True))
+        if not ended:
+            begun, ended = calls[: len(calls) // 2], calls[len(calls) // 2 :]
+        assert begun
+        assert ended
+        assert begun != ended
     elif rule.longest:
         assert "5.0" in repr(calls)
 
@@ -152,6 +156,29 @@ def test_a_fault_acts_in_the_context_of_the_world():
         return await struck_in(world, nemesis, talk)
 
     assert lived(life) == ["world"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "damage"),
+    [
+        (f.FLIPPED_BIT, [("disk 0.flip", "sessions.db")]),
+        (f.LOST_DISK, [("disk 0.lose", "sessions.db"), ("disk 0.lose", "empty")]),
+    ],
+    ids=["flipped bit", "lost disk"],
+)
+def test_a_disk_is_damaged_while_its_node_is_down(fault, damage):
+    """The node is killed first and starts again after it, on what is left. A bit flips in each file that has one."""
+
+    async def life():
+        world = ToyWorld()
+        nemesis = Nemesis(world, Tape(0, {}), {evolve(fault, seconds=2.0, place=3.0)}, until=SECONDS, rate=0)
+
+        async def talk(_log):
+            await trio.sleep(4)
+
+        return await struck_in(world, nemesis, talk)
+
+    assert lived(life) == [("kill", 0), *damage, ("restart", 0, 5.0)]
 
 
 def test_a_crash_is_raised_by_the_next_step_of_the_node():
@@ -241,8 +268,8 @@ def test_only_allowed_faults_are_drawn():
     ]
     drawn = [one.action for planned in lives for one in planned]
     assert set(drawn) == {"kill", "stop", "leave"}
-    # 3 of 29 actions, and the family is on in half of the lives.
-    assert 0.5 < len(drawn) / (40 * 400 * 3 / 29 / 2) < 1.5
+    # 3 of 31 actions, and the family is on in half of the lives.
+    assert 0.5 < len(drawn) / (40 * 400 * 3 / 31 / 2) < 1.5
 
 
 def test_no_fault_strikes_after_the_calm_end():

@@ -1,5 +1,7 @@
 """A world that does nothing but write down what faults do to it."""
 
+from types import SimpleNamespace
+
 import trio
 
 from agentrail.testing.simulation.log import Log
@@ -8,8 +10,8 @@ from agentrail.testing.simulation.log import Log
 class Noted:
     """Writes down each call of a method, and each change of a field."""
 
-    def __init__(self, calls, name):
-        self.__dict__.update(calls=calls, name=name)
+    def __init__(self, calls, name, **fields):
+        self.__dict__.update(calls=calls, name=name, **fields)
 
     def __getattr__(self, method):
         def note(*args, **options):
@@ -39,7 +41,8 @@ class ToyWorld:
         self.machines = dict.fromkeys(clients)
 
     def disk(self, index):
-        return Noted(self.calls, f"disk {index}")
+        files = {"sessions.db": SimpleNamespace(durable=b"12"), "empty": SimpleNamespace(durable=b"")}
+        return Noted(self.calls, f"disk {index}", files=files)
 
     def clock(self, index):
         return Noted(self.calls, f"clock {index}")

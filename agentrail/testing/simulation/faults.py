@@ -199,6 +199,13 @@ def _lose(world: FaultyWorld, fault: Fault) -> None:
         world.kill(fault.node)  # not the last one: nothing more would happen
 
 
+def _damage(world: FaultyWorld, fault: Fault, damage: Callable[[str], object]) -> None:
+    world.kill(fault.node)
+    for name, file in list(world.disk(fault.node).files.items()):
+        if fault.action == "lost_disk" or file.durable:
+            damage(name)
+
+
 RULES: Final[dict[str, Rule]] = {}
 _KNOWN: Final[list[Fault]] = []
 
@@ -282,6 +289,10 @@ SLOW_THREADS: Final = _add("time", "slow_threads", "threads of {node} take {slow
 STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1,
     begin=lambda w, f: w.stop(f.node, f.seconds))
 CRASH: Final = _add("tasks", "crash", "the next step of a session on {node} crashes")
+FLIPPED_BIT: Final = _add("disk", "flipped_bit", "{node} is killed, and a bit of its disk flips within {seconds}", 0.1, 1,
+    begin=lambda w, f: _damage(w, f, w.disk(f.node).flip), end=_restart)
+LOST_DISK: Final = _add("disk", "lost_disk", "{node} is killed, and its disk is empty after {seconds}", 0.1, 1,
+    begin=lambda w, f: _damage(w, f, w.disk(f.node).lose), end=_restart)
 MODEL_TROUBLE: Final = _add("model", "model_trouble", "models fail, stall and talk nonsense")
 TOOL_TROUBLE: Final = _add("model", "tool_trouble", "tools fail, stall and return too much")
 WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, vanish and reconnect")
@@ -289,6 +300,9 @@ WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, 
 
 CATALOGUE: Final = tuple(_KNOWN)
 EVERYTHING: Final = frozenset(CATALOGUE)
+DAMAGE: Final = frozenset({LYING_DISK, FLIPPED_BIT, LOST_DISK})
+"""Faults that lose what was acknowledged, if only one disk has it. With them, the promises of one machine end."""
+
 CRASHES, NETWORK, STORE, DISK, TIME, TASKS, MODEL, PEOPLE = (
     frozenset(fault for fault in CATALOGUE if fault.family == family) for family in get_args(Family)
 )

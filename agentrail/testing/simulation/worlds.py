@@ -10,13 +10,13 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.faults import EVERYTHING, LYING_DISK, STORE
+from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import Scenario
 from agentrail.testing.simulation.world import World
 
-HONEST: Final = EVERYTHING - {LYING_DISK}
-"""All faults under which every promise holds. On a disk that lies about what it wrote, those about one machine end."""
+HONEST: Final = EVERYTHING - DAMAGE
+"""All faults under which every promise holds. On a disk that lies or loses, those of one machine end."""
 
 
 def _shop(world: World, **options: Any) -> None:
