@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail import outside
-from agentrail.abc.store import Node as Beating, TakeOver, take_all
+from agentrail.abc.store import Node as Beating, OwedRow, Standing, TakeOver, take_all
 from agentrail.errors import JournalBehind, StoreUnavailable
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
 from agentrail.testing.clock import FakeClock
@@ -236,6 +236,22 @@ def test_a_failover_may_lose_the_last_commits_and_no_others(store, log):
     run(life)
     (lost,) = [line.facts.answer for line in log.lines if line.said.startswith("fails over")]
     assert [call.name for call in lost] == ["append", "gone"]
+
+
+def test_a_claim_skips_rows_that_other_transactions_lock(store):
+    """It gets none, once. So does an adoption of owed rows. Other calls get what there is."""
+
+    async def life():
+        node = Node(store, "node-0")
+        await node.call("create", Author("s").opening(standing=Standing(is_working=True)))
+        await node.call("change_owed", [OwedRow(kind="webhook", id="a", body=b"x", node="n1")])
+        for name, arguments in [("claim", ("n2",)), ("adopt_owed", ("webhook", "n2"))]:
+            store.lock_rows("node-0")
+            store.slow(0.1, seconds=1.0)
+            assert len(await node.call("orphans")) == 1
+            assert [len(await node.call(name, *arguments)) for _ in range(2)] == [0, 1]
+
+    run(life)
 
 
 def test_its_clock_is_its_own(store):

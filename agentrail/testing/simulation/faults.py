@@ -296,6 +296,8 @@ LOST_DISK: Final = _add("disk", "lost_disk", "{node} is killed, and its disk is 
 MODEL_TROUBLE: Final = _add("model", "model_trouble", "models fail, stall and talk nonsense")
 TOOL_TROUBLE: Final = _add("model", "tool_trouble", "tools fail, stall and return too much")
 WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, vanish and reconnect")
+LOCKED_ROWS: Final = _add("store", "locked_rows", "the next claim of {node} finds all rows locked",
+    begin=lambda w, f: w.store.lock_rows(_place(w, f)))
 # fmt: on
 
 CATALOGUE: Final = tuple(_KNOWN)

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any, Final
 
 import trio
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from agentrail import outside
 from agentrail.abc.store import Taken, TakeOver
@@ -19,7 +19,7 @@ from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.store_calls import named_arguments, sentence_of, session_of
 from agentrail.testing.simulation.tape import Tape
 
-_WORST_FIRST: Final[Sequence[StoreTrouble]] = ("away", "full", "lost before", "lost after", "slow")
+_WORST_FIRST: Final[Sequence[StoreTrouble]] = ("away", "full", "lost before", "lost after", "", "slow")
 
 
 @define(eq=False)
@@ -34,6 +34,7 @@ class _Trouble:
         left: Number of calls that it still affects.
         until: Its end on Trio's clock.
         late_seconds: How late the answer is, also that of a refusal.
+        arguments: Arguments that the call gets instead of its own.
     """
 
     kind: StoreTrouble
@@ -44,6 +45,7 @@ class _Trouble:
     left: float = inf
     until: float = inf
     late_seconds: float = 0.0
+    arguments: dict[str, Any] = field(factory=dict)
 
     def strikes(self, place: str, name: str) -> bool:
         """Count a call, and return whether it is affected."""
@@ -69,12 +71,7 @@ class ModelStore(CutStore):
     is_immediate: bool = False
 
     def __init__(
-        self,
-        tape: Tape,
-        log: Log,
-        *,
-        lease_ms: int = 15_000,
-        now_ms: Callable[[], int] | None = None,
+        self, tape: Tape, log: Log, *, lease_ms: int = 15_000, now_ms: Callable[[], int] | None = None
     ) -> None:
         """Create an empty store.
 
@@ -113,8 +110,8 @@ class ModelStore(CutStore):
 
     def fill(self, seconds: float = inf) -> None:
         """Refuse all calls that write, as with a full disk."""
-        said = "no space left on device"
-        self._troubles.append(_Trouble("full", said, names=WRITING_CALLS, until=_now() + seconds))
+        until = _now() + seconds
+        self._troubles.append(_Trouble("full", "no space left on device", names=WRITING_CALLS, until=until))
 
     def exhaust(self, seconds: float = inf, *, place: str | None = None) -> None:
         """Refuse all calls of a place, or of all, because no connection is free."""
@@ -136,14 +133,18 @@ class ModelStore(CutStore):
             name: Count only calls of this method.
         """
         kind: StoreTrouble = "lost before" if when == "before" else "lost after"
-        names = None if name is None else (name,)
-        said = "the connection was cut"
+        names, said = None if name is None else (name,), "the connection was cut"
         self._troubles.append(_Trouble(kind, said, place, names, skipped=nth - 1, left=1))
 
     def slow(self, late_seconds: float, seconds: float = inf, *, place: str | None = None) -> None:
         """Delay answers. The calls are executed at once, so that the effect may be long before the answer."""
         until = _now() + seconds
         self._troubles.append(_Trouble("slow", place=place, until=until, late_seconds=late_seconds))
+
+    def lock_rows(self, place: str) -> None:
+        """Let the next claim or adoption of a place find all rows locked by other transactions. It skips them."""
+        names = ("claim", "adopt_owed")
+        self._troubles.append(_Trouble("", place=place, names=names, left=1, arguments={"limit": 0}))
 
     def restart(self, seconds: float) -> None:
         """Be away for some time. Each place finds its connection closed once."""
@@ -194,7 +195,7 @@ class ModelStore(CutStore):
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         trouble, at_ms = self._meet_trouble(name), self._read_clock()
-        call = StoreCall(name, named_arguments(name, args, options), trouble=trouble.kind)
+        call = StoreCall(name, named_arguments(name, args, options) | trouble.arguments, None, trouble.kind)
         if call.is_executed:
             call = evolve(call, answer=self._outcome(call))
             if name in WRITING_CALLS and not isinstance(call.answer, Exception):
