@@ -255,7 +255,7 @@ class GapFree(Checker):
         known = self._last.get(key)
         if after is None:
             self._last.pop(key, None)
-        elif known is not None and after != known:
+        elif known is not None and after > known:
             return f"{key[1]}: {key[0]} has event {known} and reconnects after {after}"
         else:
             self._last[key] = after
@@ -453,7 +453,7 @@ class Acknowledgements(Checker):
         facts = line.facts
         if isinstance(facts, Asked) and facts.key and facts.request in _REGISTERED:
             key = line.session, facts.key
-            call = _Call(line.at, facts.request, facts.says)
+            call = _Call(line.at, facts.request)
             self._registers.setdefault(key, []).append(call)
             self._open[facts.id] = key, call
         elif isinstance(facts, Answered) and facts.id in self._open:
@@ -461,8 +461,14 @@ class Acknowledgements(Checker):
             if facts.outcome == "unknown":
                 return None  # it may take effect at any time
             call.answered_at = line.at
-            is_told = facts.outcome == "ok" or facts.code == "already_resolved"
-            call.shows, call.sets = (facts.says if is_told else None), facts.outcome == "ok"
+            call.sets = facts.outcome == "ok"
+            if call.sets:
+                call.shows = call.decides or facts.says
+            elif facts.code == "already_resolved" and getattr(facts.value, "by", "user") in {
+                "user",
+                "client",
+            }:
+                call.shows = facts.says
             if not _fits_one_order(self._registers[key]):
                 said = facts.says or facts.code
                 return f"{key[0]}: no order of the calls about {key[1]} explains the answer {said!r} to {facts.id}"
@@ -470,19 +476,27 @@ class Acknowledgements(Checker):
 
 
 _MESSAGES: Final = frozenset({"prompt", "steer"})
-_REGISTERED: Final = _MESSAGES | {"receipt", "approve", "reject", "answer", "decline"}
+_DECIDES: Final = MappingProxyType(
+    {"approve": "approved", "reject": "rejected", "answer": "approved", "decline": "rejected"}
+)
+"""The status of a decision, as in `AlreadyResolved.status`."""
+
+_REGISTERED: Final = _MESSAGES | {"receipt", *_DECIDES}
 
 
 @define(eq=False)
 class _Call:
     asked_at: float
     request: str
-    says: str
     answered_at: float = float("inf")
     shows: str | None = None
     """The value of the register that its answer shows. Empty: it is not set. None: it shows nothing."""
     sets: bool = True
     """Whether it may have set the register."""
+
+    @property
+    def decides(self) -> str:
+        return _DECIDES.get(self.request, "")
 
 
 def _fits_one_order(calls: list[_Call]) -> bool:
@@ -491,18 +505,16 @@ def _fits_one_order(calls: list[_Call]) -> bool:
     if not full:
         return True
     value = full[0].shows
-    setters = [one for one in calls if one.sets and (one.request in _MESSAGES or one.says == value)]
-    decided = [one for one in full if one.sets and one.request not in {*_MESSAGES, "receipt"}]
+    decided = [one for one in full if one.sets and one.decides]
     if any(one.shows != value for one in full) or len(decided) > 1:
         return False
     if any(early.asked_at >= late.answered_at for early in empty for late in full):
         return False
-    if not setters:
-        return all(one.says != value for one in calls)  # a deadline, an abort or a rule decided
     return any(
         all(one.asked_at <= late.answered_at for late in full)
         and all(early.asked_at <= one.answered_at for early in empty)
-        for one in decided or setters
+        for one in decided
+        or [one for one in calls if one.sets and (one.request in _MESSAGES or one.decides == value)]
     )
 
 

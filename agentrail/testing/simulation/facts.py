@@ -128,8 +128,8 @@ class Answered:
     Attributes:
         id: The call.
         outcome: `ok`, `refused` with an error of the product, or `unknown` after a lost connection or a timeout: it may still take effect.
-        says: What the session says. For an accepted prompt or steer its `ref`. For a decision the one that stands: `approved`,
-            `rejected`, the answer, also in `AlreadyResolved.status`. For a receipt the `ref`, empty if there is none.
+        says: What the session says. For an accepted prompt or steer its `ref`. For a refused decision the one that stands, as in
+            `AlreadyResolved.status`. For a receipt the `ref`, empty if there is none.
         code: `code` of the error.
         value: The answer itself, such as an `AbortReceipt`.
     """
