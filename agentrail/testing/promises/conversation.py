@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.budget import Ledger
-from agentrail.core.policy.request_context import unrefused
+from agentrail.core.policy.request_context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Accepted
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.actions import CallModel
@@ -122,20 +122,20 @@ def late_values_are_read(seen: Seen) -> None:
 
 
 def requests_are_of_a_closed_history(seen: Seen) -> None:
-    """A request contains the whole history but refused cycles, with all calls answered and no teardown running.
+    """A request contains the whole history as models see it, with all calls answered and no teardown running.
 
-    Or a replacement from plugins: only those that subscribe to `BeforeRequest` can provide one.
+    Cycles that ended in a refusal are omitted, and old arguments shortened. Or it contains a replacement from plugins: only those that
+    subscribe to `BeforeRequest` can provide one.
     """
     data = seen.after.data
     for start in seen.of(StartStream):
         if start.is_quiet:  # only the beginning, for a summary
             continue
         messages = start.request.messages
-        whole = data.history.messages[:]
+        whole = tuple(outgoing(Outgoing(), data.history.messages, data.refused)[1])
         if data.cycle is not None and data.cycle.handed is not None:
             assert data.stack.listeners(BeforeRequest)
             whole = data.cycle.handed
-        whole = unrefused(whole, len(whole), data.refused)
         assert not data.history.open
         assert tuple(messages[: len(whole)]) == whole
         assert len(messages) - len(whole) == (start.request.tool_choice == "none")

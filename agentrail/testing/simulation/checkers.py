@@ -113,11 +113,12 @@ _OF_FIELDS: Final[Mapping[Callable[[observed_step.Seen], None], tuple[str, ...]]
 
 _NAMED: Final = tuple(sorted({name for names in _OF_FIELDS.values() for name in names} - {"cycle.ref"}))
 
-_OF_REQUESTS: Final = (
+_OF_REQUESTS: Final = (effect_promises.requests_have_the_context_of_their_turn,)
+_OF_SOME_REQUESTS: Final = (
     conversation.requests_are_of_a_closed_history,
-    effect_promises.requests_have_the_context_of_their_turn,
+    conversation.requests_speak_every_dialect,
+    conversation.history_is_valid,
 )
-_OF_SOME_REQUESTS: Final = (conversation.requests_speak_every_dialect, conversation.history_is_valid)
 """Promises that read the whole conversation: asked at one request of sixteen, since it only grows between."""
 
 _ALWAYS: Final = tuple(
