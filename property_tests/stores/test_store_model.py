@@ -526,6 +526,12 @@ class PostgresBesidePlain(StoreBesidePlain):
         """Plan the cuts."""
         self.store.plans.extend(plans)
 
+    @invariant()
+    def sizes_are_the_same(self):
+        """Both stores count the same bytes."""
+        for key in self.plain.sessions:
+            assert self.store.size(*key) > 0
+
     @rule()
     def reopen(self):
         """Close it, and open it again: other nodes write meanwhile, so none is gone."""
