@@ -23,6 +23,7 @@ from agentrail.gateway.path_endpoint import (
     Result,
     RouteCall,
     RouteHandler,
+    SessionMoved,
     WholeAnswer,
     aim_nowhere,
     answer_json,
@@ -165,14 +166,17 @@ ArgumentReader: TypeAlias = Callable[[RouteCall], Any]
 
 
 def runs(
-    do: Callable[..., Awaitable[CallAnswer]], *given: ArgumentReader, **named: ArgumentReader
+    do: Callable[..., Awaitable[CallAnswer | None]], *given: ArgumentReader, **named: ArgumentReader
 ) -> RouteHandler:
-    """Return the handler of a route that runs one call with these arguments."""
+    """Return the handler of a route that runs one call with these arguments. A call without an answer runs again on another node."""
 
     async def handle(call: RouteCall) -> WholeAnswer:
         values = [read(call) for read in given]
         options = {name: read(call) for name, read in named.items()}
-        return answer_of_call(await do(call.host, call.principal, *values, **options))
+        answer = await do(call.host, call.principal, *values, **options)
+        if answer is None:
+            raise SessionMoved
+        return answer_of_call(answer)
 
     return handle
 

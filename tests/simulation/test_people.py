@@ -200,3 +200,30 @@ def test_a_result_without_an_effect_is_noticed():
         meta = Envelope("s", 1, 0, ("s",))
         log.note("event", "", facts=ToolExecutionEnd(name="pay", call_id=call, result=result, meta=meta))
         assert shop.at_least_once() is holds
+
+
+def test_a_request_whose_node_leaves_is_waited_for_on_the_next_node():
+    """A client that waits for the end of its prompt, while the owner of its session leaves, gets that end and not that of the node."""
+
+    def drained(world):
+        shop = world.ledger("shop")
+        world.profile("desk", model=chatty_model(trouble=0), tools=[shop.tool("note", "pure", 3.0)])
+        world.people(3, "desk", pause=(0.5, 1.0), deeds=("nothing", "prompt"))
+        world.faults(())
+
+        async def leave():
+            for number in range(6):
+                await trio.sleep(4)
+                world.leave(number % 2)
+                await world.nodes[number % 2].down.wait()
+                await trio.sleep(1)
+                world.restart(number % 2)
+
+        world.inhabit("operator", leave)
+
+    report = run(drained, "leave", nodes=2, hours=0.02)
+    assert report.broken is None
+    asked = {one.id: one for one in facts(report, Asked)}
+    ends = [one.value for one in facts(report, Answered) if asked[one.id].says == "wait" and one.value]
+    assert len(ends) > 10
+    assert {end["status"] for end in ends} == {"completed"}

@@ -162,13 +162,14 @@ async def answer_client_call(session: Session, body: AnswerBody) -> None:
 
 async def read_request(
     host: Host, principal: Principal, session_id: str, request_id: str, *, wait: float = 0.0
-) -> CallAnswer:
+) -> CallAnswer | None:
+    """Return the status of a request. None: it continues on another node."""
     if wait > 0:
         within = min(wait, MAX_WAIT_SECONDS)
         record = await host.wait_for_request(session_id, request_id, principal, within=within)
     else:
         record = await host.request(session_id, request_id, principal)
-    return answer_with(reply_of_request(record))
+    return None if record.has_moved else answer_with(reply_of_request(record))
 
 
 async def cancel_request(
