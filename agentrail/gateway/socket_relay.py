@@ -6,7 +6,7 @@ A frame of another node is passed on when the client's queue has room. A slow cl
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from agentrail import websockets
 from agentrail.abc.store import Node
-from agentrail.errors import HeldBy
+from agentrail.errors import HeldBy, StoreUnavailable
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.forwarder import (
     FindOwner,
@@ -263,8 +263,10 @@ class Upstream:
             now = trio.current_time()
             if self._subscriptions or self._asked:
                 used_at = now
-            is_silent = now - self._heard_at >= 2 * NODE_PING_SECONDS
-            if is_silent or now - used_at >= UNUSED_SECONDS or not await self._is_alive():
+            is_over = now - self._heard_at >= 2 * NODE_PING_SECONDS or now - used_at >= UNUSED_SECONDS
+            with suppress(StoreUnavailable):  # so the other node may be alive
+                is_over = is_over or not await self._is_alive()
+            if is_over:
                 scope.cancel(reason="the other node is lost, or no session of it is read")
                 return
             if now - pinged_at >= NODE_PING_SECONDS:

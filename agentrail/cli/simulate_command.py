@@ -1,0 +1,265 @@
+"""`agentrail simulate`: live simulated lives from seeds, and tell the story of the first one that breaks a promise."""
+
+import re
+import sys
+import warnings
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import trio
+from attrs import define, field
+from cyclopts import Parameter
+
+from agentrail import outside
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.log_output import Debug, send_logs_to_stderr
+from agentrail.cli.stdio import write_error
+from agentrail.cli.text_output import print_text
+
+if TYPE_CHECKING:
+    from agentrail.testing.simulation.lives import Lived, Work
+
+_SEEDS: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_MAX_LINE: Final = 1 << 24
+
+
+class _Faulty(Exception):
+    """The command line cannot be carried out. The message says why."""
+
+
+def simulate(  # noqa: PLR0913 - the options of a command
+    file: Annotated[
+        Path | None,
+        Parameter(help="play this .sim file again, instead of lives from seeds", show_default=False),
+    ] = None,
+    *,
+    scenario: Annotated[
+        str,
+        Parameter(name=("--scenario", "--world"), help="a world, or module:NAME of a function of a World"),
+    ] = "cluster",
+    against: Annotated[
+        str | None,
+        Parameter(
+            help="module:NAME of a plugin, or a list of them, to try in the usual world", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int | None, Parameter(help="one seed, told as a story", show_default=False)] = None,
+    seeds: Annotated[str, Parameter(help="seeds, such as 0-199")] = "0-199",
+    nodes: Annotated[int | None, Parameter(help="number of nodes", show_default=False)] = None,
+    hours: Annotated[
+        float | None, Parameter(help="virtual time of a life, in hours", show_default=False)
+    ] = None,
+    jobs: Annotated[int, Parameter(help="number of processes")] = 1,
+    until: Annotated[
+        str | None, Parameter(help="time of day, such as 06:00, until which seeds go on", show_default=False)
+    ] = None,
+    save: Annotated[Path, Parameter(help="directory for the .sim files of broken lives")] = Path(),
+    shrink: Annotated[bool, Parameter(help="shrink a broken life")] = True,
+    show_all: Annotated[bool, Parameter(name="--all", help="tell each step", negative="")] = False,
+    census: Annotated[bool, Parameter(help="list the situations that no life met", negative="")] = False,
+    list_faults: Annotated[bool, Parameter(help="list the faults, and nothing else", negative="")] = False,
+    as_json: Annotated[
+        bool, Parameter(name="--json", help="print a line of JSON for each life", negative="")
+    ] = False,
+    debug: Debug = False,
+) -> Exit:
+    send_logs_to_stderr(debug=debug)
+    try:
+        if list_faults:
+            return print_text(_faults())
+        if file is not None:
+            return _play(file, shows_all=show_all)
+        works = _works(f"against:{against}" if against else scenario, seed, seeds, jobs, until)
+        works = [
+            msgspec.structs.replace(
+                work, nodes=nodes, hours=hours, save=str(save), max_lives=work.max_lives if shrink else 0
+            )
+            for work in works
+        ]
+        if seed is not None:
+            return _tell(works[0], shows_all=show_all)
+        return _live_all(works, shows_census=census, as_json=as_json)
+    except _Faulty as error:
+        write_error(f"{error}.")
+        return Exit.USAGE
+
+
+def _faults() -> str:
+    from agentrail.testing.simulation.faults import CATALOGUE, RULES
+
+    rows = [(one.family, one.action, RULES[one.action].says) for one in CATALOGUE]
+    return "\n".join(f"{family:8} {action:17} {says}" for family, action, says in rows)
+
+
+def _play(file: Path, *, shows_all: bool) -> Exit:
+    from agentrail.testing.seeded import NotRepeatable
+    from agentrail.testing.simulation.sim_files import DamagedSimFile, replay
+    from agentrail.testing.simulation.story import story
+
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            report = replay(file)
+    except NotRepeatable as error:
+        write_error(f"{error}.")
+        return Exit.NOTHING_LEFT
+    except (DamagedSimFile, ImportError, LookupError, OSError) as error:
+        raise _Faulty(str(error)) from error
+    for one in told:
+        write_error(f"{one.message}.")
+    if report.broken is None:
+        return print_text(f"seed {report.seed} keeps all promises: what it broke is mended")
+    printed = print_text(story(report, shows_all=shows_all, saved=file))
+    return printed if printed is not Exit.DONE else Exit.FAILED
+
+
+def _works(name: str, seed: int | None, seeds: str, jobs: int, until: str | None) -> "list[Work]":
+    """Return the work of each process. They take turns with the seeds."""
+    try:
+        from agentrail.testing.simulation import worlds
+        from agentrail.testing.simulation.lives import Work
+    except ModuleNotFoundError as error:
+        message = f"simulate needs {error.name}: pip install 'agentrail[gateway]' hypothesis"
+        raise _Faulty(message) from error
+
+    found = _SEEDS.fullmatch(seeds)
+    if found is None:
+        message = f"--seeds is {seeds!r}: expected numbers, such as 0-199"
+        raise _Faulty(message)
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first or jobs < 1:
+        message = f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
+        raise _Faulty(message)
+    try:
+        worlds.find_scenario(name, ".")
+    except (LookupError, ImportError) as error:
+        raise _Faulty(str(error)) from error
+    if seed is not None:
+        return [Work(name=name, first=seed, count=1)]
+    end = None if until is None else _time_of(until)
+    numbers = range(first, last + 1)
+    return [
+        Work(
+            name=name,
+            first=first + number,
+            step=jobs,
+            count=None if end is not None else len(numbers[number::jobs]),
+            until=end,
+        )
+        for number in range(jobs)
+    ]
+
+
+def _time_of(until: str) -> float:
+    """Return the next such time of day, in seconds since 1970."""
+    found = _CLOCK.fullmatch(until)
+    if found is None:
+        message = f"--until is {until!r}: expected a time of day, such as 06:00"
+        raise _Faulty(message)
+    now = datetime.fromtimestamp(outside.wall()).astimezone()
+    then = now.replace(hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0)
+    return (then if then > now else then + timedelta(days=1)).timestamp()
+
+
+def _tell(work: "Work", *, shows_all: bool) -> Exit:
+    from agentrail.testing.simulation.lives import live_one, live_report
+
+    if shows_all:
+        return print_text(live_report(work, work.first))
+    lived = live_one(work, work.first)
+    printed = print_text(lived.told or f"seed {lived.seed} keeps all promises: {_measured([lived])}")
+    return printed if printed is not Exit.DONE else _EXITS[lived.outcome]
+
+
+_EXITS: Final = {"held": Exit.DONE, "broken": Exit.FAILED, "not repeatable": Exit.NOTHING_LEFT}
+
+
+@define
+class _Campaign:
+    """What the processes have told so far."""
+
+    as_json: bool
+    lived: "list[Lived]" = field(factory=list)
+    trouble: str = ""
+
+    async def run(self, works: "list[Work]") -> None:
+        async with trio.open_nursery() as nursery:
+            for work in works:
+                nursery.start_soon(self._follow, work, nursery.cancel_scope)
+
+    async def _follow(self, work: "Work", all_of_them: trio.CancelScope) -> None:
+        from agentrail.testing.simulation.lives import Lived
+
+        command = [
+            sys.executable,
+            "-m",
+            "agentrail.testing.simulation.lives",
+            msgspec.json.encode(work).decode(),
+        ]
+        process = await outside.processes().open(command, stdout=-1)
+        assert process.stdout is not None
+        line = b""
+        try:
+            async for piece in process.stdout:
+                *whole, line = (line + piece).split(b"\n")
+                for one in whole:
+                    lived = msgspec.json.decode(one, type=Lived)
+                    self.lived.append(lived)
+                    if self.as_json:
+                        print_text(one.decode())
+                    if lived.outcome != "held":
+                        all_of_them.cancel(reason="a life is broken")
+            if await process.wait() and not self.trouble:
+                self.trouble = f"a process ended with exit code {process.returncode}"
+        finally:
+            process.terminate()
+
+
+def _live_all(works: "list[Work]", *, shows_census: bool, as_json: bool) -> Exit:
+    campaign = _Campaign(as_json)
+    code = Exit.DONE
+    try:
+        trio.run(campaign.run, works)
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    worst = max(campaign.lived, key=lambda one: list(_EXITS).index(one.outcome), default=None)
+    if worst is not None and worst.outcome != "held":
+        code = _EXITS[worst.outcome]
+    elif campaign.trouble:
+        write_error(f"{campaign.trouble}.")
+        code = Exit.FAILED
+    told = (
+        []
+        if as_json
+        else [*([worst.told] if worst is not None and worst.told else []), _measured(campaign.lived)]
+    )
+    if shows_census:
+        told += _census_of(campaign.lived)
+    printed = print_text("\n".join(told)) if told else Exit.DONE
+    return printed if printed is not Exit.DONE else code
+
+
+def _measured(lived: "list[Lived]") -> str:
+    steps, hours = sum(one.steps for one in lived), sum(one.node_hours for one in lived)
+    seconds = sum(one.seconds for one in lived)
+    rates = (
+        f", {hours / seconds:.2f} node-hours and {steps / seconds:,.0f} steps per second of a core"
+        if seconds
+        else ""
+    )
+    return f"{len(lived)} lives, {hours:.1f} node-hours{rates}"
+
+
+def _census_of(lived: "list[Lived]") -> list[str]:
+    from agentrail.testing.simulation.census import Census
+
+    all_of_them = Census()
+    for one in lived:
+        all_of_them.merge(Census(dict(one.census)))
+    empty = all_of_them.empty()
+    return [
+        f"{len(empty)} situations were met by no life, and have no reason for that:",
+        *(f"  {one}" for one in empty),
+    ]

@@ -1,0 +1,128 @@
+"""A process of `agentrail simulate`: lives many lives of one world, and prints a line of JSON for each.
+
+python -m agentrail.testing.simulation.lives '{"name": "cluster", "first": 0, "step": 1, "count": 200}'
+"""
+
+import os
+import sys
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agentrail import outside
+from agentrail.structs import Value
+from agentrail.testing.seeded import NotRepeatable
+from agentrail.testing.simulation import determinism, shrinking, sim_files, story, worlds
+from agentrail.testing.simulation.run import Report, run
+
+CHECKED_EVERY: Final = 50
+"""One seed of so many is played in two processes."""
+
+
+class Work(Value, frozen=True, kw_only=True):
+    """What a process has to do.
+
+    Attributes:
+        name: A world, or a scenario: see `find_scenario`.
+        folder: Directory whose modules can be named.
+        first: First seed.
+        step: Difference between two seeds, so that several processes share them.
+        count: Number of seeds. None: until `until`.
+        until: Time at which no further life begins, in seconds since 1970. None: never.
+        save: Directory for the files of broken lives.
+        max_lives: Number of lives to shrink a broken one. 0: it is not shrunk.
+    """
+
+    name: str
+    folder: str = "."
+    nodes: int | None = None
+    hours: float | None = None
+    first: int = 0
+    step: int = 1
+    count: int | None = None
+    until: float | None = None
+    save: str = "."
+    max_lives: int = shrinking.MAX_LIVES
+
+
+class Lived(Value, frozen=True, kw_only=True):
+    """What became of one life.
+
+    Attributes:
+        outcome: `held`, `broken`, or `not repeatable`.
+        node_hours: Virtual time, by nodes.
+        seconds: Real time.
+        told: The story of a broken promise, or how two lives of the seed differ.
+        file: The `.sim` file of a broken life.
+        census: How often each situation was met.
+    """
+
+    seed: int
+    outcome: str
+    steps: int = 0
+    node_hours: float = 0.0
+    seconds: float = 0.0
+    told: str = ""
+    file: str = ""
+    census: dict[str, int] = {}
+
+
+def live_one(work: Work, seed: int) -> Lived:
+    """Live one life. A broken one is shrunk and saved."""
+    began = outside.stopwatch()
+    options = _options(work)
+    if seed % CHECKED_EVERY == 0:
+        found = determinism.compare_lives(work.name, seed, options, work.folder)
+        if found is not None:
+            return Lived(seed=seed, outcome="not repeatable", told=str(found))
+    report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+    lived = Lived(
+        seed=seed,
+        outcome="held",
+        steps=report.steps,
+        node_hours=report.virtual_seconds * report.nodes / 3600,
+        seconds=outside.stopwatch() - began,
+        census=report.census.met,
+    )
+    if report.broken is None:
+        return lived
+    return tell_broken(work, report, lived)
+
+
+def live_report(work: Work, seed: int) -> str:
+    """Live one life, and return its whole story."""
+    report = run(worlds.find_scenario(work.name, work.folder), seed, **_options(work))
+    return story.story(report, shows_all=True)
+
+
+def _options(work: Work) -> dict[str, Any]:
+    kind = worlds.WORLDS.get(work.name, worlds.USUAL)
+    return {"nodes": work.nodes or kind.nodes, "hours": work.hours or kind.hours}
+
+
+def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:
+    """Shrink and save a broken life, and return it with its story."""
+    try:
+        if work.max_lives:
+            report = shrinking.shrink(report, max_lives=work.max_lives)
+    except NotRepeatable as error:
+        return msgspec.structs.replace(lived, outcome="not repeatable", told=str(error))
+    file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
+    told = story.story(report, saved=file)
+    return msgspec.structs.replace(lived, outcome="broken", told=told, file=str(file))
+
+
+def main(given: str) -> None:
+    """Live the lives of a piece of work, and print each."""
+    work = msgspec.json.decode(given, type=Work)
+    for seed in islice(count(work.first, work.step), work.count):
+        if work.until is not None and outside.wall() >= work.until:
+            break
+        print(msgspec.json.encode(live_one(work, seed)).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())
+    main(*sys.argv[1:])
