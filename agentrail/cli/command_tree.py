@@ -215,6 +215,16 @@ app.command(
     Exit codes: 0 done, 1 it failed, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.simulate_command:simulate",
+    name="simulate",
+    help="""Live simulated lives of a whole cluster from seeds, with faults, and judge every promise after each step.
+
+    Nodes, network, store, disks, models and people run in one thread and in virtual time; no real model, file or socket is used.
+    The first broken life is shrunk, saved as a .sim file and told as a story. FILE plays such a life again.
+
+    Exit codes: 0 all promises held, 1 one was broken, 2 wrong usage, 3 a seed is not repeatable, 130 interrupted.""",
+)
+app.command(
     "agentrail.cli.audit_command:app",
     name="audit",
     help="""Check an audit log, and make it again from the journals.

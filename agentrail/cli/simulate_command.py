@@ -5,7 +5,7 @@ import sys
 import warnings
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import trio
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _SEEDS: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_MAX_LINE: Final = 1 << 24
 
 
 class _Faulty(Exception):
@@ -199,10 +198,10 @@ class _Campaign:
             msgspec.json.encode(work).decode(),
         ]
         process = await outside.processes().open(command, stdout=-1)
-        assert process.stdout is not None
+        told: Any = process.stdout
         line = b""
         try:
-            async for piece in process.stdout:
+            async for piece in told:
                 *whole, line = (line + piece).split(b"\n")
                 for one in whole:
                     lived = msgspec.json.decode(one, type=Lived)

@@ -1,5 +1,6 @@
 """The judges of a simulated life, one for each kind of promise. Each is a function of the log's lines alone, and reads what a line changed."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -40,6 +41,7 @@ from agentrail.testing.simulation.facts import (
     Asked,
     LedgerEntry,
     Left,
+    Logged,
     NodeChange,
     Read,
     Step,
@@ -604,6 +606,22 @@ class Liveness(Checker):
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 
+class NoBugs(Checker):
+    """No call fails for a reason that no caller can do anything about: an exception that a gateway did not expect."""
+
+    name = "no bug is logged"
+    kinds = frozenset[Kind]({"log"})
+
+    def judge(self, line: Seen) -> str | None:
+        is_bug = isinstance(line.facts, Logged) and line.facts.is_error and _BUG.match(line.said)
+        return line.said if is_bug else None
+
+
+_BUG: Final = re.compile(
+    r"logs: (call \S+ failed \(|a stream of session |a response of session |watched rows of )"
+)
+
+
 CHECKERS: Final[tuple[type[Checker], ...]] = (
     Promises,
     Fences,
@@ -614,6 +632,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Budgets,
     Receipts,
     Liveness,
+    NoBugs,
 )
 
 

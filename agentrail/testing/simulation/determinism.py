@@ -97,14 +97,15 @@ def check_deterministic(
     return None
 
 
-def compare_lives(name: str, seed: object, options: Any) -> Difference | None:
-    """Play one seed in two processes. `name` is `module:NAME` of the scenario."""
+def compare_lives(name: str, seed: object, options: Any, folder: str = ".") -> Difference | None:
+    """Play one seed in two processes. `name` is that of the scenario, in a folder: see `find_scenario`."""
+    options = {**options, "folder": folder}
     begun = [_start(name, seed, options, given) for given in _PROCESSES]
     one, other = (_end(process) for process in begun)
     if one == other:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder, f"{number}") for number in range(len(_PROCESSES))]
+    with tempfile.TemporaryDirectory() as kept:
+        files = [Path(kept, f"{number}") for number in range(len(_PROCESSES))]
         begun = [
             _start(name, seed, {**options, "lines": str(file)}, given)
             for file, given in zip(files, _PROCESSES, strict=True)
@@ -137,15 +138,13 @@ def _end(process: "subprocess.Popen[bytes]") -> bytes:
 
 def _main(name: str, given: str) -> None:
     """Play one life in this process, and print its digest."""
-    from importlib import import_module  # noqa: PLC0415 - only for this program
-
     from agentrail.testing.simulation.run import run  # noqa: PLC0415 - only for this program
+    from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - only for this program
 
     seed, options = json.loads(given)
-    lines = options.pop("lines", None)
-    module, _, attribute = name.partition(":")
+    lines, folder = options.pop("lines", None), options.pop("folder")
     digest = Digest() if lines is None else TracedDigest()
-    run(getattr(import_module(module), attribute), seed, digest=digest, **options)
+    run(find_scenario(name, folder), seed, digest=digest, **options)
     if lines is not None:
         Path(lines).write_text(json.dumps(digest.lines))
     sys.stdout.write(digest.hexdigest())

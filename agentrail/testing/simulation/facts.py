@@ -190,6 +190,17 @@ class FaultChange:
 
 
 @frozen
+class Logged:
+    """The product logged something, in a line of kind `log` at the node.
+
+    Attributes:
+        is_error: Whether it is an error. Otherwise a warning.
+    """
+
+    is_error: bool
+
+
+@frozen
 class Calm:
     """All faults have ended, in a line of kind `note`. Liveness is judged from here."""
 

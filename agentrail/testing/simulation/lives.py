@@ -3,7 +3,6 @@
 python -m agentrail.testing.simulation.lives '{"name": "cluster", "first": 0, "step": 1, "count": 200}'
 """
 
-import os
 import sys
 from itertools import count, islice
 from pathlib import Path
@@ -66,7 +65,7 @@ class Lived(Value, frozen=True, kw_only=True):
     seconds: float = 0.0
     told: str = ""
     file: str = ""
-    census: dict[str, int] = {}
+    census: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def live_one(work: Work, seed: int) -> Lived:
@@ -120,9 +119,10 @@ def main(given: str) -> None:
     for seed in islice(count(work.first, work.step), work.count):
         if work.until is not None and outside.wall() >= work.until:
             break
-        print(msgspec.json.encode(live_one(work, seed)).decode(), flush=True)
+        sys.stdout.buffer.write(msgspec.json.encode(live_one(work, seed)) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     main(*sys.argv[1:])

@@ -18,6 +18,7 @@ Kind: TypeAlias = Literal[
     "tool",  # a tool changed the outside world: `facts` is a `LedgerEntry`
     "person",  # a person asked or was answered: `facts` is an `Asked` or an `Answered`
     "read",  # a reader connected or received an event: `facts` is a `Subscribed` or a `Read`
+    "log",  # the product logged a warning or an error: `facts` is a `Logged`
     "note",  # a line of the program, and `Calm`, `Closed`, `Left`
 ]
 

@@ -20,7 +20,7 @@ from agentrail.testing.simulation.log import WORLD, Log, Seen
 from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Drawn, Tape
-from agentrail.testing.simulation.watching import watching
+from agentrail.testing.simulation.watching import hearing, watching
 from agentrail.testing.simulation.world import World
 
 Scenario: TypeAlias = Callable[[World], Awaitable[object] | None]
@@ -186,6 +186,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         installed(NodeMachine(seed, WORLD)),
         world.network.installed(),
         watching(world.log),
+        hearing(world.log),
         simulated_files(),
     ):
         ended_at = trio.run(live, clock=FakeClock(), instruments=[digest, order])

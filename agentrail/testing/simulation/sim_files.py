@@ -9,7 +9,7 @@ import subprocess
 import warnings
 from collections.abc import Callable
 from hashlib import blake2b
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,7 +133,7 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
 
     Raises:
         DamagedSimFile: Your move: see `load`.
-        ImportError, AttributeError: Your move: the scenario no longer exists.
+        ImportError, LookupError: Your move: the scenario no longer exists.
         NotRepeatable: This commit with these packages led to another life before.
 
     Warns:
@@ -141,11 +141,11 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
     """
     from agentrail.testing.simulation.run import run  # noqa: PLC0415 - it imports all parts of a world
     from agentrail.testing.simulation.schedule import Schedule  # noqa: PLC0415 - as above
+    from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - as above
 
     saved = load(path)
     if scenario is None:
-        module, _, name = saved.scenario.partition(":")
-        scenario = getattr(import_module(module), name)
+        scenario = find_scenario(saved.scenario, ".")
     strategy: Any = saved.schedule[0]
     report = run(
         scenario,

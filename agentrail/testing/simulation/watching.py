@@ -1,8 +1,9 @@
 """`watching(log)`: writes what sessions do into a log. The code of the product is unchanged."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -14,8 +15,31 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import Interpreter
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.seams import Seam, wrapped
-from agentrail.testing.simulation.facts import Closed, Step
+from agentrail.testing.simulation.facts import Closed, Logged, Step
 from agentrail.testing.simulation.log import Log
+
+_LOGGER: Final = logging.getLogger("agentrail")
+
+
+class _Writer(logging.Handler):
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage().split("\n", 1)[0]
+        self._log.note("log", f"logs: {said}", facts=Logged(record.levelno >= logging.ERROR))
+
+
+@contextmanager
+def hearing(log: Log) -> Iterator[None]:
+    """Write warnings and errors of the product into a log, and nowhere else, during the block."""
+    before = _LOGGER.handlers, _LOGGER.propagate
+    _LOGGER.handlers, _LOGGER.propagate = [_Writer(log)], False
+    try:
+        yield
+    finally:
+        _LOGGER.handlers, _LOGGER.propagate = before
 
 
 @contextmanager

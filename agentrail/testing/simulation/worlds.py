@@ -3,12 +3,14 @@
 They have the usual people, models and tools, and every fault. What differs is what they do most.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import frozen
 
+from agentrail.core.stack.plugin import Plugin
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.people import people
@@ -46,6 +48,22 @@ def single(world: World) -> None:
     people(world, 3, "shop", sessions=2)
 
 
+class Against:
+    """The shop, with plugins of a user in its sessions."""
+
+    __module__ = "against"
+
+    def __init__(self, name: str, plugins: Sequence[Plugin]) -> None:
+        """Store plugins, and the `module:NAME` under which other processes find them."""
+        self.__qualname__ = name
+        self._plugins = tuple(plugins)
+
+    def __call__(self, world: World) -> None:
+        """Serve it, and let people use it."""
+        _shop(world, plugins=self._plugins)
+        people(world, 4, "shop", sessions=3)
+
+
 @frozen
 class WorldKind:
     """A world with its usual number of nodes, and the time of a life."""
@@ -58,3 +76,33 @@ class WorldKind:
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     {"cluster": WorldKind(cluster), "single": WorldKind(single, nodes=1)}
 )
+
+USUAL: Final = WORLDS["cluster"]
+"""Nodes and hours of scenarios that are no world of this module."""
+
+
+def find_scenario(name: str, folder: str) -> Scenario:
+    """Return the scenario of a name: a world, `module:NAME`, or `against:module:NAME` for plugins in the usual world.
+
+    Args:
+        name: The name. That of a saved life is one, too.
+        folder: Directory whose modules can be named.
+
+    Raises:
+        LookupError: Your move: there is no such world, or the module has no such name.
+        ImportError: Your move: the module cannot be imported.
+    """
+    if name in WORLDS:
+        return WORLDS[name].scenario
+    is_against, _, path = name.partition("against:")
+    module, colon, attribute = (path or name).partition(":")
+    if not colon or is_against:
+        message = f"there is no world {name!r}: expected one of {', '.join(WORLDS)}, or module:NAME"
+        raise LookupError(message)
+    found: Any = getattr(NAMED_MODULES.load(module, folder), attribute, None)
+    if found is None:
+        message = f"{module!r} has no {attribute!r}"
+        raise LookupError(message)
+    if not path:
+        return found  # type: ignore[no-any-return] # what it is shows when it is called
+    return Against(path, found if isinstance(found, Sequence) else [found])
