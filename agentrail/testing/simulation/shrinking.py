@@ -5,6 +5,7 @@ Then Hypothesis makes the remaining values plain: an early place, a round number
 """
 
 import hashlib
+import math
 import random
 import re
 import time
@@ -16,7 +17,8 @@ from attrs import evolve
 from agentrail.distribution import install_command
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation.facts import Asked, FaultChange
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.gods_eye import Checker
+from agentrail.testing.simulation.log import Log, Seen
 from agentrail.testing.simulation.tape import Drawn
 
 if TYPE_CHECKING:
@@ -81,8 +83,11 @@ def shrink(
 
 
 def again(report: "Report") -> Live:
-    """Return a function that lives a life again, with other draws."""
+    """Return a function that lives a life again, with other draws. It ends a life that breaks nothing for long after the first did."""
+    from agentrail.testing.simulation.checkers import standard_checkers  # noqa: PLC0415 - as below
     from agentrail.testing.simulation.run import run  # noqa: PLC0415 - it imports all parts of a world
+
+    latest = math.inf if report.broken is None else 1.5 * report.broken.at + 10.0
 
     def live(given: Mapping[str, Drawn]) -> "Report":
         return run(
@@ -92,9 +97,21 @@ def again(report: "Report") -> Live:
             hours=report.seconds / 3600,
             schedule=report.schedule,
             given=given,
+            checkers=lambda world: (*standard_checkers(world), _TimeLimit(latest)),
         )
 
     return live
+
+
+class _TimeLimit(Checker):
+    name: str = "time limit of shrinking"
+
+    def __init__(self, latest: float) -> None:
+        super().__init__()
+        self._latest = latest
+
+    def see(self, line: Seen) -> str | None:
+        return "the life takes too long" if line.at > self._latest else None
 
 
 def check_same_life(report: "Report", other: "Report") -> None:

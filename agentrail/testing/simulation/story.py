@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agentrail.testing.simulation.facts import Asked, FaultChange
 from agentrail.testing.simulation.log import WORLD, Seen
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts
 
@@ -16,8 +17,12 @@ FEW_LINES: Final = 24
 """Length of a story up to which less important lines are in it."""
 
 _HEAD_AND_FOOT: Final = 3
-_RANKS: Final = {"fault": 1, "node": 1, "tool": 2, "person": 2, "note": 4}
+_RANKS: Final = {"fault": 1, "node": 1, "tool": 2, "person": 4, "note": 5}
+_MAIN_RANK: Final = 2
 _STORE_RANK: Final = 3
+_ASIDE: Final = frozenset({"other", "status", "receipt"})
+"""Requests that change nothing."""
+
 _OWNERSHIP: Final = frozenset({"create", "take", "claim", "append", "release", "delete", "erase", "trim"})
 """Calls of the store that change who owns a session, or what stands in it."""
 
@@ -59,7 +64,7 @@ def _chosen(report: "Report") -> list[int]:
     order.sort(key=lambda index: ranks[index] or 0)
     chosen: list[int] = []
     for index in order[: MAX_LINES - _HEAD_AND_FOOT]:
-        if (ranks[index] or 0) < _STORE_RANK or len(chosen) < FEW_LINES - _HEAD_AND_FOOT:
+        if (ranks[index] or 0) <= _MAIN_RANK or len(chosen) < FEW_LINES - _HEAD_AND_FOOT:
             chosen.append(index)
     return sorted(chosen)
 
@@ -68,6 +73,10 @@ def _rank(line: Seen) -> int | None:
     """How important a line is, from 0. None: nobody outside could have seen it."""
     if line.kind == "store":
         return _STORE_RANK if getattr(line.facts, "name", "") in _OWNERSHIP else None
+    if isinstance(line.facts, Asked) and line.facts.request not in _ASIDE:
+        return _MAIN_RANK
+    if isinstance(line.facts, FaultChange) and line.facts.is_over:
+        return _STORE_RANK
     return _RANKS.get(line.kind)
 
 
