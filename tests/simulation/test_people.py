@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail import outside
-from agentrail.events import PromptQueued, PromptReceived, ToolExecutionEnd
+from agentrail.events import ApprovalRequired, PromptQueued, PromptReceived, ToolExecutionEnd
 from agentrail.events.envelope import Envelope
 from agentrail.messages import ToolResult
 from agentrail.plugins.human_approval import HumanApproval
@@ -227,3 +227,46 @@ def test_a_request_whose_node_leaves_is_waited_for_on_the_next_node():
     ends = [one.value for one in facts(report, Answered) if asked[one.id].says == "wait" and one.value]
     assert len(ends) > 10
     assert {end["status"] for end in ends} == {"completed"}
+
+
+@pytest.mark.simulation("V-019")
+def test_two_people_who_approve_one_call_on_two_nodes_run_it_once():
+    """Both decide at one instant, over different nodes and with a cut between these: the call runs once, as it was shown to both."""
+    shops = []
+
+    def desk(world):
+        plugins = [(HumanApproval, {"require_approval_for": ["pay_*"]})]
+        shops.append(shop_of(world, plugins=plugins))
+        world.people(2, "desk", sessions=1)
+
+        first_click = trio.Event()
+
+        def cut_between(line):
+            if isinstance(line.facts, Asked) and line.facts.request == "approve" and not first_click.is_set():
+                first_click.set()
+                world.network.cut("node-0", "node-1")
+
+        async def mend():
+            await first_click.wait()
+            await trio.sleep(4)
+            world.network.mend("node-0", "node-1")
+
+        world.log.watchers.append(cut_between)
+        world.inhabit("weather", mend)
+
+    call = chatty_model()._plans.index("call")  # noqa: SLF001 - the number of a draw
+    given = {"model[person-0.0+0]#0": call, "model[person-0.0+0].tool#0": 1}  # `pay_once`
+    given |= {"people[1].says[0]#0": 1, "people[1].node#0": 1}
+    report = run(desk, "V-019", nodes=2, hours=0.02, given=given)
+    assert report.broken is None
+    approved = [one for one in facts(report, Asked) if one.request == "approve"]
+    shown = {
+        read.event.approval.arguments_hash
+        for read in facts(report, Read)
+        if isinstance(read.event, ApprovalRequired)
+    }
+    assert len({one.key for one in approved}) == 1
+    assert {line.place for line in report.log.lines if line.facts in approved} == {"person-0", "person-1"}
+    answers = {one.id: one for one in facts(report, Answered)}
+    assert {answers[one.id].says for one in approved if answers[one.id].outcome != "unknown"} == {"approved"}
+    assert [(entry.tool, {entry.arguments_hash}) for entry in shops[0].entries] == [("pay_once", shown)]
