@@ -1,7 +1,7 @@
 """Calls of the model store as lines of the log: their arguments by name, their session, and a sentence for people."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -11,16 +11,15 @@ from agentrail.testing.simulation.facts import StoreCall
 _PORTS: Final = (Store, OwedStore, SharedSecret, ManyTaker)
 
 
-def named_arguments(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def named_arguments(name: str, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a method of the store by parameter name."""
-    return dict(_signature(name).bind(*args, **options).arguments)
+    return dict(zip(_parameters(name), args, strict=False)) | options
 
 
 @cache
-def _signature(name: str) -> inspect.Signature:
+def _parameters(name: str) -> tuple[str, ...]:
     method = next(getattr(port, name) for port in _PORTS if hasattr(port, name))
-    _self, *parameters = inspect.signature(method).parameters.values()
-    return inspect.Signature(parameters)
+    return tuple(inspect.signature(method).parameters)[1:]
 
 
 def sessions_of(call: StoreCall) -> tuple[str, ...]:
