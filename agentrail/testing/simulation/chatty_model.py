@@ -55,7 +55,7 @@ class ChattyModel:
     encode = FunctionModel.encode
 
     def __init__(self, plans: tuple[str, ...]) -> None:
-        """Store what it may do. The first is its calm behaviour."""
+        """Store its plans, by weight. The first is the calm one."""
         self._plans = plans
         self._world: World | None = None
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _WEIGHTS: Final = {"prompt": 12, "steer": 3, "abort": 2, "abort all": 1, "drop": 1, "repeat": 2, "twice": 2}
 _RARE: Final = ("flood", "hurry", "vanish", "detach", "look", "compact", "begin anew", "switch")
 DEEDS: Final = ("nothing", *[deed for deed, weight in _WEIGHTS.items() for _ in range(weight)], *_RARE)
-"""Rounds of a person, by weight. All but the first begin with a prompt. `drop` aborts that prompt only, `twice` sends one to two nodes at
+"""Rounds by weight. All but the first begin with a prompt. `drop` aborts that prompt only, `twice` sends one to two nodes at
 one instant, `hurry` does not wait for its end."""
 
 _DECISIONS: Final = (*("yes",) * 5, "no", "late", "yes and yes", "yes and no")
@@ -59,6 +59,9 @@ _CALLS: Final[dict[str, tuple[Request, Callable[[RemoteSession, str], Awaitable[
     "declined": ("decline", lambda session, ref: session.decline(ref)),
     "done": ("answer", lambda session, ref: session.answer(ref, Ok(text="done"))),
 }
+_ONCE: Final = frozenset({"abort", "abort all", "compact", "switch"})
+"""Calls without a name. They are not sent again if their outcome is unknown."""
+
 _MAYBE: Final = ("held_by", "store_unavailable", "stop_not_written", "fenced", "internal", "call_timeout")
 """Codes of errors after which the call may still take effect."""
 
@@ -138,7 +141,7 @@ class Person:
                 with trio.CancelScope() as self.visit:
                     async with open_links(self._dial) as self.links, trio.open_nursery() as self.nursery:
                         is_done = await self._live_connected()
-                        self.nursery.cancel_scope.cancel(reason="the person leaves")
+                        self.nursery.cancel_scope.cancel(reason="the client leaves")
             except* AgentrailError as group:
                 self._note(f"leaves: {group.exceptions[0]}")
                 self.away = 1.0
@@ -184,7 +187,7 @@ class Person:
                     self._prompt(f"{name}.{more}")
             case "vanish":
                 self.away = self._draw("away", (1.0, 5.0, 30.0))
-                self.visit.cancel(reason="the person vanishes")
+                self.visit.cancel(reason="the client vanishes")
             case "detach":
                 self.reading.cancel(reason="the reader detaches")
             case "steer":
@@ -196,7 +199,7 @@ class Person:
         if deed == "begin anew" and not self.open:
             self.counts["sessions"] += 1
             self.session_id, self.read_up_to, self.away = "", 0, 0.0
-            self.visit.cancel(reason="the person begins another session")
+            self.visit.cancel(reason="the client begins another session")
 
     def _prompt(self, name: str) -> None:
         self.open[name] = ""
@@ -243,7 +246,8 @@ class Person:
                     raise
             finally:
                 self._note(f"is answered {answered.outcome} {answered.code}", answered)
-            if answered.outcome == "ok" or (answered.code and not _is_passing(answered.code)):
+            is_refused = bool(answered.code) and not _is_passing(answered.code)
+            if answered.outcome == "ok" or is_refused or deed in _ONCE:
                 return answered.value if answered.outcome == "ok" else None
             await trio.sleep(pause)
             pause = min(2 * pause, 10.0)
@@ -290,7 +294,7 @@ class Person:
                 pass
 
     async def _look_for_decisions(self) -> None:
-        """Decide what is pending, whether or not its event was read."""
+        """Decide all pending approvals and questions, whether or not their events were read."""
         status = await self._ask("look", "")
         if status is not None:
             for approval in status.all_approvals:
