@@ -94,15 +94,15 @@ def find_scenario(name: str, folder: str) -> Scenario:
     """
     if name in WORLDS:
         return WORLDS[name].scenario
-    is_against, _, path = name.partition("against:")
-    module, colon, attribute = (path or name).partition(":")
-    if not colon or is_against:
+    path = name.removeprefix("against:")
+    module, colon, attribute = path.partition(":")
+    if not colon:
         message = f"there is no world {name!r}: expected one of {', '.join(WORLDS)}, or module:NAME"
         raise LookupError(message)
     found: Any = getattr(NAMED_MODULES.load(module, folder), attribute, None)
     if found is None:
         message = f"{module!r} has no {attribute!r}"
         raise LookupError(message)
-    if not path:
+    if path == name:
         return found  # type: ignore[no-any-return] # what it is shows when it is called
     return Against(path, found if isinstance(found, Sequence) else [found])
