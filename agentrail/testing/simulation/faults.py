@@ -225,16 +225,12 @@ def _add(  # noqa: PLR0913 - a row of a table
     return _KNOWN[-1]
 
 
-# Draws count the rows, so append new ones to the end.
+# Draws count the rows, so append new ones to the end. They are as long as they are: one line is read at once.
 # fmt: off
-KILL: Final = _add("node", "kill", "{node} is killed and starts again after {seconds}", 0.1, 4,
-    begin=lambda w, f: w.kill(f.node), end=_restart)
-LOSE: Final = _add("node", "lose", "{node} is killed and starts again at the calm end",
-    begin=_lose)
-STOP: Final = _add("node", "stop", "{node} stands still for {seconds}", 0.3, 3,
-    begin=lambda w, f: w.stop(f.node, f.seconds))
-LEAVE: Final = _add("node", "leave", "{node} leaves and starts again after {seconds}", 0.3, 3,
-    begin=lambda w, f: w.leave(f.node), end=_restart)
+KILL: Final = _add("node", "kill", "{node} is killed and starts again after {seconds}", 0.1, 4, begin=lambda w, f: w.kill(f.node), end=_restart)
+LOSE: Final = _add("node", "lose", "{node} is killed and starts again at the calm end", begin=_lose)
+STOP: Final = _add("node", "stop", "{node} stands still for {seconds}", 0.3, 3, begin=lambda w, f: w.stop(f.node, f.seconds))
+LEAVE: Final = _add("node", "leave", "{node} leaves and starts again after {seconds}", 0.3, 3, begin=lambda w, f: w.leave(f.node), end=_restart)
 CUT: Final = _add("network", "cut", "{node} is cut off from {other} for {seconds}", 0.1, 4,
     begin=lambda w, f: [w.network.cut(*ends) for ends in _ends(w, f)], end=lambda w, f: [w.network.mend(*ends) for ends in _ends(w, f)])
 ONE_WAY_CUT: Final = _add("network", "one_way_cut", "nothing from {node} reaches {other} for {seconds}", 0.1, 4,
@@ -252,10 +248,8 @@ BUFFER: Final = _add("network", "buffer", "a proxy buffers answers of {node} to 
     end=lambda w, f: [w.network.buffer(b, a, 0) for a, b in _ends(w, f)])
 DOUBLE: Final = _add("network", "double", "the next request of {other} to {node} arrives twice",
     begin=lambda w, f: [w.network.repeat(b, a) for a, b in _ends(w, f)])
-AWAY: Final = _add("store", "away", "the store is away for {seconds}", 0.1, 3,
-    begin=lambda w, f: w.store.go_away(f.seconds))
-FULL_STORE: Final = _add("store", "full_store", "the store is full for {seconds}", 0.3, 3,
-    begin=lambda w, f: w.store.fill(f.seconds))
+AWAY: Final = _add("store", "away", "the store is away for {seconds}", 0.1, 3, begin=lambda w, f: w.store.go_away(f.seconds))
+FULL_STORE: Final = _add("store", "full_store", "the store is full for {seconds}", 0.3, 3, begin=lambda w, f: w.store.fill(f.seconds))
 SLOW_STORE: Final = _add("store", "slow_store", "the store answers {slow} late for {seconds}", 0.3, 6,
     begin=lambda w, f: w.store.slow(f.slow_seconds, f.seconds))
 LOST_REQUEST: Final = _add("store", "lost_request", "the next request of {node} to the store is lost",
@@ -266,8 +260,7 @@ TAKEN_CONNECTION: Final = _add("store", "taken_connection", "the store ends its 
     begin=lambda w, f: w.store.take_connection(_place(w, f)))
 EMPTY_POOL: Final = _add("store", "empty_pool", "the store has no connection for {node} for {seconds}", 0.1, 3,
     begin=lambda w, f: w.store.exhaust(f.seconds, place=_place(w, f)))
-RESTART: Final = _add("store", "restart", "the store restarts within {seconds}", 0.1, 2,
-    begin=lambda w, f: w.store.restart(f.seconds))
+RESTART: Final = _add("store", "restart", "the store restarts within {seconds}", 0.1, 2, begin=lambda w, f: w.store.restart(f.seconds))
 FAIL_OVER: Final = _add("store", "fail_over", "the store fails over within {seconds}", 0.1, 2,
     begin=lambda w, f: w.store.fail_over(seconds=f.seconds))
 FULL_DISK: Final = _add("disk", "full_disk", "the disk of {node} is full for {seconds}", 0.3, 4,
@@ -286,8 +279,7 @@ DRIFT: Final = _add("time", "drift", "the clock of {node} gains 1 ms per second 
     begin=lambda w, f: _set(w.clock(f.node), drift=0.001), end=lambda w, f: _set(w.clock(f.node), drift=0.0))
 SLOW_THREADS: Final = _add("time", "slow_threads", "threads of {node} take {slow} longer for {seconds}", 0.3, 3,
     begin=lambda w, f: _set(w.clock(f.node), slow_seconds=f.slow_seconds), end=lambda w, f: _set(w.clock(f.node), slow_seconds=0.0))
-STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1,
-    begin=lambda w, f: w.stop(f.node, f.seconds))
+STARVE: Final = _add("tasks", "starve", "tasks of {node} starve for {seconds}", 0.001, 0.1, begin=lambda w, f: w.stop(f.node, f.seconds))
 CRASH: Final = _add("tasks", "crash", "the next step of a session on {node} crashes")
 FLIPPED_BIT: Final = _add("disk", "flipped_bit", "{node} is killed, and a bit of its disk flips within {seconds}", 0.1, 1,
     begin=lambda w, f: _damage(w, f, w.disk(f.node).flip), end=_restart)

@@ -55,7 +55,7 @@ class Shrunk:
         faults: Number of faults in the life before.
         prompts: Number of prompts in the life before.
         lives: Number of lives that were tried.
-        seconds: Real time that it took.
+        seconds: Time of the processor that it took.
     """
 
     faults: int

@@ -46,7 +46,7 @@ def shrink(
         report: A life with a broken promise.
         live: Lives it again with other draws. None: the same scenario, seed and options, judged by all standard checkers.
         max_lives: Number of lives to try at most.
-        max_seconds: Real time to try at most.
+        max_seconds: Time of the processor to try at most, so that a busy machine does not end the search early.
 
     Returns:
         The report of that life. `shrunk` says what it was shrunk from.
@@ -114,22 +114,6 @@ class _TimeLimit(Checker):
         return "the life takes too long" if line.at > self._latest else None
 
 
-def check_same_life(report: "Report", other: "Report") -> None:
-    """Compare a life and its replay.
-
-    Raises:
-        NotRepeatable: They differ.
-    """
-    if report.digest != other.digest:
-        held = other.broken.checker if other.broken else "nothing"
-        message = (
-            f"not repeatable: seed {report.seed} broke {report.broken.checker if report.broken else 'nothing'!r} "
-            f"after {report.steps} steps, and its replay {held!r} after {other.steps}; "
-            "find the difference with check_deterministic"
-        )
-        raise NotRepeatable(message)
-
-
 def count_faults(log: Log) -> int:
     """Return how many faults struck."""
     return sum(isinstance(line.facts, FaultChange) and not line.facts.is_over for line in log.lines)
@@ -159,17 +143,24 @@ class _Search:
         self._live = live
         self._checker = report.broken.checker
         self._max_lives = max_lives
-        self._begun_at = time.perf_counter()
+        self._begun_at = time.process_time()
         self._max_seconds = max_seconds
         self._known: dict[bytes, bool] = {}
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self._begun_at
+        return time.process_time() - self._begun_at
 
     def check_repeatable(self) -> None:
         self.lives += 1
-        check_same_life(self.best, self._live(self.best.drawn))
+        other = self._live(self.best.drawn)
+        if other.digest != self.best.digest:
+            message = (
+                f"not repeatable: seed {self.best.seed} broke {self._checker!r} after {self.best.steps} steps, and its replay "
+                f"{other.broken.checker if other.broken else 'nothing'!r} after {other.steps}; "
+                "find the difference with check_deterministic"
+            )
+            raise NotRepeatable(message)
 
     def breaks(self, given: Mapping[str, Drawn]) -> bool:
         """Whether a life with these draws breaks the same promise."""
@@ -220,14 +211,10 @@ class _Search:
         """Count what is left from 0: the only prompt of a user is the first one, and can then be the only one that is sent."""
         prefixes = [name[: found.start(1)] for name in self.best.drawn for found in _NUMBER.finditer(name)]
         for prefix in dict.fromkeys(prefixes):
-            numbers = sorted(
-                {int(found[1]) for name in self.best.drawn if (found := _number_after(prefix, name))}
-            )
-            dense = {f"{number}": f"{index}" for index, number in enumerate(numbers)}
+            number = re.compile(f"(?<=^{re.escape(prefix)})[0-9]+")
+            numbers = sorted({int(found) for name in self.best.drawn for found in number.findall(name)})
             given = {
-                f"{prefix}{dense[found[1]]}{name[found.end() :]}"
-                if (found := _number_after(prefix, name))
-                else name: value
+                number.sub(lambda found, numbers=numbers: f"{numbers.index(int(found[0]))}", name): value  # type: ignore[misc]
                 for name, value in self.best.drawn.items()
             }
             if given != self.best.drawn:
@@ -269,10 +256,6 @@ def _shrink_choices(life: Callable[[Any], None], choices: list[Drawn]) -> None:
         runner.shrink(first, lambda data: data.status == first.status)
     except RunIsComplete:
         return
-
-
-def _number_after(prefix: str, name: str) -> "re.Match[str] | None":
-    return _NUMBER.match(name, len(prefix)) if name.startswith(prefix) else None
 
 
 def _kind(name: str) -> str:

@@ -181,13 +181,8 @@ def differences(saved: SimFile) -> tuple[str, ...]:
 
 def environment() -> dict[str, str]:
     """Return the commit, the release of Python, and those of packages."""
-    found = {"commit": _commit(), "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+    installed = {name: one.version for name in PACKAGES for one in metadata.distributions(name=name)}
+    return {"commit": _commit(), "python": platform.python_version(), **installed}
 
 
 def write_test(report: "Report", saved: Path, folder: Path) -> Path:
@@ -203,11 +198,11 @@ def write_test(report: "Report", saved: Path, folder: Path) -> Path:
     name = "".join(letter if letter.isalnum() else "_" for letter in str(report.seed))
     beside, test = folder / f"seed_{name}.sim", folder / f"test_seed_{name}.py"
     _write(beside, saved.read_bytes())
-    said = " ".join(report.broken.said.replace("\\", "/").replace('"', "'").split())[:_SAID]
-    _write(
-        test,
-        _TEST.format(seed=report.seed, name=name, checker=report.broken.checker, said=said).encode(),
+    checker, said = (
+        " ".join(text.replace("\\", "/").replace('"', "'").split())[:_SAID]
+        for text in (report.broken.checker, report.broken.said)
     )
+    _write(test, _TEST.format(seed=report.seed, name=name, checker=checker, said=said).encode())
     return test
 
 

@@ -37,7 +37,7 @@ class Tape:
 
     def number(self, name: str, low: float, high: float) -> float:
         """Return a number between two. The calm value is `low`."""
-        return float(self._draw(name, low, lambda chance: round(chance.uniform(low, high), 4)))
+        return float(self._draw(name, low, lambda chance: max(low, round(chance.uniform(low, high), 4))))
 
     def choice(self, name: str, options: Sequence[T]) -> T:
         """Return one of the options. The calm one is the first."""
