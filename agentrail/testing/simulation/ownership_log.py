@@ -117,6 +117,8 @@ class _Reader:
                 self.steps.setdefault((line.session, node), []).append(step)
             case RunTool() | StartStream() | SpawnChild() as effect:
                 yield from self._began(line.session, node, effect)
+            case _:
+                pass
 
     def _called(
         self, node: str, name: str, given: Mapping[str, Any], answer: Any
