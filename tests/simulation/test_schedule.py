@@ -20,6 +20,7 @@ from agentrail.testing.simulation.schedule import (
     STEP_MICROSECONDS,
     TRIO,
     WALK,
+    Deadlock,
     TaskOrder,
     pct,
 )
@@ -226,3 +227,14 @@ def test_the_ready_tasks_of_a_stopped_node_make_no_further_step():
         seen.clear()
         live(main, Tape(4), schedule)
         assert not any(seen)
+
+
+def test_a_life_in_which_each_task_waits_for_another_ends():
+    """Trio would look for a deadline for ever."""
+
+    async def main(_):
+        await trio.sleep_forever()
+
+    with pytest.raises(trio.TrioInternalError) as caught:
+        live(main, Tape(1))
+    assert isinstance(caught.value.__cause__, Deadlock)

@@ -10,7 +10,6 @@ the one after the next two, `hold[418]=30` takes the first one out of the line f
 
 import math
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final, Literal, TypeAlias, cast
 
 import trio
@@ -21,22 +20,22 @@ from agentrail.testing.seeded import run_queue
 from agentrail.testing.simulation.tape import Tape
 
 Task: TypeAlias = trio.lowlevel.Task
-Strategy: TypeAlias = Literal["fair", "trio", "walk", "hybrid", "pct", "pos", "portfolio"]
 
 STEP_MICROSECONDS: Final = 50
 """Virtual time of a task step. With a frozen clock no deadline would ever pass between two steps."""
-
 LONGEST_STEP_MICROSECONDS: Final = 20_000
 """Longest virtual time of a step. One step in 20 takes longer than the usual time."""
-
+IDLE_SECONDS: Final = 0.000_5
+"""Virtual time of a decision while only tasks are ready that are held back: about the mean of a step."""
 MAX_WAIT: Final = 1_000
 """Decisions after which a ready task runs next. Otherwise a task that polls another one could starve it."""
 
-# Mean numbers of decisions: between two long steps; between two deviations of `hybrid`, or two changes of a priority; of a hold.
-# One of the choices is drawn per life or per hold, because the best one depends on the bug.
+# Mean numbers of decisions. One of the choices is drawn per life or per hold, because the best one depends on the bug.
 _BETWEEN_LONG_STEPS: Final = 20
-_GAPS: Final = (4, 16, 64, 256)
-_HOLDS: Final = (2, 8, 32, 128)
+_GAPS: Final = (4, 8, 32, 128)
+_HOLDS: Final = (2, 8, 32, 128, 512)
+# Root tasks of deadlocked runs. If they were freed, their `finally` blocks would run in the middle of later runs.
+_ABANDONED: Final[list[Task | None]] = []
 
 
 @frozen
@@ -50,7 +49,7 @@ class Schedule:
         depth: For `pct`: number of ordered steps that a bug needs. The higher, the more often priorities change.
     """
 
-    strategy: Strategy
+    strategy: Literal["fair", "trio", "walk", "hybrid", "pct", "pos", "portfolio"]
     depth: int = 3
 
     def __str__(self) -> str:
@@ -62,15 +61,15 @@ def pct(depth: int = 3) -> Schedule:
     return Schedule("pct", depth)
 
 
-FAIR: Final = Schedule("fair")
-TRIO: Final = Schedule("trio")
-WALK: Final = Schedule("walk")
-HYBRID: Final = Schedule("hybrid")
-POS: Final = Schedule("pos")
+FAIR, TRIO, WALK = Schedule("fair"), Schedule("trio"), Schedule("walk")
+HYBRID, POS = Schedule("hybrid"), Schedule("pos")
 PORTFOLIO: Final = Schedule("portfolio")
-
-PARTS: Final = (FAIR, TRIO, WALK, HYBRID, HYBRID, pct(3), POS)
+PARTS: Final = (FAIR, TRIO, WALK, HYBRID, HYBRID, HYBRID, pct(3), POS)
 """Choices of `PORTFOLIO`. The first one is that of an empty tape."""
+
+
+class Deadlock(Exception):
+    """No task can ever continue: none is ready, none has a deadline. The cause of a `trio.TrioInternalError`."""
 
 
 class TaskOrder(trio.abc.Instrument):
@@ -95,16 +94,14 @@ class TaskOrder(trio.abc.Instrument):
         self._is_held = is_held
         self._chance = tape.generator("schedule")
         self._plan = _plan(tape)
-        self._ahead = sorted(self._plan or (), reverse=True)
+        self._ahead = iter(self._plan or ())
         self._costs = tape.numbered("cost")
-        self._decision = self._spent = 0
+        self._decision = self._generation = 0
         self._next_long = self._after(0, _BETWEEN_LONG_STEPS)
-        self._next_deviation: float = self._ahead[-1] if self._ahead else math.inf
+        self._next_deviation: float = next(self._ahead, math.inf)
         if self._plan is None and self.schedule.strategy in ("hybrid", "pct"):
-            # Of lives of unknown length, PCT's `depth - 1` changes are a rate.
             self._mean_gap: int = max(1, 2 * self._chance.choice(_GAPS) // max(1, self.schedule.depth - 1))
             self._next_deviation = self._after(0, self._mean_gap)
-        self._generation = 0
         self._priorities: dict[Task, float] = {}
         self._line: list[tuple[int, Task]] = []  # each with the decision at which it arrived
         self._late: list[tuple[int, Task]] = []  # each with the decision at which it returns to the line
@@ -113,23 +110,19 @@ class TaskOrder(trio.abc.Instrument):
         # One of the waiting tasks, left in Trio's queue: while that is not empty, the clock does not jump to the next deadline.
         self._anchor: Task | None = None
 
-    # --- called by the world
-
     def hold(self) -> None:
         """Set the tasks of stopped nodes aside at once. Without this call, those that are ready still make one step."""
-        held, self._running[:] = _split(self._is_held, self._running)
-        self._held.extend(reversed(held))
-        for waiting in (self._line, self._late):
-            self._held.extend(task for _, task in waiting if self._is_held(task))
-            waiting[:] = [entry for entry in waiting if not self._is_held(entry[1])]
+        waiting = [*reversed(self._running), *(task for _, task in (*self._line, *self._late))]
+        self._held += [task for task in waiting if self._is_held(task)]
+        self._running[:] = [task for task in self._running if not self._is_held(task)]
+        self._line = [entry for entry in self._line if not self._is_held(entry[1])]
+        self._late = [entry for entry in self._late if not self._is_held(entry[1])]
         self._set_anchor()
 
     def release(self) -> None:
         """Let the tasks continue that are no longer held. Deadlines that have passed meanwhile have cancelled them."""
-        self._held, free = _split(self._is_held, self._held)
-        run_queue().extend(free)
-
-    # --- called by Trio
+        run_queue().extend(task for task in self._held if not self._is_held(task))
+        self._held = [task for task in self._held if self._is_held(task)]
 
     def before_run(self) -> None:
         """Find the clock."""
@@ -141,10 +134,7 @@ class TaskOrder(trio.abc.Instrument):
             batch.remove(self._anchor)
             self._anchor = None  # Trio has emptied its queue
         for task in batch:
-            if self._is_held(task):
-                self._held.append(task)
-            else:
-                self._arrive(task)
+            self._arrive(task)
         while self._late and self._late[0][0] <= self._decision:
             self._arrive(self._late.pop(0)[1])
         batch.clear()
@@ -152,7 +142,7 @@ class TaskOrder(trio.abc.Instrument):
         is_batched = self.schedule in (FAIR, HYBRID)
         while self._line and (not batch or (is_batched and self._decision < self._next_deviation)):
             batch.extend(self._decide())
-        if not batch and self._late:
+        if not batch:
             self._idle()
         batch.reverse()
         self._running = batch
@@ -160,16 +150,25 @@ class TaskOrder(trio.abc.Instrument):
 
     def after_task_step(self, task: Task) -> None:
         """Advance the clock."""
+        number, cost = self.steps, STEP_MICROSECONDS
         self.steps += 1
-        self._spend()
+        if self._costs is not None:
+            cost = int(self._costs.get(number, STEP_MICROSECONDS))
+        elif number >= self._next_long:
+            self._next_long = self._after(number, _BETWEEN_LONG_STEPS)
+            cost = self._chance.randint(STEP_MICROSECONDS + 1, LONGEST_STEP_MICROSECONDS)
+        if cost != STEP_MICROSECONDS:
+            self._tape.record(f"cost[{number}]", cost)
+        self._clock.jump(cost / 1e6)
 
     def task_exited(self, task: Task) -> None:
         """Forget a task."""
         self._priorities.pop(task, None)
 
-    # --- decisions
-
     def _arrive(self, task: Task) -> None:
+        if self._is_held(task):
+            self._held.append(task)
+            return
         self._line.append((self._decision, task))
         if self.schedule == POS or task not in self._priorities:
             self._priorities[task] = self._chance.random()
@@ -182,14 +181,13 @@ class TaskOrder(trio.abc.Instrument):
             name, value = self._draw(number)
         else:
             name, value = self._plan.get(number, ("order", 0))
-            while self._ahead and self._ahead[-1] <= number:
-                self._ahead.pop()
-            self._next_deviation = self._ahead[-1] if self._ahead else math.inf
+            while number >= self._next_deviation:
+                self._next_deviation = next(self._ahead, math.inf)
         if value:
             self._tape.record(f"{name}[{number}]", value)
         if name == "hold":
             self._late.append((number + value, self._line.pop(0)[1]))
-            self._late.sort(key=itemgetter(0))
+            self._late.sort(key=lambda late: late[0])
             return ()
         return (self._line.pop(min(value, len(self._line) - 1))[1],)
 
@@ -215,9 +213,7 @@ class TaskOrder(trio.abc.Instrument):
 
     def _most_urgent(self, number: int) -> int:
         ranks = [self._priorities[task] for _, task in self._line]
-        if (
-            number >= self._next_deviation
-        ):  # only of `pct`: the task that would be next becomes the last of all
+        if number >= self._next_deviation:  # only `pct`: the next one becomes the last of all
             self._next_deviation = self._after(number, self._mean_gap)
             place = ranks.index(max(ranks))
             ranks[place] = self._priorities[self._line[place][1]] = -number
@@ -226,22 +222,13 @@ class TaskOrder(trio.abc.Instrument):
     def _idle(self) -> None:
         """Let other programs use the processor, until a deadline passes or a task returns that is held back."""
         left = trio.lowlevel.current_statistics().seconds_to_next_deadline
-        until = trio.current_time() + left
-        while self._decision < self._late[0][0] and trio.current_time() < until:
-            self._decision += 1
-            self._spend()
-
-    def _spend(self) -> None:
-        number, cost = self._spent, STEP_MICROSECONDS
-        self._spent += 1
-        if self._costs is not None:
-            cost = int(self._costs.get(number, STEP_MICROSECONDS))
-        elif number >= self._next_long:
-            self._next_long = self._after(number, _BETWEEN_LONG_STEPS)
-            cost = self._chance.randint(STEP_MICROSECONDS + 1, LONGEST_STEP_MICROSECONDS)
-        if cost != STEP_MICROSECONDS:
-            self._tape.record(f"cost[{number}]", cost)
-        self._clock.jump(cost / 1e6)
+        if self._late:
+            steps = max(1, min(self._late[0][0] - self._decision, int(min(left, 1e6) / IDLE_SECONDS) + 1))
+            self._decision += steps
+            self._clock.jump(steps * IDLE_SECONDS)
+        elif left == math.inf:
+            _ABANDONED.append(trio.lowlevel.current_root_task())
+            raise Deadlock
 
     def _after(self, number: int, mean: int) -> int:
         return number + self._chance.randint(1, 2 * mean - 1)
@@ -249,8 +236,7 @@ class TaskOrder(trio.abc.Instrument):
     def _set_anchor(self) -> None:
         if self._anchor is not None:
             run_queue().remove(self._anchor)
-        waiting = self._line or self._late
-        self._anchor = waiting[0][1] if waiting else None
+        self._anchor = next((task for _, task in (*self._line, *self._late)), None)
         if self._anchor is not None:
             run_queue().append(self._anchor)
 
@@ -259,10 +245,6 @@ def _plan(tape: Tape) -> dict[int, tuple[str, int]] | None:
     order, hold = tape.numbered("order"), tape.numbered("hold")
     if order is None or hold is None:
         return None
-    plan = {number: ("order", value) for number, value in order.items()}
-    plan |= {number: ("hold", value) for number, value in hold.items()}
-    return {number: (name, int(value)) for number, (name, value) in sorted(plan.items()) if value > 0}
-
-
-def _split(is_first: Callable[[Task], bool], tasks: list[Task]) -> tuple[list[Task], list[Task]]:
-    return [task for task in tasks if is_first(task)], [task for task in tasks if not is_first(task)]
+    plan = {number: ("order", int(value)) for number, value in order.items()}
+    plan |= {number: ("hold", int(value)) for number, value in hold.items()}
+    return {number: plan[number] for number in sorted(plan) if plan[number][1] > 0}

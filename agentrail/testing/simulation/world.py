@@ -259,7 +259,6 @@ class World:
             return
         node.machine.is_held = node.machine.is_dead = True
         self._order.hold()
-        self._order.hold()
         node.down.set()
         self.network.leave(node.place)
         lost = "" if node.disk is None else f"; what it had not synced is {node.disk.crash()}"
