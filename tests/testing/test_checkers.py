@@ -23,18 +23,17 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.seeded import seeded_order
+from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.checkers import (
     CHECKERS,
     MAX_IDLE_STEPS,
     MAX_PER_SECOND,
-    Acknowledgements,
     Approvals,
     Budgets,
     Fences,
     GapFree,
     Ledgers,
     Liveness,
-    Promises,
     Receipts,
 )
 from agentrail.testing.simulation.facts import (
@@ -54,6 +53,7 @@ from agentrail.testing.simulation.log import Log
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.shadow import FoldEqualsLife
+from agentrail.testing.simulation.step_promises import Promises
 from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.simulation.watching import watching
 from tests.core.test_children_of_tools import TASK
