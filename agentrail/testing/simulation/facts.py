@@ -194,7 +194,7 @@ class Logged:
     """The product logged something, in a line of kind `log` at the node.
 
     Attributes:
-        is_error: Whether it is an error. Otherwise a warning.
+        is_error: Whether it is an error, and not that of a simulated crash.
     """
 
     is_error: bool

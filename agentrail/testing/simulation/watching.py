@@ -17,6 +17,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.seams import Seam, wrapped
 from agentrail.testing.simulation.facts import Closed, Logged, Step
 from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.nemesis import SimulatedCrash
 
 _LOGGER: Final = logging.getLogger("agentrail")
 
@@ -27,8 +28,9 @@ class _Writer(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage().split("\n", 1)[0]
-        self._log.note("log", f"logs: {said}", facts=Logged(record.levelno >= logging.ERROR))
+        text = record.getMessage()
+        is_error = record.levelno >= logging.ERROR and SimulatedCrash.__name__ not in text
+        self._log.note("log", "logs: " + text.split("\n", 1)[0], facts=Logged(is_error))
 
 
 @contextmanager
