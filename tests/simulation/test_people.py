@@ -11,11 +11,12 @@ from agentrail.events import ApprovalRequired, PromptQueued, PromptReceived, Too
 from agentrail.events.envelope import Envelope
 from agentrail.messages import ToolResult
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import Answered, Asked, LedgerEntry, Read
 from agentrail.testing.simulation.faults import MODEL_TROUBLE, WHIMS
 from agentrail.testing.simulation.ledger import Ledger
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import Log, Seen
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.run import run
 
@@ -270,3 +271,18 @@ def test_two_people_who_approve_one_call_on_two_nodes_run_it_once():
     answers = {one.id: one for one in facts(report, Answered)}
     assert {answers[one.id].says for one in approved if answers[one.id].outcome != "unknown"} == {"approved"}
     assert [(entry.tool, {entry.arguments_hash}) for entry in shops[0].entries] == [("pay_once", shown)]
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_only_a_call_that_was_sent_twice_may_find_its_own_decision_made(is_repeated):
+    """A remote handle reports success if it sent an approval twice and the call is approved, whoever approved it. Otherwise one click decides."""
+    checker = Acknowledgements()
+    for person in ("ann", "bob"):
+        asked = Asked(id=person, request="approve", key="a1", says="approved")
+        assert checker.judge(Seen(1.0, person, "person", "s0", "", asked)) is None
+    answers = [
+        Answered(id="ann", outcome="ok", says="approved"),
+        Answered(id="bob", outcome="ok", says="approved", is_repeated=is_repeated),
+    ]
+    said = [checker.judge(Seen(2.0, answer.id, "person", "s0", "", answer)) for answer in answers]
+    assert [one is None for one in said] == [True, is_repeated]

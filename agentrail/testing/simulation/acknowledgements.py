@@ -35,7 +35,7 @@ class Acknowledgements(Checker):
             key, call = self._open.pop(facts.id)
             if facts.outcome == "unknown":
                 return None  # it may take effect at any time
-            call.answered_at = line.at
+            call.answered_at, call.is_repeated = line.at, facts.is_repeated
             call.sets = facts.outcome == "ok"
             if call.sets:
                 call.shows = call.decides or facts.says
@@ -68,6 +68,8 @@ class _Call:
     """The value of the register that its answer shows. Empty: it is not set. None: it shows nothing."""
     sets: bool = True
     """Whether it may have set the register."""
+    is_repeated: bool = False
+    """Whether it may have been sent twice, so that its answer also fits another call that decided the same."""
 
     @property
     def decides(self) -> str:
@@ -80,7 +82,7 @@ def _fits_one_order(calls: list[_Call]) -> bool:
     if not full:
         return True
     value = full[0].shows
-    decided = [one for one in full if one.sets and one.decides]
+    decided = [one for one in full if one.sets and one.decides and not one.is_repeated]
     if any(one.shows != value for one in full) or len(decided) > 1:
         return False
     if any(early.asked_at >= late.answered_at for early in empty for late in full):

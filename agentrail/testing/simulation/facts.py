@@ -132,6 +132,8 @@ class Answered:
             `AlreadyResolved.status`. For a receipt the `ref`, empty if there is none.
         code: `code` of the error.
         value: The answer itself, such as an `AbortReceipt`.
+        is_repeated: Whether the client may have sent the call twice. The second answer to a decision is then `ok` also if another call had
+            decided the same.
     """
 
     id: str
@@ -139,6 +141,7 @@ class Answered:
     says: str = ""
     code: str = ""
     value: Any = None
+    is_repeated: bool = False
 
 
 @frozen

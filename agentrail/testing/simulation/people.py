@@ -232,6 +232,7 @@ class Person:
         links, pause = links or self.links, 0.25
         while True:
             self.counts["calls"] += 1
+            connections = links.first.connections
             answered = Answered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
             says = key if request in {"prompt", "steer"} else deed
             self._note(f"asks {deed} {key}", Asked(id=answered.id, request=request, key=key, says=says))
@@ -239,7 +240,10 @@ class Person:
                 with trio.move_on_after(patience):
                     value = await call(RemoteSession(links, self.session_id), key)
                     told = getattr(value, "ref", deed)
-                    answered = Answered(id=answered.id, outcome="ok", says=told, value=value)
+                    again = links.first.connections > connections  # the link may have sent it twice
+                    answered = Answered(
+                        id=answered.id, outcome="ok", says=told, value=value, is_repeated=again
+                    )
             except AgentrailError as error:
                 answered = _refusal(answered.id, error)
                 if links.first.fault is not None:
