@@ -47,7 +47,7 @@ MAX_SECONDS = 3_600.0
 class DistantStore(MemoryStore):
     """A store in memory that is called as a distant one is: by offloaded functions, which take time."""
 
-    is_immediate = False
+    is_immediate = False  # type: ignore[misc]  # final in its parent, so that nobody else does this
 
 
 class BusyLife:
