@@ -120,8 +120,9 @@ def count_faults(log: Log) -> int:
 
 
 def count_prompts(log: Log) -> int:
-    """Return how many prompts users sent."""
-    return sum(isinstance(line.facts, Asked) and line.facts.request == "prompt" for line in log.lines)
+    """Return how many prompts users sent, each counted once however often it was sent again."""
+    asked = [line.facts for line in log.lines if isinstance(line.facts, Asked)]
+    return len({one.key for one in asked if one.request == "prompt"})
 
 
 class _Enough(BaseException):

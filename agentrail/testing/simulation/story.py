@@ -84,8 +84,11 @@ def _told(report: "Report", index: int) -> str:
     line = report.log.lines[index]
     who = "FAULT" if line.kind == "fault" else "" if line.place == WORLD else line.place
     broken = report.broken
-    mark = f"   ← BROKEN: {broken.said}" if broken is not None and broken.line == index else ""
-    return f"{line.at:10.3f}  {who:<8} {line.said}{mark}"
+    told = f"{line.at:10.3f}  {who:<8} {line.said}"
+    if broken is None or broken.line != index:
+        return told
+    first, *_ = broken.said.splitlines() or [""]  # pytest adds lines to what an assertion says
+    return f"{told}   ← BROKEN: {first}"
 
 
 def _head(report: "Report") -> str:
