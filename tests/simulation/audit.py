@@ -16,8 +16,18 @@ _blocks = []
 
 
 def _hear(event, args):
-    if _blocks and event in REAL:
+    if _blocks and event in REAL and not _is_module(event, args):
         _blocks[-1].append((event, *map(repr, args[:2])))
+
+
+def _is_module(event, args):
+    """Whether the interpreter looks for a module, or shows a line of one."""
+    if event == "open" and str(args[0]).endswith(".py"):
+        return True
+    frame = sys._getframe(2)  # noqa: SLF001 - the public ways read the files that they show
+    while frame is not None and "importlib" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
 
 
 sys.addaudithook(_hear)  # for ever: there is no way to remove one
@@ -25,7 +35,7 @@ sys.addaudithook(_hear)  # for ever: there is no way to remove one
 
 @contextmanager
 def opened():
-    """Collect what is opened in the block. Imports count too, so import before."""
+    """Collect what is opened in the block, but modules."""
 
     def noting(start):
         def noted(thread):

@@ -22,6 +22,8 @@ class NodeMachine(SeededMachine):
         life: Number of restarts before this one.
         is_held: Whether its tasks do not run: it is stopped, or was killed.
         is_dead: Whether it was killed, so that it is held for ever.
+        has_ended: Whether its process has ended, however that came about.
+        witnesses: Locked files on its computer, by the id of the node whose process locks them.
         wrong_by_seconds: Difference between its wall clock and the world's.
         drift: Seconds that its wall clock gains per second.
         slow_seconds: Additional time of each offloaded function, before it runs.
@@ -29,12 +31,14 @@ class NodeMachine(SeededMachine):
     """
 
     def __init__(self, seed: object, place: str, life: int = 0) -> None:
-        """Create a machine. A restart has the same place, another life, and therefore other ids."""
+        """Create a machine on a computer of its own. A restart has the same place, another life, and therefore other ids."""
         super().__init__(f"{seed}/{place}/{life}")
         self.place: str = place
         self.life: int = life
         self.is_held: bool = False
         self.is_dead: bool = False
+        self.has_ended: bool = False
+        self.witnesses: dict[str, NodeMachine] = {}
         self.wrong_by_seconds: float = 0.0
         self.drift: float = 0.0
         self.slow_seconds: float = 0.0

@@ -18,6 +18,7 @@ from agentrail.testing.simulation.disk_store import simulated_files
 from agentrail.testing.simulation.gods_eye import Checker
 from agentrail.testing.simulation.log import WORLD, Log, Seen
 from agentrail.testing.simulation.machine import NodeMachine, is_held
+from agentrail.testing.simulation.node_witness import simulated_witnesses
 from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Drawn, Tape
 from agentrail.testing.simulation.watching import hearing, watching
@@ -188,6 +189,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         watching(world.log),
         hearing(world.log),
         simulated_files(),
+        simulated_witnesses(),
     ):
         ended_at = trio.run(live, clock=FakeClock(), instruments=[digest, order])
     judge.finish()

@@ -42,6 +42,9 @@ PATIENCE_SECONDS: Final = 60.0
 
 RESTART_SECONDS: Final = 1.0
 
+ELSEWHERE: Final = 0.4
+"""Part of the restarts that are on another computer."""
+
 MAX_RATE: Final = 1_000_000
 """Limits of a caller's messages, unless a scenario sets some: people of a world are few, and ask a lot."""
 
@@ -257,7 +260,7 @@ class World:
         node = self.nodes[index]
         if node.machine.is_dead:
             return
-        node.machine.is_held = node.machine.is_dead = True
+        node.machine.is_held = node.machine.is_dead = node.machine.has_ended = True
         self._order.hold()
         node.down.set()
         self.network.leave(node.place)
@@ -271,11 +274,18 @@ class World:
         node.leaving.set()
 
     def restart(self, index: int) -> None:
-        """Start a node anew after it was killed or has left. It has the same place and disk, but other ids."""
+        """Start a node anew after it was killed or has left. It has the same place and disk, but other ids.
+
+        Without a disk it may start on another computer, where nobody knows how the earlier process ended.
+        """
         before = self.nodes[index]
         if not before.down.is_set():
             return
         machine = NodeMachine(self.tape.seed, before.place, before.machine.life + 1)
+        if before.disk is not None or not self.tape.chance(f"nodes[{index}].moves", ELSEWHERE):
+            machine.witnesses = before.machine.witnesses
+        else:
+            self.log.note("node", "starts on another computer", place=before.place)
         self._start_node(SimulatedNode(index, machine, disk=before.disk))
 
     def heal(self) -> None:
@@ -360,6 +370,7 @@ class World:
         else:
             self._tell("has left", "left", node.place)
         finally:
+            node.machine.has_ended = True
             node.down.set()
 
     @asynccontextmanager
