@@ -177,6 +177,17 @@ def test_a_session_that_lost_records_in_a_failover_is_judged_no_more():
         assert judged(kind, log.lines) == []
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_a_session_that_is_created_again_after_its_deletion_is_judged_no_more(kind):
+    """Its events, effects and records have the numbers of the deleted one."""
+    log = a_whole_cycle()
+    log.store("delete", session="s", answer=100)
+    log.lines += WrittenLog().lines
+    log.lines += paying()[0].lines[1:]
+    log.calm()
+    assert judged(kind, log.lines) == []
+
+
 # --- fences
 
 

@@ -122,7 +122,8 @@ class Ledgers(Checker):
 
     def finish(self) -> Iterator[str]:
         for key, run in self._ran.items():
-            if run.name in self._tools and self._results.get(key) and run.operation_id not in self._acted:
+            is_good = self._results.get(key) and key[0] not in self.eye.lost
+            if is_good and run.name in self._tools and run.operation_id not in self._acted:
                 yield f"{key[0]}: {run.name} has a result for {key[1]}, but never acted"
         if self.eye.calm_at is None:
             return  # the life was cut off
@@ -420,7 +421,7 @@ class Liveness(Checker):
         for (what, session, name), since in self._due.items():
             waits_for_people = what == "not ended:" and self._suspended.get(session, False)
             seconds = self.eye.now - max(since, self.eye.calm_at)
-            if seconds > PATIENCE_SECONDS and not waits_for_people:
+            if seconds > PATIENCE_SECONDS and not waits_for_people and session not in self.eye.lost:
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 

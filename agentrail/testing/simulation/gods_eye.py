@@ -42,7 +42,7 @@ class GodsEye:
         records: Records that this line made durable.
         taken: Sessions that got another owner with this line.
         fault: What the store itself did wrong in this line.
-        lost: Sessions of which the store lost records. Nothing more is promised about them.
+        lost: Sessions of which the store lost records, or that have the id of a deleted one. Nothing more is judged about them.
         calm_at: When all faults ended.
         now: Time of this line.
         line: The line that it looked at last.
@@ -57,6 +57,7 @@ class GodsEye:
         self.taken: tuple[StoredSession, ...] = ()
         self.fault: str | None = None
         self.lost: dict[str, None] = {}
+        self._deleted: dict[str, None] = {}
         self.calm_at: float | None = None
         self.now: float = 0.0
         self.line: Seen | None = None
@@ -78,6 +79,7 @@ class GodsEye:
         elif isinstance(facts, StoreCall):
             if facts.is_executed and not isinstance(facts.answer, BaseException):
                 self._execute(line.place, facts.name, facts.arguments, facts.answer)
+            self._forget_lost()
             self.is_news = bool(self.steps or self.records or self.taken or self.fault)
         elif isinstance(facts, Calm):
             self.calm_at = line.at
@@ -86,6 +88,11 @@ class GodsEye:
             for known in (self._waiting, self._void):
                 for key in [key for key in known if key[1] == line.place]:
                     del known[key]
+
+    def _forget_lost(self) -> None:
+        if self.lost:
+            self.steps = [one for one in self.steps if one[0] not in self.lost]
+            self.records = [one for one in self.records if one.session not in self.lost]
 
     def place_of(self, session: str) -> str:
         """Return the place of a session's owner. Empty for none."""
@@ -138,10 +145,13 @@ class GodsEye:
         elif name == "delete":
             for session in self._tree(arguments["session"]):
                 del self.journals[session]
+                self._deleted[session] = None
         elif name == "fail_over":
             for call in answer:
                 for append in call.arguments.get("batch", ()):
                     self.lost[append.session] = None
+                if "opening" in call.arguments:
+                    self.lost[call.arguments["opening"].records[0].session] = None
                 named = call.arguments.get("session") or call.arguments.get("root") or ""
                 self.lost.update(dict.fromkeys(self._tree(named)))
 
@@ -158,6 +168,8 @@ class GodsEye:
         session, last = opening.records[0].session, opening.records[-1]
         if session in self.journals:
             return
+        if session in self._deleted:
+            self.lost[session] = None  # its numbers and ids begin again
         self._settle(opening.node, place)
         self.journals[session] = Journal(
             root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
