@@ -2,8 +2,10 @@
 
 import pytest
 
-from agentrail.testing.simulation.schedule import FAIR, PORTFOLIO, TRIO
+from agentrail.testing.simulation.run import run
+from agentrail.testing.simulation.schedule import FAIR, HYBRID, PORTFOLIO, TRIO
 from agentrail.testing.simulation.tape import Tape
+from agentrail.testing.simulation.worlds import single
 from tests.simulation.busy_life import live
 from tests.simulation.planting import planted
 from tests.thinned import sample
@@ -34,6 +36,19 @@ def test_a_planted_race_is_found(race):
                 assert again.broken == life.broken
                 return
     pytest.fail(f"{LIVES} lives of the portfolio did not show it")
+
+
+@pytest.mark.check
+@pytest.mark.simulation("V-007")
+def test_the_checkers_of_the_standard_world_find_a_planted_race():
+    """A caller that registers too late waits for ever, and the world of one node says so at its calm end."""
+    with planted("slot-is-registered-after-the-send"):
+        for seed in range(LIVES):
+            report = run(single, f"race/{seed}", hours=0.02, schedule=HYBRID)
+            if report.broken is not None:
+                assert report.broken.checker == "liveness"
+                return
+    pytest.fail(f"{LIVES} lives did not show it")
 
 
 @pytest.mark.simulation("V-007")
