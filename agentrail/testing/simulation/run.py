@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -179,13 +180,14 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         setting_up = scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
+        stack.enter_context(world.network.installed())
         await world.live()
         return trio.current_time()
 
     with (
         seeded_order(seed, order),
         installed(NodeMachine(seed, WORLD)),
-        world.network.installed(),
+        ExitStack() as stack,  # left after the run, whose last tasks may still use the network
         watching(world.log),
         hearing(world.log),
         simulated_files(),

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import trio
 from attrs import define, field
@@ -17,6 +17,7 @@ from agentrail.errors import StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.disk_store import LoggedStore, open_store
@@ -96,7 +97,7 @@ class World:
         seconds: Virtual time of the life, without its calm end.
         tape: Draws of this life.
         log: What happened.
-        network: Between nodes, and between clients and nodes.
+        network: Between nodes, and between clients and nodes. Of messages, unless the scenario chooses another one.
         store: The store of all nodes.
         nodes: By index.
         machines: Machines of clients, by name.
@@ -169,6 +170,14 @@ class World:
         """Let each node keep its sessions on a disk of its own, in a `SqliteStore`."""
         for node in self.nodes:
             node.disk = SimulatedDisk(self.tape, node.place)
+
+    def use_network(self, name: Literal["messages", "bytes"]) -> None:
+        """Choose the network: of messages, which is faster, or of bytes, where the protocols' own implementations run.
+
+        Before anything else uses the network.
+        """
+        kinds: dict[str, type[Network]] = {"messages": Network, "bytes": ByteNetwork}
+        self.network = kinds[name](self.tape, self.log)
 
     def ledger(self, name: str) -> Ledger:
         """Return the outside world of this name, whose effects are counted and outlive nodes."""

@@ -34,8 +34,14 @@ def _shop(world: World, **options: Any) -> None:
     world.faults(HONEST)
 
 
+BYTES: Final = 0.1
+"""Part of the lives of `cluster` whose network carries bytes."""
+
+
 def cluster(world: World) -> None:
     """Serve a shop on several nodes, with people who change nodes and their minds."""
+    if world.tape.chance("network.bytes", BYTES):
+        world.use_network("bytes")
     _shop(world)
     people(world, 5, "shop", sessions=4)
 
