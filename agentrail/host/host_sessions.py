@@ -135,8 +135,9 @@ class HostSessions:
         return facts
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
+        """Return the handle of an ended session. One that rests, or that another node took, has not ended, and may be back."""
         words = self._last_words_of(owner, session_id)
-        return None if words is None else words.session
+        return None if words is None or words.how == "rested" else words.session
 
     async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
         """Return the facts of a caller's session, perhaps an ended one, to read its past."""

@@ -286,3 +286,29 @@ def test_only_a_call_that_was_sent_twice_may_find_its_own_decision_made(is_repea
     ]
     said = [checker.judge(Seen(2.0, answer.id, "person", "s0", "", answer)) for answer in answers]
     assert [one is None for one in said] == [True, is_repeated]
+
+
+def test_requests_are_known_on_a_node_to_which_their_session_returns():
+    """A node that lost a session while it stood still, and takes it again later, finds the requests that were accepted meanwhile."""
+
+    def there_and_back(world):
+        shop = world.ledger("shop")
+        world.profile("desk", model=chatty_model(trouble=0), tools=[shop.tool("note", "pure", 4.0)])
+        world.people(3, "desk", pause=(0.5, 1.0), deeds=("nothing", "prompt"))
+        world.faults(())
+
+        async def stand_still():
+            for number in range(4):
+                await trio.sleep(6)
+                world.stop(number % 2, 11.0)
+                await trio.sleep(12)
+
+        world.inhabit("operator", stand_still)
+
+    report = run(there_and_back, "back", nodes=2, hours=0.025)
+    assert report.broken is None
+    returned = Counter(
+        line.said for line in report.log.lines if line.kind == "note" and "another owner" in line.said
+    )
+    assert returned.total() > 3
+    assert "request_unknown" not in {one.code for one in facts(report, Answered)}
