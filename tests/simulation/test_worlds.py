@@ -1,14 +1,31 @@
 """The worlds that come with the simulation, in short lives."""
 
+import pytest
+import trio
+
+from agentrail.events import AgentEnd, PromptQueued, PromptReceived
 from agentrail.testing.simulation.byte_network import ByteNetwork
+from agentrail.testing.simulation.facts import Answered, Asked, Read, Subscribed
 from agentrail.testing.simulation.network import Network
 from agentrail.testing.simulation.run import run
-from agentrail.testing.simulation.worlds import cluster
+from agentrail.testing.simulation.web_people import WIRES
+from agentrail.testing.simulation.worlds import (
+    GREAT_STORM,
+    STORM,
+    cluster,
+    great_storm,
+    protocols,
+    storm,
+)
 
 HOURS = 0.01
 
 
-def lived(scenario, seed=1, **options):
+def is_prompt(facts):
+    return isinstance(facts, Read) and isinstance(facts.event, PromptReceived | PromptQueued)
+
+
+def lived(scenario, seed=1, hours=HOURS, **options):
     """Live a short life, and return its report and its world."""
     worlds = []
 
@@ -16,7 +33,7 @@ def lived(scenario, seed=1, **options):
         worlds.append(world)
         scenario(world)
 
-    report = run(within, seed, nodes=3, hours=HOURS, **options)
+    report = run(within, seed, nodes=3, hours=hours, **options)
     assert report.broken is None
     return report, worlds[0]
 
@@ -29,3 +46,77 @@ def test_one_life_of_ten_is_over_bytes():
     assert type(over_bytes.network) is ByteNetwork
     assert over_bytes.network.delivered
     assert dict(report.drawn) == {"network.bytes#0": 1}
+
+
+def web_lines(report):
+    return [line for line in report.log.lines if line.place.startswith("web-")]
+
+
+def test_people_of_the_world_of_protocols_use_each_wire():
+    """A prompt over `/chat`, `/stream` and OpenAI's protocol, whole and in chunks, is accepted and completes, and its events are streamed."""
+    drawn = {f"web-{index}.wire[0]#0": index + 1 for index, _ in enumerate(WIRES)}
+    report, world = lived(protocols, given=drawn)
+    assert type(world.network) is ByteNetwork
+    lines = web_lines(report)
+    asked = {line.facts.id: line.said for line in lines if isinstance(line.facts, Asked)}
+    assert sorted(said.partition(" over ")[2] for said in asked.values()) == sorted(WIRES)
+    answers = [line.facts for line in lines if isinstance(line.facts, Answered)]
+    assert {(one.outcome, one.code) for one in answers} == {("ok", "200")}
+    assert len({one.says for one in answers}) == len(WIRES)
+    ends = [
+        line.place for line in lines if isinstance(line.facts, Read) and type(line.facts.event) is AgentEnd
+    ]
+    assert sorted(ends) == [f"web-{index}" for index, _ in enumerate(WIRES)]
+
+
+def test_people_of_the_world_of_protocols_keep_their_names_and_numbers():
+    """They repeat a prompt with its name until they know its end, and continue a stream that broke after the number that they have."""
+
+    def broken_streams(world):
+        protocols(world)
+
+        async def reset():
+            for _ in range(2):
+                await trio.sleep(20)
+                for place in (node.place for node in world.nodes):
+                    for index in range(4):
+                        world.network.reset(f"web-{index}", place)
+
+        world.inhabit("weather", reset)
+
+    lines = web_lines(lived(broken_streams, seed=2, hours=0.02)[0])
+    keys = [line.facts.key for line in lines if isinstance(line.facts, Asked)]
+    assert len({*keys}) < len(keys)
+    assert any(line.facts.after for line in lines if isinstance(line.facts, Subscribed))
+    accepted = [line.facts.event.content[0].text.split()[0] for line in lines if is_prompt(line.facts)]
+    assert sorted({*accepted}) == sorted(accepted) == sorted({*keys})
+
+
+def test_the_same_seed_of_the_world_of_protocols_is_the_same_life():
+    """Hypercorn, httpx and trio-websocket add no chance of their own."""
+    assert lived(protocols, seed=3)[0].digest == lived(protocols, seed=3)[0].digest
+
+
+def test_readers_of_a_storm_connect_at_once_and_miss_nothing():
+    """All 200 come back at the same instants with their numbers, and the numbers of each are dense."""
+    report, world = lived(storm, seed=1)
+    assert type(world.network) is ByteNetwork
+    came: dict[str, list[float]] = {}
+    numbers: dict[str, list[int]] = {}
+    for line in report.log.lines:
+        if line.place.startswith("reader-") and isinstance(line.facts, Subscribed):
+            came.setdefault(line.place, []).append(line.at)
+        elif line.place.startswith("reader-") and isinstance(line.facts, Read):
+            numbers.setdefault(line.place, []).append(line.facts.event.meta.seq)
+    assert len(came) == STORM
+    for instant in (report.drawn["storm[0].at#0"], report.drawn["storm[1].at#0"]):
+        assert all(any(0 <= at - instant < 15 for at in times) for times in came.values())
+    assert len(numbers) == STORM
+    assert all(one == [*range(1, len(one) + 1)] for one in numbers.values())
+
+
+@pytest.mark.check
+def test_a_great_storm_holds():
+    """All promises hold with 1,000 readers."""
+    report, _ = lived(great_storm, seed=1)
+    assert len({line.place for line in report.log.lines if line.kind == "read"}) > GREAT_STORM

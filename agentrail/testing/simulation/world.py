@@ -226,9 +226,14 @@ class World:
         people(self, n, profile, **options)
 
     @property
+    def calm_at(self) -> float:
+        """Virtual time at which the calm end begins."""
+        return self.seconds * CALM
+
+    @property
     def is_calm(self) -> bool:
         """Whether the last tenth of the life has begun: faults have ended, and nobody asks anything new."""
-        return trio.current_time() >= self.seconds * CALM
+        return trio.current_time() >= self.calm_at
 
     # --- what happens to nodes
 

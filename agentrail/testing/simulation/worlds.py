@@ -15,6 +15,8 @@ from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import Scenario
+from agentrail.testing.simulation.storm_readers import storm_readers
+from agentrail.testing.simulation.web_people import web_people
 from agentrail.testing.simulation.world import World
 
 HONEST: Final = EVERYTHING - DAMAGE
@@ -54,6 +56,32 @@ def single(world: World) -> None:
     people(world, 3, "shop", sessions=2)
 
 
+STORM: Final = 200
+GREAT_STORM: Final = 1_000
+"""Numbers of readers in the worlds `storm` and `great_storm`."""
+
+
+def storm(world: World, readers: int = STORM) -> None:
+    """Let many readers detach and connect again at once, over bytes, while people use the shop."""
+    world.use_network("bytes")
+    _shop(world)
+    people(world, 4, "shop", sessions=4)
+    storm_readers(world, readers, sessions=4, storms=2)
+
+
+def great_storm(world: World) -> None:
+    """Let five times as many do so. A life of it takes minutes."""
+    storm(world, GREAT_STORM)
+
+
+def protocols(world: World) -> None:
+    """Serve the shop over bytes to people who use HTTP, server-sent events, OpenAI's protocol, or the remote one."""
+    world.use_network("bytes")
+    _shop(world)
+    web_people(world, 4, "shop")
+    people(world, 2, "shop")
+
+
 class Against:
     """The shop, with plugins of a user in its sessions."""
 
@@ -80,7 +108,13 @@ class WorldKind:
 
 
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
-    {"cluster": WorldKind(cluster), "single": WorldKind(single, nodes=1)}
+    {
+        "cluster": WorldKind(cluster),
+        "single": WorldKind(single, nodes=1),
+        "storm": WorldKind(storm, hours=0.02),
+        "great_storm": WorldKind(great_storm, hours=0.02),
+        "protocols": WorldKind(protocols),
+    }
 )
 
 USUAL: Final = WORLDS["cluster"]
