@@ -42,7 +42,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -223,6 +223,9 @@ coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
 
 mutants: $(DEV)  ## the planted bugs of tests/mutants, each of which its test has to notice
 	$(BIN)/python -m scripts.run_mutants
+
+planted: $(DEV)  ## distributed bugs, and how many seconds of a core the lives of a world take to show each; STRATEGIES=portfolio SECONDS=60 SEEDS=1 BUGS='part of a name'
+	$(BIN)/python -m scripts.planted --strategies $(or $(STRATEGIES),portfolio) --seconds $(if $(filter file,$(origin SECONDS)),60,$(SECONDS)) --seeds $(or $(SEEDS),1) --json build/planted.json $(BUGS)
 
 ast-mutants: $(DEV)  ## random bugs in seven rooms, and how many the tests of their lines notice; COUNT=200 SEED=20261120
 	$(BIN)/python -m scripts.ast_mutants --count $(or $(COUNT),200) --seed $(SEED)

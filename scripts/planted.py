@@ -1,0 +1,152 @@
+"""Plant distributed bugs in copies of this checkout, and measure how soon the lives of a world show each of them.
+
+    python -m scripts.planted [--strategies portfolio,pct] [--seconds 60] [--seeds 1] [--without CHECKER]
+        [--json FILE] [PART OF A NAME ...]
+
+Prints a row for each bug and strategy: seconds of a core until a checker broke, with the checker, or "not found". Ends with 1 if a
+bug was not found, or no longer applies. The seed of the first life is `--first`, by default the date.
+"""
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count, product
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parent.parent
+LIVES_PER_SEED: Final = 1_000_000
+"""Distance between the first lives of two fresh seeds."""
+
+GRACE_SECONDS: Final = 60
+"""Processor time for imports and the last life. A process that needs more is killed."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure the bugs whose names contain one of the parts, or all; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.planted", description=__doc__)
+    parser.add_argument("parts", nargs="*")
+    parser.add_argument("--strategies", default="portfolio")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=int(time.strftime("%Y%m%d")))
+    parser.add_argument("--without", default="")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.live:
+        world, strategy, first = options.parts
+        found = live_until_broken(world, strategy, int(first), options.seconds, options.without)
+        print(json.dumps(found))
+        return 0
+    return _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from tests.simulation.planted_bugs import PLANTED  # noqa: PLC0415 - the copies have a changed library
+
+    rows: list[dict[str, Any]] = []
+    print("| bug | strategy | seconds | lives | checker |\n|---|---|---|---|---|")
+    for bug in PLANTED:
+        if options.parts and not any(part in bug.file for part in options.parts):
+            continue
+        with tempfile.TemporaryDirectory(prefix="agentrail-planted-") as directory:
+            fault = plant(bug, Path(directory))
+            for strategy, seed in product(options.strategies.split(","), range(options.seeds)):
+                first = options.first + seed * LIVES_PER_SEED
+                row = {"bug": bug.file, "world": bug.world, "strategy": strategy, "first": first}
+                row |= {"outcome": fault} if fault else _try(Path(directory), row, options)
+                rows.append(row)
+                said = f"{row['seconds']:.1f}" if row["outcome"] == "found" else row["outcome"]
+                cells = (
+                    bug.file.replace("-", " "),
+                    strategy,
+                    said,
+                    row.get("lives", ""),
+                    row.get("checker", ""),
+                )
+                print(f"| {' | '.join(map(str, cells))} |", flush=True)
+        if options.json:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return int(not rows or any(row["outcome"] != "found" for row in rows))
+
+
+def plant(bug: Any, tree: Path) -> str | None:
+    """Copy the library and this script into a folder, with a bug; return why it cannot be lived, or None."""
+    from agentrail.testing.simulation.worlds import WORLDS  # noqa: PLC0415 - see above
+
+    if bug.world not in WORLDS:
+        return f"no world {bug.world} yet"
+    for folder in ("agentrail", "scripts"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    mutant = bug.read()
+    file = tree / "agentrail" / mutant.file
+    mutated: str | None = mutant.apply(file.read_text(encoding="utf-8"))
+    if mutated is None:
+        return "the patch no longer applies"
+    file.write_text(mutated, encoding="utf-8")
+    return None
+
+
+def _try(tree: Path, row: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, "-m", "scripts.planted", "--live", "--seconds", str(options.seconds)]
+    command += ["--without", options.without, row["world"], row["strategy"], str(row["first"])]
+    limit = int(options.seconds) + GRACE_SECONDS
+    ended = subprocess.run(  # noqa: S603 - this script, in a copy
+        command,
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit)),
+    )
+    if ended.returncode == 0:
+        return dict(json.loads(ended.stdout.splitlines()[-1]))
+    said = (ended.stderr.strip() or f"the process ended with {ended.returncode}").splitlines()[-1]
+    outcome = "a life has no end" if ended.returncode < 0 else "the process failed"
+    return {"outcome": outcome, "seconds": limit, "lives": 0, "said": said}
+
+
+def live_until_broken(world: str, strategy: str, first: int, seconds: float, without: str) -> dict[str, Any]:
+    """Live lives of a world until one breaks a promise or raises an error, or the processor time has passed."""
+    from agentrail.testing.simulation.checkers import standard_checkers  # noqa: PLC0415 - not before a copy exists
+    from agentrail.testing.simulation.run import run  # noqa: PLC0415
+    from agentrail.testing.simulation.schedule import Schedule  # noqa: PLC0415
+    from agentrail.testing.simulation.worlds import WORLDS  # noqa: PLC0415
+
+    kind = WORLDS[world]
+    schedule: Any = Schedule(strategy)  # type: ignore[arg-type] # wrong ones are found by the first life
+    began = time.process_time()
+    for seed in count(first):
+        error = broken = None
+        try:
+            broken = run(
+                kind.scenario,
+                seed,
+                nodes=kind.nodes,
+                hours=kind.hours,
+                schedule=schedule,
+                checkers=lambda given: tuple(one for one in standard_checkers(given) if one.name != without),
+            ).broken
+        except Exception as raised:  # noqa: BLE001 - a node that crashes shows its bug, too
+            error = raised
+        found = {"seconds": time.process_time() - began, "lives": seed - first + 1, "seed": seed}
+        if broken is not None:
+            return {"outcome": "found", "checker": broken.checker, "said": broken.said, **found}
+        if error is not None:
+            return {"outcome": "found", "checker": "an error ends the life", "said": repr(error), **found}
+        if found["seconds"] >= seconds:
+            return {"outcome": "not found", **found}
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

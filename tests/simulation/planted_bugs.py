@@ -1,0 +1,79 @@
+"""The distributed bugs that `scripts.planted` plants, each with the world in which it can show."""
+
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from tests.mutants import catalogue
+from tests.simulation.planting import FOLDER
+
+
+@frozen
+class PlantedBug:
+    """A bug of `tests/mutants`, or of `planted/` next to this module.
+
+    Attributes:
+        file: Name of its patch, without the extension.
+        world: World whose lives are lived with it. While there is no such world, the bug is not measured.
+    """
+
+    file: str
+    world: str = "cluster"
+
+    @property
+    def path(self) -> Path:
+        here = FOLDER / f"{self.file}.patch"
+        return here if here.exists() else catalogue.FOLDER / here.name
+
+    def read(self) -> catalogue.Mutant:
+        """Read its patch."""
+        return catalogue.parse(self.path.read_text(encoding="utf-8"))
+
+
+PLANTED: Final = (
+    PlantedBug("prompt-is-acknowledged-before-its-record-is-durable"),
+    PlantedBug("event-is-published-before-its-record-is-durable"),
+    PlantedBug("tool-runs-before-its-record-is-durable"),
+    PlantedBug("an-old-owner-s-append-is-acknowledged"),
+    PlantedBug("a-repeated-append-succeeds-after-a-take"),
+    PlantedBug("a-take-writes-no-record"),
+    PlantedBug("tree-is-taken-by-one-s-own-clock-alone"),
+    PlantedBug("tree-is-taken-by-the-store-s-clock-alone"),
+    PlantedBug("heartbeat-renews-trust"),
+    PlantedBug("trust-is-dated-by-an-append"),
+    PlantedBug("trust-is-dated-by-the-answer"),
+    PlantedBug("gap-between-heartbeats-is-judged-by-one-clock"),
+    PlantedBug("look-takes-a-tree-without-the-fence"),
+    PlantedBug("stopped-node-is-reported-as-gone"),
+    PlantedBug("node-is-gone-before-its-processes-have-ended"),
+    PlantedBug("deadline-follows-the-clock-of-the-node"),
+    PlantedBug("abort-waits-for-the-store"),
+    PlantedBug("snapshot-precedes-its-record"),
+    PlantedBug("events-start-over-after-a-wake"),
+    PlantedBug("client-ids-are-forgotten-by-the-next-owner"),
+    PlantedBug("timers-are-not-set-again"),
+    PlantedBug("begun-calls-are-lost-in-a-move"),
+    PlantedBug("drain-drops-the-outbox"),
+    PlantedBug("two-sessions-have-one-id"),
+    PlantedBug("approved-call-runs-twice"),
+    PlantedBug("restart-forgets-an-approval"),
+    PlantedBug("message-is-accepted-twice"),
+    PlantedBug("a-nameless-message-is-sent-to-two-owners"),
+    PlantedBug("a-relay-skips-one-number-at-a-move"),
+    PlantedBug("a-relayed-number-is-not-noted"),
+    PlantedBug("finished-call-runs-again"),
+    PlantedBug("possibly-finished-call-runs-again"),
+    PlantedBug("letter-is-lost-between-taking-and-a-deadline"),
+    PlantedBug("answer-just-before-a-deadline-is-dropped"),
+    PlantedBug("reader-parks-without-looking-again"),
+    PlantedBug("slot-is-registered-after-the-send", "single"),
+    PlantedBug("reply-is-lost-between-check-and-park", "single"),
+    PlantedBug("a-failed-sync-is-only-repeated", "single"),
+    PlantedBug("a-move-releases-before-its-last-append", "moves"),
+    PlantedBug("target-takes-before-it-can-revive", "moves"),
+    PlantedBug("tree-is-claimed-by-a-lower-codec", "drain"),
+    PlantedBug("adopted-row-stays-with-its-dead-node", "protocols"),
+    PlantedBug("a-child-is-delivered-twice", "tree"),
+    PlantedBug("reservations-are-kept-per-node", "tree"),
+)
