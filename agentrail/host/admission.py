@@ -279,6 +279,9 @@ class Intake:
         request_id = receipt.request_id or receipt.ref
         window = await self._parts.sessions.window_of_profile(session)
         track = self._parts.book.find(key, request_id)
+        if track is not None and track.record.has_moved:  # and the session has returned
+            self._parts.book.forget_lost(key, request_id)
+            track = None
         if track is None:
             self.check_open()  # with no checkpoint between this and the task
             record = RequestRecord(

@@ -840,10 +840,14 @@ class Host:
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)
-        ended = self._parts.sessions.ended_of(owner, session_id)
+        ended = self._parts.sessions.final_of(owner, session_id)
         facts = None if ended is not None else await self._parts.sessions.facts(owner, session_id)
         key = key_of_requests(owner, session_id)
         track = self._parts.book.find(key, request_id)
+        if track is not None and track.record.has_moved:
+            # Reported once at most: the session may return to this node, or be without an owner.
+            self._parts.book.forget_lost(key, request_id)
+            track = None if facts is not None and facts.is_here else track
         if track is None and facts is not None and not facts.has_ended:
             session = await self._parts.sessions.open(facts, owner)
             track = await self._intake.recall(key, session, request_id)

@@ -71,6 +71,27 @@ async def test_nodes_with_a_base_path_call_each_other_below_it():
 
 
 @pytest.mark.machine(3)
+@pytest.mark.parametrize("deed", ["wait", "repeat"])
+async def test_a_session_that_returns_answers_for_its_requests_again(deed):
+    """A request that left a node with its session, and came back with it, has its outcome there, not that it moved."""
+    began = trio.Event()
+    async with serving_nodes(2, slow_model(began)) as (one, two):
+        await one.post("/sessions", {"session_id": "s"})
+        body = {"message": "Hi", "client_id": "c"}
+        sent = await one.client.post("/sessions/s/prompt", json=body)
+        await began.wait()
+        await one.host.supervisor.move_session("s", two.id, scope="acme")
+        await two.host.supervisor.move_session("s", one.id, scope="acme")
+        if deed == "wait":
+            where = f"/sessions/s/requests/{sent.json()['request_id']}?wait=5"
+            found = await one.client.get(where)
+        else:
+            found = await one.post("/chat", {**body, "session_id": "s"})
+        assert found.status_code == 200, found.text
+        assert found.json()["text"] == "from the other node"
+
+
+@pytest.mark.machine(3)
 @pytest.mark.parametrize("is_named", [True, False], ids=["named", "nameless"])
 async def test_a_caller_that_waits_for_a_session_that_moves_is_answered(is_named):
     """The new owner answers a named message, of any node's client. A nameless one is not sent twice: its client may poll."""
