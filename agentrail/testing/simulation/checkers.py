@@ -377,15 +377,13 @@ class Liveness(Checker):
         elif isinstance(facts, Left):
             over = {one: count for one, count in facts.counts.items() if count > facts.usual.get(one, 0)}
             return f"{line.place} has more left than without faults: {over}" if over else None
-        elif isinstance(facts, Step | StoreCall):
-            return self._judge_speed(line)
         if isinstance(facts, NodeChange) or self.eye.taken:
             gone = line.place if isinstance(facts, NodeChange) and facts.action in GONE else None
             taken = [one.session for one in self.eye.taken]
             for key in [key for key in self._due if key[0] == "not published:"]:
                 if key[1] in taken or key[2].endswith(f" at {gone}"):
                     del self._due[key]
-        return None
+        return self._judge_speed(line) if isinstance(facts, Step | StoreCall) else None
 
     def _note(self, session: str, line: Seen, step: Step) -> None:
         event: Any
