@@ -157,7 +157,12 @@ class _Asked:
 
 
 class Upstream:
-    """One socket to another node, for one client's socket."""
+    """One socket to another node, for one client's socket.
+
+    Attributes:
+        has_ended: Whether it is closed, so that nothing more is sent over it.
+        was_lost: Whether it was open, and its connection was lost. The node may be well.
+    """
 
     def __init__(
         self,
@@ -175,6 +180,7 @@ class Upstream:
         self._last_id = 0
         self._heard_at = math.inf  # also while a frame waits for the client
         self.has_ended: bool = False
+        self.was_lost: bool = False
 
     # --- interface of the relay
 
@@ -226,8 +232,10 @@ class Upstream:
 
     async def run(self) -> None:
         """Pass frames on until the node or the socket is lost, or nothing is read any more."""
+        is_open = False
         try:
             async with self._dial() as connection, trio.open_nursery() as nursery:
+                is_open = True
                 self._heard_at = trio.current_time()
                 hello = {"heartbeat": NODE_PING_SECONDS, "replay_frames": self._client.replay_frames}
                 await connection.send_message(encode_plain({"type": "hello", **hello}).decode())
@@ -235,9 +243,11 @@ class Upstream:
                 nursery.start_soon(self._watch, nursery.cancel_scope)
                 while True:
                     await self._take(await connection.get_message())
-        except* (OSError, trio.TooSlowError, trio.BrokenResourceError, msgspec.MsgspecError):
-            pass  # lost
-        except* (websockets.ConnectionClosed, websockets.HandshakeError, websockets.LocalProtocolError):
+        except* (OSError, trio.BrokenResourceError, websockets.ConnectionClosed):
+            self.was_lost = is_open
+        except* (trio.TooSlowError, msgspec.MsgspecError):
+            pass
+        except* (websockets.HandshakeError, websockets.LocalProtocolError):
             pass
         finally:
             self.has_ended = True
@@ -397,10 +407,19 @@ class SocketRelay:
         if self.is_for_node:
             return await run_for_node(find, run_here)
 
-        async def send(node: Node) -> PassedOn[bytes]:
-            return await self._upstream(node, principal).ask(command) if node.address else "refused"
-
         is_safe = is_read or aim.client_id is not None or "client_id" in command.fields
+
+        async def send(node: Node) -> PassedOn[bytes]:
+            if not node.address:
+                return "refused"
+            upstream = self._upstream(node, principal)
+            sent = await upstream.ask(command)
+            if not upstream.was_lost or sent not in (("refused", "unknown") if is_safe else ("refused",)):
+                return sent
+            # The socket may have been lost long ago. The node is asked over a new one, as for a request over HTTP.
+            again = await self._upstream(node, principal).ask(command)
+            return sent if again == "refused" else again
+
         return await run_at_owner(find, run_here, send, is_safe=is_safe)
 
     async def follow(self, asked: Subscribe, principal: Principal, read_here: ReadHere) -> None:

@@ -10,6 +10,7 @@ from trio_websocket import ConnectionRejected
 
 from agentrail import outside
 from agentrail.events import AgentEnd
+from agentrail.host import Limits
 from agentrail.remote.connect import connect
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
@@ -161,6 +162,40 @@ def test_a_refused_connection_is_known_to_have_accepted_nothing(kind):
             assert [one.status_code for one in (refused, lost)] == [503, 503]
 
     lived(kind, life, model=QUICK)
+
+
+@each_network
+def test_a_relayed_command_whose_socket_is_lost_is_sent_over_another_one(kind):
+    """One that was not sent is sent whatever it is, and one that may be repeated also if it was. Another may have been accepted."""
+
+    async def life(cluster):
+        await started(cluster)
+        async with cluster.socket("node-1") as client:
+            await client.done("status", session_id="s")
+            cluster.network.cut("node-1", "node-0", one_way=True)
+            repeated = range(1_000, 1_000 + WINDOW + 2)
+            names = [*["status"] * len(repeated), "prompt"]
+            await client.send(type="prompt", id=999, session_id="s", message="Sent")
+            await trio.sleep(0.5)
+            for frame_id, name in enumerate(names, repeated[0]):
+                more = {"message": "Not sent"} if name == "prompt" else {}
+                await client.send(type=name, id=frame_id, session_id="s", **more)
+            await trio.sleep(0.5)
+            cluster.network.reset("node-1", "node-0")
+            cluster.network.mend("node-1", "node-0")
+            replies = {}
+            while len(replies) < len(names) + 1:
+                frame = await client.until("reply")
+                replies[frame["id"]] = frame
+        async with cluster.http("node-0") as http:
+            page = (await http.get("/sessions/s/events?format=json")).text
+        assert (page.count("prompt_received"), page.count('"Sent"')) == (1, 0)
+        lost = replies.pop(999)
+        assert "may have accepted the call" in lost["error"]["message"]
+        assert [one.get("error") for one in replies.values()] == [None] * len(names)
+
+    limits = Limits(commands_per_second=1_000)
+    lived(kind, life, model=QUICK, limits=limits, heartbeat=60.0)
 
 
 @each_network
