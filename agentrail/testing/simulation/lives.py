@@ -103,14 +103,15 @@ def _options(work: Work) -> dict[str, Any]:
 
 def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:
     """Shrink and save a broken life, and return it with its story."""
+    why = ""
     try:
         if work.max_lives:
             report = shrinking.shrink(report, max_lives=work.max_lives)
-    except NotRepeatable as error:
-        return msgspec.structs.replace(lived, outcome="not repeatable", told=str(error))
+    except NotRepeatable as error:  # hidden state of a plugin outlives a life, so the same draws lead to another one
+        why = f"\nnot shrunk: {error}"
     file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
     told = story.story(report, saved=file)
-    return msgspec.structs.replace(lived, outcome="broken", told=told, file=str(file))
+    return msgspec.structs.replace(lived, outcome="broken", told=f"{told}{why}", file=str(file))
 
 
 def main(given: str) -> None:
