@@ -56,7 +56,9 @@ def simulate(  # noqa: PLR0913 - the options of a command
         str | None, Parameter(help="time of day, such as 06:00, until which seeds go on", show_default=False)
     ] = None,
     save: Annotated[Path, Parameter(help="directory for the .sim files of broken lives")] = Path(),
-    shrink: Annotated[bool, Parameter(help="shrink a broken life")] = True,
+    shrink: Annotated[
+        float, Parameter(help="seconds of a processor to shrink a broken life; 0 leaves it as it is")
+    ] = 30.0,
     show_all: Annotated[bool, Parameter(name="--all", help="tell each step", negative="")] = False,
     census: Annotated[bool, Parameter(help="list the situations that no life met", negative="")] = False,
     list_faults: Annotated[bool, Parameter(help="list the faults, and nothing else", negative="")] = False,
@@ -74,7 +76,12 @@ def simulate(  # noqa: PLR0913 - the options of a command
         works = _works(f"against:{against}" if against else scenario, seed, seeds, jobs, until)
         works = [
             msgspec.structs.replace(
-                work, nodes=nodes, hours=hours, save=str(save), max_lives=work.max_lives if shrink else 0
+                work,
+                nodes=nodes,
+                hours=hours,
+                save=str(save),
+                max_lives=work.max_lives if shrink else 0,
+                max_seconds=shrink,
             )
             for work in works
         ]

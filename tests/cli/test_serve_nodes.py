@@ -190,6 +190,13 @@ def processes_in(place: Path) -> list[psutil.Process]:
     return found
 
 
+def command_of(one: psutil.Process) -> list[str]:
+    """The command line of a process, empty if it has ended meanwhile."""
+    with suppress(psutil.Error):
+        return one.cmdline()
+    return []
+
+
 @define
 class Running:
     """The command, with its output so far."""
@@ -263,8 +270,8 @@ async def test_three_nodes_serve_one_session_and_survive_what_dies(place):
             await second.process.wait()
         assert (second.process.returncode, second.out) == (2, "")
         assert f"is run by process {running.process.pid}" in second.err
+        (server,) = [one for one in processes_in(place) if command_of(one)[1:2] == ["-D"]]
         os.kill(pids[0], signal.SIGKILL)
-        (server,) = [one for one in processes_in(place) if one.cmdline()[1:2] == ["-D"]]
         server.kill()
         await running.said(r"node \d was ended by SIGKILL: it starts again in 0.2 s")
         await running.said("PostgreSQL was ended by SIGKILL: it starts again in 0.2 s")

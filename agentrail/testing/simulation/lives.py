@@ -32,6 +32,7 @@ class Work(Value, frozen=True, kw_only=True):
         until: Time at which no further life begins, in seconds since 1970. None: never.
         save: Directory for the files of broken lives.
         max_lives: Number of lives to shrink a broken one. 0: it is not shrunk.
+        max_seconds: Time of a processor for that.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Work(Value, frozen=True, kw_only=True):
     until: float | None = None
     save: str = "."
     max_lives: int = shrinking.MAX_LIVES
+    max_seconds: float = shrinking.MAX_SECONDS
 
 
 class Lived(Value, frozen=True, kw_only=True):
@@ -106,8 +108,10 @@ def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:
     why = ""
     try:
         if work.max_lives:
-            report = shrinking.shrink(report, max_lives=work.max_lives)
-    except NotRepeatable as error:  # hidden state of a plugin outlives a life, so the same draws lead to another one
+            report = shrinking.shrink(report, max_lives=work.max_lives, max_seconds=work.max_seconds)
+    except (
+        NotRepeatable
+    ) as error:  # hidden state of a plugin outlives a life, so the same draws lead to another one
         why = f"\nnot shrunk: {error}"
     file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
     told = story.story(report, saved=file)

@@ -3,13 +3,13 @@
 They have the usual people, models and tools, and every fault. What differs is what they do most.
 """
 
+import importlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from attrs import frozen
 
-from agentrail.core.stack.plugin import Plugin
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
@@ -87,14 +87,17 @@ class Against:
 
     __module__ = "against"
 
-    def __init__(self, name: str, plugins: Sequence[Plugin]) -> None:
-        """Store plugins, and the `module:NAME` under which other processes find them."""
+    def __init__(self, name: str, module: ModuleType) -> None:
+        """Store the module of the plugins, and the `module:NAME` under which other processes find them."""
         self.__qualname__ = name
-        self._plugins = tuple(plugins)
+        self._module = module
 
     def __call__(self, world: World) -> None:
         """Serve it, and let people use it."""
-        _shop(world, plugins=self._plugins)
+        # Anew for each life: what the module keeps would tie a life to those before it, and no seed would show it again.
+        module = importlib.reload(self._module)
+        found: Any = getattr(module, self.__qualname__.partition(":")[2])
+        _shop(world, plugins=tuple(found) if isinstance(found, Sequence) else (found,))
         people(world, 4, "shop", sessions=3)
 
 
@@ -139,10 +142,11 @@ def find_scenario(name: str, folder: str) -> Scenario:
     if not colon:
         message = f"there is no world {name!r}: expected one of {', '.join(WORLDS)}, or module:NAME"
         raise LookupError(message)
-    found: Any = getattr(NAMED_MODULES.load(module, folder), attribute, None)
+    loaded = NAMED_MODULES.load(module, folder)
+    found: Any = getattr(loaded, attribute, None)
     if found is None:
         message = f"{module!r} has no {attribute!r}"
         raise LookupError(message)
     if path == name:
         return found  # type: ignore[no-any-return] # what it is shows when it is called
-    return Against(path, found if isinstance(found, Sequence) else [found])
+    return Against(path, loaded)
