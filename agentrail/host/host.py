@@ -840,7 +840,7 @@ class Host:
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)
-        ended = self._parts.sessions.final_of(owner, session_id)
+        ended = self._parts.sessions.ended_of(owner, session_id)
         facts = None if ended is not None else await self._parts.sessions.facts(owner, session_id)
         key = key_of_requests(owner, session_id)
         track = self._parts.book.find(key, request_id)

@@ -139,13 +139,6 @@ class HostSessions:
         words = self._last_words_of(owner, session_id)
         return None if words is None or words.how == "rested" else words.session
 
-    def final_of(self, owner: SessionOwner, session_id: str) -> Session | None:
-        """Return the readable remains of a session, unless it was put to rest or moved: then it may have continued, here too."""
-        words = self._last_words_of(owner, session_id)
-        if words is None or (words.how == "rested" and self.has_store):
-            return None
-        return words.session
-
     async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
         """Return the facts of a caller's session, perhaps an ended one, to read its past."""
         ended = self.ended_of(owner, session_id)
@@ -410,7 +403,7 @@ class HostSessions:
             raise already_there(wanted)
         # An ended session can be forked while its handle exists. Otherwise `open` raises the reason of its
         # end.
-        session = self.final_of(owner, session_id) or await self.open(facts, owner)
+        session = self.ended_of(owner, session_id) or await self.open(facts, owner)
         is_kept = not is_temporary(facts.user_data)
         try:
             async with nullcontext() if is_kept else self._following(owner, wanted):
