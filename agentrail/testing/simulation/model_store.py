@@ -8,7 +8,7 @@ import trio
 from attrs import define, evolve, field
 
 from agentrail import outside
-from agentrail.abc.store import Taken, TakeOver
+from agentrail.abc.store import StoredSession, Taken, TakeOver
 from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import WRITING_CALLS, Cut, CutStore
@@ -58,6 +58,9 @@ class _Trouble:
         return self.left >= 0
 
 
+MAX_ROWS: Final = 100_000
+
+
 class ModelStore(CutStore):
     """The store of all nodes of a world. A node reaches it through offloaded functions only, and so takes virtual time.
 
@@ -94,6 +97,10 @@ class ModelStore(CutStore):
     def __repr__(self) -> str:
         """Return the number of commits."""
         return f"ModelStore(commits={len(self._commits)})"
+
+    def rows(self) -> tuple[StoredSession, ...]:
+        """Return all sessions, whatever is wrong with the store. For the world: no node sees this, and it is not logged."""
+        return tuple(self._store.find(limit=MAX_ROWS))
 
     # --- faults
 

@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail import outside
-from agentrail.errors import StoreUnavailable
+from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
@@ -67,7 +67,9 @@ class SimulatedNode:
         place: Its name in the log and its address on the network: `node-0`.
         machine: Its machine. A restart gets another one.
         served: The host of its application. None before it is up.
+        host: The open host of it, once it is up.
         disk: Its disk, which outlives restarts. None: it has none.
+        spawn: Starts a task on it.
         leaving: It was asked to leave.
         up: It answers.
         down: It no longer answers.
@@ -76,7 +78,9 @@ class SimulatedNode:
     index: int
     machine: NodeMachine
     served: Any = None
+    host: Any = None
     disk: Any = None
+    spawn: Callable[..., None] | None = None
     leaving: trio.Event = field(factory=trio.Event)
     up: trio.Event = field(factory=trio.Event)
     down: trio.Event = field(factory=trio.Event)
@@ -302,6 +306,35 @@ class World:
             self.log.note("node", "starts on another computer", place=before.place)
         self._start_node(SimulatedNode(index, machine, disk=before.disk))
 
+    async def on_node(self, index: int, call: Callable[[Any], Awaitable[object]]) -> str | None:
+        """Call an async function with the host of a node, in a task of that node, and wait for its end.
+
+        Args:
+            index: The node.
+            call: The function.
+
+        Returns:
+            The code of an error, empty if there was none. None: the node is not up, or it ended meanwhile.
+        """
+        node, codes, ended = self.nodes[index], [], trio.Event()
+        if node.spawn is None or not node.is_up:
+            return None
+
+        async def work() -> None:
+            try:
+                await call(node.host)
+                codes.append("")
+            except AgentrailError as error:
+                codes.append(error.code)
+            finally:
+                ended.set()
+
+        node.spawn(work)
+        async with trio.open_nursery() as nursery:  # a killed node never sets `ended`
+            for event in (ended, node.down):
+                nursery.start_soon(_cancel_after, event, nursery)
+        return codes[0] if codes else None
+
     def heal(self) -> None:
         """End all faults: every node is up, every way is open, the store answers, clocks are right."""
         self.network.mend_all()
@@ -399,12 +432,13 @@ class World:
             **self._options,
         )
         node.served = app.state.host
-        async with node.served.open(), trio.open_nursery() as nursery:
+        async with node.served.open() as node.host, trio.open_nursery() as nursery:
             context = contextvars.copy_context()
 
             def spawn(run: Callable[..., Awaitable[object]], *args: object) -> None:
                 context.copy().run(partial(nursery.start_soon, run, *args))
 
+            node.spawn = spawn
             self.network.serve(node.place, app, spawn)
             node.up.set()
             self._tell(f"is up for the {node.machine.life + 1}. time", "up", node.place)
@@ -442,6 +476,11 @@ class World:
                 self._start(run, *args)
 
         contextvars.copy_context().run(start)
+
+
+async def _cancel_after(event: trio.Event, nursery: trio.Nursery) -> None:
+    await event.wait()
+    nursery.cancel_scope.cancel(reason="one of the events was enough")
 
 
 def principal_of(headers: Any) -> Principal | None:

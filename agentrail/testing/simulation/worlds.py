@@ -5,9 +5,12 @@ They have the usual people, models and tools, and every fault. What differs is w
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import cycle
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
+import trio
 from attrs import frozen
 
 from agentrail.named_modules import NAMED_MODULES
@@ -17,7 +20,7 @@ from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import Scenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
-from agentrail.testing.simulation.world import World
+from agentrail.testing.simulation.world import LEASE_SECONDS, RESTART_SECONDS, World
 
 HONEST: Final = EVERYTHING - DAMAGE
 """All faults under which every promise holds. On a disk that lies or loses, those of one machine end."""
@@ -54,6 +57,63 @@ def single(world: World) -> None:
     _shop(world)
     world.faults(HONEST - STORE)
     people(world, 3, "shop", sessions=2)
+
+
+def moves(world: World) -> None:
+    """Serve a shop whose busy sessions are moved to other nodes all the time, by two operators."""
+    _shop(world)
+    people(world, 5, "shop", sessions=4, pause=(1.0, 15.0))
+    for name in ("operator-0", "operator-1"):
+        world.inhabit(name, partial(_keep_moving, world, name))
+
+
+async def _keep_moving(world: World, name: str) -> None:
+    """Move a session that has work, or any other if none has, until the calm end. On an empty tape, move none."""
+    tape = world.tape
+    while not world.is_calm:
+        await trio.sleep(tape.number(f"{name}.pause", 1.0, 4.0))
+        owners = {node.host.supervisor.shared_node: node.index for node in world.nodes if node.is_up}
+        found = [row for row in world.store.rows() if row.session == row.root and row.node in owners]
+        found = [row for row in found if row.standing.is_working] or found
+        if found and tape.chance(f"{name}.moves", 0.9):
+            row = tape.choice(f"{name}.session", found)
+            code = await world.on_node(owners[row.node], partial(_move, row.session, row.scope))
+            world.note(f"move of {row.session}: {'its node ended' if code is None else code or 'done'}")
+
+
+async def _move(session_id: str, scope: str, host: Any) -> None:
+    await host.supervisor.move_session(session_id, scope=scope)
+
+
+def drain(world: World) -> None:
+    """Serve a shop while one node after the other leaves and starts anew, again and again."""
+    _shop(world)
+    people(world, 5, "shop", sessions=4, pause=(1.0, 15.0))
+    world.inhabit("operator", partial(_keep_upgrading, world))
+
+
+async def _keep_upgrading(world: World) -> None:
+    """Let nodes leave and start, each after the one before is up again, until the calm end. On an empty tape, let all stay."""
+    for index in cycle(range(len(world.nodes))):
+        await trio.sleep(world.tape.number("operator.pause", 1.0, 10.0))
+        if world.is_calm:
+            return
+        node = world.nodes[index]
+        if not node.is_up or not world.tape.chance("operator.upgrades", 0.9):
+            continue
+        world.leave(index)
+        await node.down.wait()
+        await trio.sleep(RESTART_SECONDS)
+        world.restart(index)
+        with trio.move_on_after(LEASE_SECONDS):
+            await world.nodes[index].up.wait()
+
+
+def fleet(world: World) -> None:
+    """Serve a shop on many nodes, with many sessions that sleep as soon as they are idle, and people who return to them."""
+    _shop(world)
+    world.serve(idle_after=2.0)
+    people(world, 10 * len(world.nodes), "shop", pause=(10.0, 120.0))
 
 
 STORM: Final = 200
@@ -113,10 +173,13 @@ class WorldKind:
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     {
         "cluster": WorldKind(cluster),
+        "drain": WorldKind(drain),
+        "fleet": WorldKind(fleet, nodes=20),
+        "great_storm": WorldKind(great_storm, hours=0.02),
+        "moves": WorldKind(moves),
+        "protocols": WorldKind(protocols),
         "single": WorldKind(single, nodes=1),
         "storm": WorldKind(storm, hours=0.02),
-        "great_storm": WorldKind(great_storm, hours=0.02),
-        "protocols": WorldKind(protocols),
     }
 )
 
