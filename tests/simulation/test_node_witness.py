@@ -18,7 +18,7 @@ from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.node_witness import SimulatedWitness
 from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.world import LEASE_SECONDS
-from agentrail.testing.simulation.worlds import cluster
+from agentrail.testing.simulation.worlds import cluster, protocols
 from tests.simulation.audit import opened
 
 SHORT_HOURS = 0.02
@@ -38,16 +38,17 @@ def of_an_empty_run():
 
 @pytest.mark.simulation("V-006")
 @pytest.mark.parametrize(
-    "hours",
+    ("scenario", "hours"),
     [
-        pytest.param(SHORT_HOURS, id="short"),
-        pytest.param(TEN_MINUTES, id="ten minutes", marks=pytest.mark.check),
+        pytest.param(cluster, SHORT_HOURS, id="messages"),
+        pytest.param(protocols, SHORT_HOURS, id="bytes"),
+        pytest.param(cluster, TEN_MINUTES, id="ten minutes", marks=pytest.mark.check),
     ],
 )
-def test_a_life_opens_nothing_real(hours):
+def test_a_life_opens_nothing_real(scenario, hours):
     """V-006: a life of three nodes with people and faults has no thread, file, socket or child process, but the sockets with which Trio wakes itself."""
     reports = []
-    assert real(lambda: reports.append(run(cluster, 3, nodes=3, hours=hours))) == of_an_empty_run()
+    assert real(lambda: reports.append(run(scenario, 3, nodes=3, hours=hours))) == of_an_empty_run()
     (report,) = reports
     assert report.virtual_seconds >= 3600 * hours * 0.9
     assert "up" in {line.facts.action for line in report.log.lines if isinstance(line.facts, NodeChange)}
