@@ -1,6 +1,7 @@
 """The distributed bugs that `make planted` measures apply to the library as it is, and the measurement finds one of them."""
 
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,9 @@ def test_a_bug_is_planted_in_a_copy_only(tmp_path):
 def test_a_checker_that_is_switched_off_lets_a_bug_pass():
     """The life in which `liveness` finds a lost reply breaks no promise of the other checkers."""
     with planted("slot-is-registered-after-the-send"):
-        found = live_until_broken("single", "hybrid", 0, 60.0, "")
+        found = live_until_broken("single", "hybrid", 0, Namespace(rate=0.0, seconds=60.0, without=""))
         assert (found["outcome"], found["checker"]) == ("found", "liveness")
-        without = live_until_broken("single", "hybrid", found["seed"], 0.0, "liveness")
+        without = live_until_broken(
+            "single", "hybrid", found["seed"], Namespace(rate=0.0, seconds=0.0, without="liveness")
+        )
     assert without["outcome"] == "not found"

@@ -142,7 +142,7 @@ class Nemesis:
     def _drawn(self) -> Iterator[Fault]:
         # As many slots as the highest rate needs: if a tape leaves the rate out, its faults stay as they are.
         hours = self._until / 3600
-        slots = math.ceil(max(hours * max(RATES), 2 * LEAST))
+        slots = math.ceil(max(hours * max(*RATES, self._rate), 2 * LEAST))
         share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
         actions = [fault for fault in CATALOGUE if fault.family not in PERMITTED]
         for number in range(slots):

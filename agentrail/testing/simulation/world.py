@@ -212,6 +212,10 @@ class World:
         """
         self._faults, self._rate = tuple(faults), rate
 
+    @property
+    def allowed_faults(self) -> tuple[Fault, ...]:
+        return self._faults or ()
+
     def allows(self, fault: Fault) -> bool:
         """Return whether a fault may happen in this life. Without `faults`, models, tools and people are as they are."""
         return self._nemesis is None or self._nemesis.allows(fault)
