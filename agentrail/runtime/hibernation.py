@@ -303,6 +303,9 @@ class Hibernation:
             if live is not None:
                 message = f"session {wanted.session_id!r} is already alive: use its handle"
                 raise AlreadyStarted(message, handle=Session(live.cell))
+            before = self._shared.retiring.get(key)
+            if before is not None:  # it would release what this takes
+                await before.wait_down()
             return await self._restore(wanted, lambda resumption: resumption.run(give))
 
     async def _restore(

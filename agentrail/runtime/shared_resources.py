@@ -78,6 +78,9 @@ class Shared:
     ended: EndedSessions
     entries: dict[str, SessionEntry] = field(factory=dict)
     asleep: dict[str, SleepingSession] = field(factory=dict)
+    retiring: dict[str, SessionCell] = field(
+        factory=dict
+    )  # ended here, but their journals are not released yet
     beginnings: Beginnings = field(factory=Beginnings)
     fan_in: FanIn = field(factory=FanIn)
     board: ReportBoard = field(factory=ReportBoard)

@@ -886,12 +886,16 @@ class SessionSupervisor:
         if self._shared.entries.get(key) is entry:
             del self._shared.entries[key]
             self._shared.ended.add(entry.cell)
+            if entry.cell.journal is not None:
+                self._shared.retiring[key] = entry.cell
 
     async def _retire(self, entry: SessionEntry, reason: str) -> None:
         self._close(entry, reason)
         self._ended += 1
         if self._shared.keeping is not None and entry.cell.journal is not None:
             self._shared.keeping.leave(entry.cell)
+            if self._shared.retiring.get(entry.cell.ports.key) is entry.cell:
+                del self._shared.retiring[entry.cell.ports.key]
         leaves = entry.cell.journal is not None and entry.cell.rested is not None
         if entry.cell.state.data.agents.states and not leaves:
             self._children.stop_agents(entry.cell)

@@ -1,6 +1,6 @@
 """A session moves to another node in the middle of a cycle, and a drained node leaves its sessions to others."""
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -376,3 +376,37 @@ async def test_a_session_that_is_checked_can_be_resumed_meanwhile(steps):
             await trio.lowlevel.checkpoint()
         with pytest.raises((HeldBy, AlreadyStarted)):
             await two.resume_session("s", **work.options())
+
+
+@pytest.mark.machine(3)
+async def test_a_session_that_is_resumed_while_it_leaves_is_not_released_afterwards():
+    """Its last tool takes a while to end. The node that takes the session back meanwhile waits for that: it has an owner after that, on which it lives."""
+    began = trio.Event()
+
+    @tool(effect_class="idempotent")
+    async def deaf() -> str:
+        """Work, also when it is cancelled."""
+        is_first = not began.is_set()
+        began.set()
+        with trio.CancelScope(shield=is_first):
+            await trio.sleep(3 if is_first else 0)
+        return "worked"
+
+    def answer(request):
+        return calls(("deaf", {})) if len(request.messages) == 1 else says("done")
+
+    options = {"model": FunctionModel(answer), "tools": [deaf]}
+    async with two_nodes(lambda _: options) as (store, one, two, _):
+        session = await one.start_session(session_id="s", **options)
+        await session.prompt("Hi")
+        await began.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.move_session, "s", two.nodes.node.id)
+            with trio.fail_after(10), suppress(HeldBy):  # whoever is first after that
+                while True:
+                    await trio.sleep(0.05)
+                    with suppress(AlreadyStarted):
+                        await one.resume_session("s", **options)
+                        break
+        await trio.sleep(5)
+        assert [node.nodes.node.id for node in (one, two) if node.sessions()] == [store.get("", "s").node]
