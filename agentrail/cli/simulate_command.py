@@ -94,9 +94,9 @@ def simulate(  # noqa: PLR0913 - the options of a command
 
 
 def _faults() -> str:
-    from agentrail.testing.simulation.faults import CATALOGUE, RULES
+    from agentrail.testing.simulation.faults import CATALOGUE, FAULT_RULES
 
-    rows = [(one.family, one.action, RULES[one.action].says) for one in CATALOGUE]
+    rows = [(one.family, one.action, FAULT_RULES[one.action].says) for one in CATALOGUE]
     return "\n".join(f"{family:8} {action:17} {says}" for family, action, says in rows)
 
 

@@ -16,7 +16,7 @@ from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen, comparable
 
-EVERYTHING: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
+ALL_PROMISES: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
 """All promises: a comparison of two orders checks none of them, so that no other fault hides the difference."""
 
 # The user's options list plugins in their order, which does not count as a difference.

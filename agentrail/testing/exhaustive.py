@@ -130,7 +130,7 @@ def observed(effect: e.Effect) -> Hashable:
 
 
 @frozen(kw_only=True)
-class Call:
+class CallerSignals:
     """Signals of callers, of which a world sees only a few.
 
     Attributes:
@@ -155,7 +155,7 @@ class SmallWorld:
     """
 
     start: SessionState
-    calls: Mapping[str, Call]
+    calls: Mapping[str, CallerSignals]
     outcomes: Callable[[SessionState], Iterable[s.Signal]]
     is_within: Callable[[SessionState], bool] = lambda _: True
     abstraction: Abstraction = ABSTRACTION

@@ -53,7 +53,7 @@ class CutStore:
         return call(*args, **options)
 
 
-Fault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
+StoreFault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
 
 
 class FaultyStore(CutStore):
@@ -76,7 +76,7 @@ class FaultyStore(CutStore):
         self.inner: Store = inner
         self.delay_seconds: float = 0.0
         self.calls: list[str] = []
-        self._fault: Fault = "none"
+        self._fault: StoreFault = "none"
         self._said = "the disk is full"
         self._open = threading.Event()
         self._open.set()

@@ -31,7 +31,7 @@ _IDLE_THREAD: Final = re.compile(r"Trio thread \d+")
 
 
 @frozen(kw_only=True)
-class Census:
+class ObjectCensus:
     """The living objects at one moment. Each mapping is from an object's identity to its description.
 
     Attributes:
@@ -73,7 +73,7 @@ async def no_orphans(*, within_seconds: float = 5.0) -> AsyncIterator[None]:
         await _wait_until_gone(before, within_seconds)
 
 
-async def _wait_until_gone(before: Census, within_seconds: float) -> None:
+async def _wait_until_gone(before: ObjectCensus, within_seconds: float) -> None:
     give_up_at = time.monotonic() + within_seconds
     await trio.lowlevel.checkpoint()
     left = _left_since(before)
@@ -94,7 +94,7 @@ async def _wait_until_gone(before: Census, within_seconds: float) -> None:
     assert not left, f"left behind after {within_seconds:g} s: {'; '.join(left)}"
 
 
-def _left_since(before: Census) -> tuple[str, ...]:
+def _left_since(before: ObjectCensus) -> tuple[str, ...]:
     after = take_census()
     if after.processes.keys() - before.processes.keys():
         _bury_adopted(before)
@@ -118,7 +118,7 @@ def _adopting() -> Iterator[None]:
         prctl(_PR_SET_CHILD_SUBREAPER, was.value, 0, 0, 0)
 
 
-def _bury_adopted(before: Census) -> None:
+def _bury_adopted(before: ObjectCensus) -> None:
     """Reap ended processes that no code here will wait for: init would have done so."""
     waited_for = {one.pid for one in gc.get_objects() if isinstance(one, subprocess.Popen)}
     for pid, name in _children(os.getpid()).items():
@@ -127,12 +127,12 @@ def _bury_adopted(before: Census) -> None:
                 os.waitpid(pid, os.WNOHANG)
 
 
-def take_census() -> Census:
+def take_census() -> ObjectCensus:
     """Take a census now. Only inside a Trio run."""
     root = trio.lowlevel.current_root_task()
     me = trio.lowlevel.current_task()
     tasks = () if root is None else _descendants(root)
-    return Census(
+    return ObjectCensus(
         tasks={task: f"task {task.name!r}" for task in tasks if task is not me},
         threads={
             thread.ident: f"thread {thread.name!r}"
@@ -144,7 +144,7 @@ def take_census() -> Census:
     )
 
 
-def decide_left(before: Census, after: Census) -> tuple[str, ...]:
+def decide_left(before: ObjectCensus, after: ObjectCensus) -> tuple[str, ...]:
     """Name every object in the second census that is not in the first."""
     return (
         *(name for task, name in after.tasks.items() if task not in before.tasks),

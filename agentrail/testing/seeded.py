@@ -35,7 +35,7 @@ _CURRENT: Final = "GLOBAL_RUN_CONTEXT"
 _QUEUE: Final = "runq"
 
 
-class Order(Protocol):
+class TaskShuffler(Protocol):
     """Takes the place of Trio's generator."""
 
     def shuffle(self, batch: list[trio.lowlevel.Task], /) -> None:
@@ -77,7 +77,7 @@ def why_not_repeatable(release: str = trio.__version__, switches: object = _run)
 
 
 @contextmanager
-def seeded_order(seed: object, order: Order | None = None) -> Iterator[None]:
+def seeded_order(seed: object, order: TaskShuffler | None = None) -> Iterator[None]:
     """Seed the order of tasks in each `trio.run` of the block, in this thread. Not inside of a run.
 
     Args:
@@ -104,7 +104,7 @@ def seeded_order(seed: object, order: Order | None = None) -> Iterator[None]:
 
 
 def run_queue() -> deque[trio.lowlevel.Task]:
-    """Return Trio's own queue of ready tasks, to which an `Order` may return what it left out. Only inside of a run."""
+    """Return Trio's own queue of ready tasks, to which an `TaskShuffler` may return what it left out. Only inside of a run."""
     queue: deque[trio.lowlevel.Task] = getattr(getattr(_run, _CURRENT).runner, _QUEUE)
     return queue
 

@@ -77,7 +77,7 @@ from agentrail.testing.checked_run import (
     shortened,
     small_config,
 )
-from agentrail.testing.commutation import EVERYTHING, Commutation, Twins
+from agentrail.testing.commutation import ALL_PROMISES, Commutation, Twins
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.scenario_head import StackOrigin
@@ -747,7 +747,7 @@ def commute(
     Returns:
         True in a condition if they commute. Otherwise it has the shortest conversation in which the order matters.
     """
-    machine = stack_machine([a, b], tools=tools, without=EVERYTHING)
+    machine = stack_machine([a, b], tools=tools, without=ALL_PROMISES)
 
     def begin_run(_: SessionMachine, setup: Setup) -> Run:
         return Twins(setup)

@@ -11,7 +11,7 @@ import psycopg
 from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.stores.postgres import PostgresStore
 from agentrail.testing.faulty_store import WRITING_CALLS
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.tape import Tape
 from property_tests.stores.plain_store import LEASE_MS
@@ -39,7 +39,7 @@ class ServerBesideModel:
     """
 
     def __init__(self, url, proxy, clock):
-        self.model = ModelStore(Tape(0), Log(), lease_ms=LEASE_MS, now_ms=clock)
+        self.model = ModelStore(Tape(0), LifeLog(), lease_ms=LEASE_MS, now_ms=clock)
         self._url, self._proxy = url, proxy
         self.plans = deque()
         self.calls, self.writes, self.lost = 0, 0, {True: 0, False: 0}

@@ -16,7 +16,7 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt
 from agentrail.testing.checked_run import LATER_MS
-from agentrail.testing.exhaustive import ABSTRACTION, Call, SmallWorld
+from agentrail.testing.exhaustive import ABSTRACTION, CallerSignals, SmallWorld
 from tests.core.worlds import SMALL, completed, new_session
 
 READ: Final = ToolSpec(name="read", description="Reads.", parameters={"type": "object"}, effect_class="once")
@@ -136,7 +136,7 @@ def _start(*tools: ToolSpec, **options: Any) -> SessionState:
     return new_session(Toolbox(tools), **(SMALL | {"max_retries": 1} | options))
 
 
-def _calls_of(**times: int) -> dict[str, Call]:
+def _calls_of(**times: int) -> dict[str, CallerSignals]:
     kinds = {
         "prompt": _prompts,
         "steer": _steers,
@@ -148,7 +148,7 @@ def _calls_of(**times: int) -> dict[str, Call]:
         "wish": _wishes,
         "loan": _loans,
     }
-    return {name: Call(times=many, signals=kinds[name]) for name, many in times.items()}
+    return {name: CallerSignals(times=many, signals=kinds[name]) for name, many in times.items()}
 
 
 _WITH_TEXTS: Final = evolve(

@@ -29,8 +29,8 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing import supervisors
-from agentrail.testing.simulation.log import Log
-from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.log import LifeLog
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.tape import Tape
 from tests.gateway.attacks.wire import FREE
 from tests.host.hosting import answering, profile
@@ -77,9 +77,9 @@ class CountedConnection:
 
 
 @asynccontextmanager
-async def network_to(app: Any) -> AsyncIterator[Network]:
+async def network_to(app: Any) -> AsyncIterator[SimulatedNetwork]:
     """Serve an application at `owner`, on a network without latency."""
-    network = Network(Tape(0), Log(), latency_seconds=0.0)
+    network = SimulatedNetwork(Tape(0), LifeLog(), latency_seconds=0.0)
     async with trio.open_nursery() as nursery:
         network.serve("owner", app, nursery.start_soon)
         yield network
@@ -88,7 +88,7 @@ async def network_to(app: Any) -> AsyncIterator[Network]:
 
 
 @asynccontextmanager
-async def dial_to(network: Network, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+async def dial_to(network: SimulatedNetwork, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
     """Open a connection to the application; `lives` says after how many frames each breaks, and those behind last."""
     async with network.dial("owner", headers=_HEADERS) as connection:
         yield CountedConnection(connection, next(lives, math.inf))
@@ -167,7 +167,7 @@ async def over_a_network(
 
 
 @asynccontextmanager
-async def _in_front_of(network: Network, behind: Store | None) -> AsyncIterator[Network]:
+async def _in_front_of(network: SimulatedNetwork, behind: Store | None) -> AsyncIterator[SimulatedNetwork]:
     """The network on which the client calls: that of the gateway, or of a node that owns nothing."""
     if behind is None:
         yield network

@@ -15,7 +15,7 @@ from agentrail.events import AgentEnd, ToolBlocked
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.simulation.disk import SimulatedDisk
-from agentrail.testing.simulation.disk_store import open_store, simulated_files
+from agentrail.testing.simulation.disk_store import open_disk_store, simulated_files
 from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import Chunky, on_bounded_time, open_over, until
@@ -71,7 +71,7 @@ async def test_a_commit_that_breaks_off_leaves_both_records_of_a_step_or_none(li
     (both,) = [one for one in memory.appends if [r.kind for r in one.records] == ["heard", "abort"]]
     before = memory.read("", "s-1", 0, both.records[0].seq - 1)
     disk = SimulatedDisk(Tape(1))
-    with simulated_files(), closing(open_store(disk)) as store:
+    with simulated_files(), closing(open_disk_store(disk)) as store:
         store.create(Opening(records=before, root="s-1", node="n1"))
         if lives == "before":
             disk.fail_sync = lambda name: name.endswith("-wal")

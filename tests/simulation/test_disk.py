@@ -14,7 +14,7 @@ from agentrail.stores import sqlite_connections
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
 from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation.disk import REMAINS, SimulatedDisk
-from agentrail.testing.simulation.disk_store import directory_of, open_store, simulated_files
+from agentrail.testing.simulation.disk_store import disk_path, open_disk_store, simulated_files
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.tape import Tape
 from tests.simulation.audit import nothing_real
@@ -49,7 +49,7 @@ def crashing_at(point, crash):
 
 def write_on(disk, said, records=SMALL):
     """A process that stores a session record by record, until it ends or its disk crashes."""
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         there = store.get("", "s")
         if there is None:
             store.create(opening())
@@ -64,7 +64,7 @@ def write_on(disk, said, records=SMALL):
 
 def recovered(disk):
     """Return the number of the last record that the next process finds."""
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         assert store.salvaged is None
         there = store.get("", "s")
         if there is None:
@@ -106,7 +106,7 @@ def test_a_store_on_it_keeps_to_the_port(rule, disk):
         clock.now += 15_001
 
     def open_at(name):
-        return open_store(disk, name, wall=lambda: clock() / 1000)
+        return open_disk_store(disk, name, wall=lambda: clock() / 1000)
 
     def reopen(store):
         store.close()
@@ -155,7 +155,7 @@ def test_only_full_syncs_of_an_honest_disk_keep_what_was_acknowledged(synchronou
             disk, said = SimulatedDisk(Tape(seed)), {}
             write_on(disk, said, records=1)
             disk.is_lying = is_lying
-            store = open_store(disk)
+            store = open_disk_store(disk)
             for _ in range(1 + seed % 5):
                 one, after = following(store.get("", "s").tail, "text " * 300)
                 assert store.append([one]) == (None,)
@@ -166,7 +166,7 @@ def test_only_full_syncs_of_an_honest_disk_keep_what_was_acknowledged(synchronou
 
 def test_a_failed_sync_marks_changes_as_written(disk):
     """As with Linux: the next sync succeeds, and they are not on the disk. The store writes them again."""
-    store = open_store(disk)
+    store = open_disk_store(disk)
     store.create(opening())
     one, after = following(store.get("", "s").tail, "a")
     disk.fail_sync = lambda name: name.endswith("-wal")
@@ -193,7 +193,7 @@ def write_in_spite_of(disk, said):
                     raise
         return None
 
-    store = insist(partial(open_store, disk))
+    store = insist(partial(open_disk_store, disk))
     insist(partial(store.create, opening()))
     said["acknowledged"] = 1
     for number in range(SMALL):
@@ -233,7 +233,7 @@ def test_a_crash_after_a_failed_sync_loses_nothing_acknowledged(remains):
 
 def test_a_full_disk_refuses_until_there_is_room(disk):
     """Nothing is acknowledged meanwhile."""
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         store.create(opening())
         one, _ = following(store.get("", "s").tail, "a")
         disk.is_full = True
@@ -246,7 +246,7 @@ def test_a_full_disk_refuses_until_there_is_room(disk):
 def test_a_slow_disk_delays_the_answer_of_the_call_that_syncs(disk):
     """One commit has one sync. The machine of the caller takes the time."""
     machine = NodeMachine(7, "node-0")
-    with closing(open_store(disk)) as store, outside.installed(machine):
+    with closing(open_disk_store(disk)) as store, outside.installed(machine):
         store.create(opening())
         store.append([following(store.get("", "s").tail, "a")[0]])
         disk.slow_seconds = 0.3
@@ -256,13 +256,13 @@ def test_a_slow_disk_delays_the_answer_of_the_call_that_syncs(disk):
 
 def test_a_dead_process_changes_nothing(disk):
     """Neither through its store and connections, nor through its paths, nor by releasing its lock."""
-    dead, path = open_store(disk), directory_of(disk) / "sessions.db"
+    dead, path = open_disk_store(disk), disk_path(disk) / "sessions.db"
     dead.create(opening())
     one, _ = following(dead.get("", "s").tail, "a")
     with pytest.raises(StoreInUse):
-        open_store(disk)
+        open_disk_store(disk)
     disk.crash()
-    alive = open_store(disk)
+    alive = open_disk_store(disk)
     before = {name: bytes(file.data) for name, file in disk.files.items()}
     for act in (
         partial(dead.append, [one]),
@@ -278,7 +278,7 @@ def test_a_dead_process_changes_nothing(disk):
     dead.close()
     assert {name: bytes(file.data) for name, file in disk.files.items()} == before
     with pytest.raises(StoreInUse):
-        open_store(disk)
+        open_disk_store(disk)
     alive.close()
 
 
@@ -287,11 +287,11 @@ SAID = {"flip": {"whole", "said to be bad"}, "cut": {"whole", "salvaged"}}
 
 def damaged(disk, how):
     """Damage the file of a closed store, and return what its next process says: an error, a report, or nothing."""
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         written = store.read("", "s")
     getattr(disk, how)("sessions.db")
     try:
-        with closing(open_store(disk)) as store:
+        with closing(open_disk_store(disk)) as store:
             for _ in range(3):  # reading finds the damage, and writing salvages
                 try:
                     found = store.read("", "s") if store.get("", "s") is not None else ()
@@ -325,7 +325,7 @@ def test_damage_is_told_or_changes_nothing(how, lives):
 def test_a_lost_file_is_a_new_store_and_a_running_one_writes_it_again(disk):
     """What a process still has open is not lost."""
     write_on(disk, {}, records=2)
-    store = open_store(disk)
+    store = open_disk_store(disk)
     one, after = following(store.get("", "s").tail, "a")
     disk.lose("sessions.db")
     with pytest.raises(StoreUnavailable, match="removed or replaced"):
@@ -343,10 +343,10 @@ def test_a_torn_or_reordered_crash_leaves_a_part():
         sizes = set()
         for seed in range(30):
             disk = SimulatedDisk(Tape(seed, {"disk.disk.crash#0": REMAINS.index(remains)}))
-            path = directory_of(disk) / "a"
+            path = disk_path(disk) / "a"
             path.write_bytes(b"")
             path.sync()
-            directory_of(disk).sync()
+            disk_path(disk).sync()
             for number in range(4):
                 disk.files["a"].change(4 * number, bytes([number + 1]) * 4)
             assert disk.crash() == remains
@@ -360,15 +360,15 @@ def test_a_torn_or_reordered_crash_leaves_a_part():
 def test_names_are_durable_after_a_sync_of_the_directory():
     """A renamed file has its old name, or none, until then."""
     disk = SimulatedDisk(Tape(1, {}))
-    new, old = directory_of(disk) / "new", directory_of(disk) / "old"
+    new, old = disk_path(disk) / "new", disk_path(disk) / "old"
     new.write_bytes(b"new")
     new.sync()
     disk.crash()
     assert list(disk.files) == []
-    new, old = directory_of(disk) / "new", directory_of(disk) / "old"
+    new, old = disk_path(disk) / "new", disk_path(disk) / "old"
     new.write_bytes(b"new")
     new.sync()
-    directory_of(disk).sync()
+    disk_path(disk).sync()
     new.rename(old)
     disk.crash()
     assert {name: bytes(file.data) for name, file in disk.files.items()} == {"new": b"new"}
@@ -392,6 +392,6 @@ def test_connections_stand_alone(disk):
     """A reader that SQLite would open by itself meets the file of the writer; a file without a store is not one."""
     with pytest.raises(apsw.CantOpenError):
         apsw.Connection("/disk/none.db", vfs=disk.name, flags=apsw.SQLITE_OPEN_READONLY)
-    with closing(open_store(disk)) as store, closing(open_store(disk, read_only=True)) as reading:
+    with closing(open_disk_store(disk)) as store, closing(open_disk_store(disk, read_only=True)) as reading:
         store.create(opening())
         assert reading.get("", "s").tail == store.get("", "s").tail

@@ -39,11 +39,11 @@ async def struck_in(world, nemesis, talk):
 
 def test_a_fault_reads_as_a_sentence():
     """A fault says what happens, to whom, for how long and where."""
-    place = f.Place(kind="store", word="append", of="node-1", nth=2)
-    assert str(evolve(f.STOP, node=0, seconds=20.0, place=place)) == (
+    place = f.FaultPlace(kind="store", word="append", of="node-1", nth=2)
+    assert str(evolve(f.STOP_NODE, node=0, seconds=20.0, place=place)) == (
         "node-0 stands still for 20 s, as node-1 asks the store (append) for the 2nd time"
     )
-    assert str(evolve(f.CUT, node=2, seconds=3.5, place=12.25)) == (
+    assert str(evolve(f.CUT_LINK, node=2, seconds=3.5, place=12.25)) == (
         "node-2 is cut off from all others for 3.5 s, at 12.25 s"
     )
     assert (
@@ -80,7 +80,7 @@ def test_each_fault_begins_and_its_end_undoes_it(fault):
 
     async def life():
         world = ToyWorld()
-        placed = evolve(fault, seconds=5.0, amount=0.5, place=f.Place(kind="note"))
+        placed = evolve(fault, seconds=5.0, amount=0.5, place=f.FaultPlace(kind="note"))
         nemesis = Nemesis(world, Tape(0, {}), {placed}, until=SECONDS, rate=0)
 
         async def talk(log):
@@ -93,7 +93,7 @@ def test_each_fault_begins_and_its_end_undoes_it(fault):
         return await struck_in(world, nemesis, talk)
 
     calls = lived(life)
-    rule = f.RULES[fault.action]
+    rule = f.FAULT_RULES[fault.action]
     assert calls
     if rule.end is not None:
         begun, ended = ([one for one in calls if ("restart" in one) is is_end] for is_end in (False, True))
@@ -111,7 +111,7 @@ def test_a_fault_strikes_as_its_place_is_reached_for_the_nth_time():
 
     async def life():
         world = ToyWorld()
-        place = f.Place(kind="store", word="append", of="node-1", session="s1", nth=2)
+        place = f.FaultPlace(kind="store", word="append", of="node-1", session="s1", nth=2)
         nemesis = Nemesis(
             world, Tape(0, {}), {evolve(f.KILL, node=2, seconds=4.0, place=place)}, until=SECONDS, rate=0
         )
@@ -146,7 +146,7 @@ def test_a_fault_acts_in_the_context_of_the_world():
         world = ToyWorld()
         world.stop = lambda index, seconds: world.calls.append(node.get())
         nemesis = Nemesis(
-            world, Tape(0, {}), {evolve(f.STOP, place=f.Place(kind="note"))}, until=SECONDS, rate=0
+            world, Tape(0, {}), {evolve(f.STOP_NODE, place=f.FaultPlace(kind="note"))}, until=SECONDS, rate=0
         )
 
         async def talk(log):
@@ -186,7 +186,7 @@ def test_a_crash_is_raised_by_the_next_step_of_the_node():
 
     async def life():
         world = ToyWorld()
-        crash = evolve(f.CRASH, node=1, place=f.Place(kind="note"))
+        crash = evolve(f.CRASH, node=1, place=f.FaultPlace(kind="note"))
         nemesis = Nemesis(world, Tape(0, {}), {crash}, until=SECONDS, rate=0)
         made = []
 
@@ -252,7 +252,7 @@ def test_half_of_the_families_are_off_in_each_life():
     assert {one.action for one in drawn} == {
         one.action for one in f.CATALOGUE if one.family not in f.PERMITTED
     }
-    assert {one.place.kind for one in drawn if isinstance(one.place, f.Place)} == {
+    assert {one.place.kind for one in drawn if isinstance(one.place, f.FaultPlace)} == {
         kind for kind, _ in f.POINTS
     }
     by_clock = sum(isinstance(one.place, float) for one in drawn) / len(drawn)
@@ -277,7 +277,7 @@ def test_no_fault_strikes_after_the_calm_end():
 
     async def life():
         world = ToyWorld()
-        place = f.Place(kind="note", nth=2)
+        place = f.FaultPlace(kind="note", nth=2)
         late = {evolve(f.AWAY, place=SECONDS + 1), evolve(f.RESET, place=place)}
         nemesis = Nemesis(world, Tape(0, {}), late, until=SECONDS, rate=0)
 

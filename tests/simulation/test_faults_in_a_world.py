@@ -8,14 +8,14 @@ from attrs import evolve
 from agentrail.events import PromptReceived
 from agentrail.testing.simulation import faults as f
 from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.facts import Answered, FaultChange, NodeChange
+from agentrail.testing.simulation.facts import CallAnswered, FaultChange, NodeChange
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.shrinking import count_faults, shrink
 from agentrail.testing.simulation.sim_files import replay, save
 from agentrail.testing.simulation.story import story
 
-PLACE = f.Place(kind="store", word="append", of="node-0", nth=2)
+PLACE = f.FaultPlace(kind="store", word="append", of="node-0", nth=2)
 
 
 def shop(world, fault):
@@ -32,9 +32,9 @@ def shop(world, fault):
         *(
             f.KILL,
             f.LOSE,
-            f.STOP,
+            f.STOP_NODE,
             f.LEAVE,
-            f.CUT,
+            f.CUT_LINK,
             f.ONE_WAY_CUT,
             f.RESET,
             f.REFUSE,
@@ -76,7 +76,9 @@ def test_a_fault_strikes_at_its_place_and_the_prompt_is_answered_nevertheless(fa
         {"killed"} if fault == f.LOSE else set()
     )  # the life ends with the person's, before that node starts again
     assert set(last.values()) <= {"up", "continued"} | lost, last
-    assert any(isinstance(line.facts, Answered) and line.facts.outcome == "ok" for line in lines[struck[0] :])
+    assert any(
+        isinstance(line.facts, CallAnswered) and line.facts.outcome == "ok" for line in lines[struck[0] :]
+    )
 
 
 def kill_and_prompt(world):

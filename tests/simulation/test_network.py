@@ -15,9 +15,9 @@ from agentrail.remote.connect import connect
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.simulation.byte_network import ByteNetwork, SimulatedSocket
-from agentrail.testing.simulation.connections import OPENED, WINDOW, Connections
+from agentrail.testing.simulation.connections import CONNECTED, WINDOW, Connections
 from agentrail.testing.simulation.machine import NodeMachine
-from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.tape import Tape
 from tests.simulation.two_nodes import NETWORKS, PLACES, committed, lived, started, until_silent
 
@@ -304,7 +304,7 @@ def test_a_doubled_prompt_is_one_prompt():
         )  # to start, doubled and forwarded, then once and forwarded
         assert kinds.count("prompt_received") == 1
 
-    lived(Network, life, model=QUICK)
+    lived(SimulatedNetwork, life, model=QUICK)
 
 
 def test_a_proxy_buffers_a_stream():
@@ -324,7 +324,7 @@ def test_a_proxy_buffers_a_stream():
             cluster.network.buffer("ann", "node-0", 0)
             return len(moments), [one["seq"] for one in await until_silent(answer)]
 
-    plain, buffered = (lived(Network, life, size, heartbeat=60.0) for size in (0, 4_096))
+    plain, buffered = (lived(SimulatedNetwork, life, size, heartbeat=60.0) for size in (0, 4_096))
     assert plain[1] == buffered[1] == list(range(1, 8))
     assert buffered[0] < plain[0] / 2
 
@@ -424,7 +424,7 @@ def test_order_holds_within_a_connection(sizes, faults, seed, bytes_per_second):
         with outside.installed(NodeMachine(seed, "a")):
             client = network.open("b")
         network.way("a", "b").bytes_per_second = bytes_per_second
-        assert await client.receive() is OPENED
+        assert await client.receive() is CONNECTED
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(send, client)
@@ -444,7 +444,7 @@ def test_a_slow_way_is_slow_in_both_directions():
         network = Connections(Tape(1))
         network.listen("world", lambda _: None)
         network.slow("world", "world", 7.0)
-        assert await network.open("world").receive() is OPENED
+        assert await network.open("world").receive() is CONNECTED
         return trio.current_time()
 
     assert 14 < trio.run(main, clock=FakeClock()) < 15
@@ -457,7 +457,7 @@ def test_a_reset_loses_what_is_under_way():
         network, accepted = Connections(Tape(1)), []
         network.listen("world", accepted.append)
         client = network.open("world")
-        assert await client.receive() is OPENED
+        assert await client.receive() is CONNECTED
         await client.send("first")
         await trio.sleep(1)
         await client.send("second")
@@ -480,7 +480,7 @@ def test_bandwidth_limits_a_connection(bytes_per_second):
         network.listen("world", accepted.append)
         network.way("world", "world").bytes_per_second = bytes_per_second
         client = network.open("world")
-        assert await client.receive() is OPENED
+        assert await client.receive() is CONNECTED
         begun_at = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send_all, client)

@@ -17,7 +17,7 @@ from agentrail.testing.simulation.facts import NodeChange, StoreCall
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.node_witness import SimulatedWitness
 from agentrail.testing.simulation.run import run
-from agentrail.testing.simulation.world import LEASE_SECONDS
+from agentrail.testing.simulation.world import WORLD_LEASE_SECONDS
 from agentrail.testing.simulation.worlds import cluster, protocols
 from tests.simulation.audit import opened
 
@@ -96,7 +96,7 @@ def test_a_restart_reports_the_earlier_process_only_on_the_same_computer(moves):
         if isinstance(line.facts, StoreCall) and line.place == "node-0"
     ]
     earlier = next(call.arguments["node"].id for _, call in calls if call.name == "beat")
-    in_time = [call for at, call in calls if 20 < at < 20 + LEASE_SECONDS and call.name == "gone"]
+    in_time = [call for at, call in calls if 20 < at < 20 + WORLD_LEASE_SECONDS and call.name == "gone"]
     assert [call.arguments["node"] for call in in_time] == ([] if moves else [earlier])
 
 

@@ -8,7 +8,12 @@ from attrs import evolve
 
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.simulation.ownership_log import first_strange_line, ownership_lines, strange_lines
-from agentrail.testing.simulation.ownership_model import RULES, Bounds, Transition, search
+from agentrail.testing.simulation.ownership_model import (
+    OWNERSHIP_RULES,
+    OwnershipTransition,
+    StateBounds,
+    search,
+)
 from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.world import World
 from tests.thinned import each, nightly
@@ -26,13 +31,13 @@ def test_no_behaviour_within_the_bounds_breaks_a_promise():
 @pytest.mark.simulation(33)
 def test_no_lost_heartbeat_breaks_a_promise():
     """The same holds if heartbeats of a running node fail for two leases."""
-    assert search(bounds=Bounds(lost_beats=2)).promise == ""
+    assert search(bounds=StateBounds(lost_beats=2)).promise == ""
 
 
 @pytest.mark.simulation(13, 33)
 def test_without_the_newest_epoch_an_old_owner_acts():
     """The first counter-example is known: an owner stands still, repeats its append after another took over, and begins the effect."""
-    found = search(RULES - {"newest epoch"})
+    found = search(OWNERSHIP_RULES - {"newest epoch"})
     assert found.promise == "fences"
     assert [str(line) for line in found.story] == [
         "append node-0 record 1: stored",
@@ -61,20 +66,20 @@ def test_without_the_newest_epoch_an_old_owner_acts():
 @pytest.mark.simulation(33)
 def test_each_rule_is_needed(rule, promise, last):
     """Without it a promise is broken within the same bounds."""
-    found = search(RULES - {rule})
+    found = search(OWNERSHIP_RULES - {rule})
     assert (found.promise, str(found.story[-1])) == (promise, last)
 
 
 _MOVED = (
-    Transition("create", "a", epoch=1, last=1),
-    Transition("append", "a", epoch=1, first=2, last=3, answer="ok"),
-    Transition("effect", "a", first=3, effect="t1"),
-    Transition("stop", "a"),
-    Transition("take", "b", epoch=2, last=4),
-    Transition("append", "b", epoch=2, first=5, last=5, answer="ok"),
-    Transition("continue", "a"),
-    Transition("append", "a", epoch=1, first=2, last=3, answer="fenced"),
-    Transition("effect", "b", first=5, effect="t2"),
+    OwnershipTransition("create", "a", epoch=1, last=1),
+    OwnershipTransition("append", "a", epoch=1, first=2, last=3, answer="ok"),
+    OwnershipTransition("effect", "a", first=3, effect="t1"),
+    OwnershipTransition("stop", "a"),
+    OwnershipTransition("take", "b", epoch=2, last=4),
+    OwnershipTransition("append", "b", epoch=2, first=5, last=5, answer="ok"),
+    OwnershipTransition("continue", "a"),
+    OwnershipTransition("append", "a", epoch=1, first=2, last=3, answer="fenced"),
+    OwnershipTransition("effect", "b", first=5, effect="t2"),
 )
 
 
@@ -82,7 +87,7 @@ _MOVED = (
 def test_a_log_is_followed_to_its_end():
     """Silent transitions are inserted: the answer that arrives, and the lease that passes."""
     assert first_strange_line(_MOVED) is None
-    assert first_strange_line(_MOVED, RULES - {"newest epoch"}) == 7
+    assert first_strange_line(_MOVED, OWNERSHIP_RULES - {"newest epoch"}) == 7
 
 
 @each(

@@ -13,10 +13,10 @@ from agentrail.messages import ToolResult
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.facts import Answered, Asked, LedgerEntry, Read
+from agentrail.testing.simulation.facts import CallAnswered, CallAsked, LedgerEntry, Read
 from agentrail.testing.simulation.faults import MODEL_TROUBLE, WHIMS
-from agentrail.testing.simulation.ledger import Ledger
-from agentrail.testing.simulation.log import Log, Seen
+from agentrail.testing.simulation.ledger import EffectLedger
+from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.run import run
 
@@ -57,8 +57,8 @@ def test_in_a_calm_life_all_prompts_are_answered_and_each_payment_is_made_once()
     shops = []
     report = run(calm, "calm", nodes=2, hours=0.05)
     assert report.broken is None
-    answers = {one.id: one for one in facts(report, Answered)}
-    asked = facts(report, Asked)
+    answers = {one.id: one for one in facts(report, CallAnswered)}
+    asked = facts(report, CallAsked)
     assert len([one for one in asked if one.request == "prompt"]) > 20
     assert all(answers[one.id].outcome == "ok" for one in asked)
     ends = [answers[one.id].value["status"] for one in asked if one.says == "wait"]
@@ -82,7 +82,7 @@ def test_on_an_empty_tape_the_first_person_sends_one_prompt():
 
     report = run(everything, "any", nodes=2, hours=0.02, given={})
     assert report.drawn == {}
-    asked = [(one.request, one.key) for one in facts(report, Asked) if one.request == "prompt"]
+    asked = [(one.request, one.key) for one in facts(report, CallAsked) if one.request == "prompt"]
     assert asked == [("prompt", "person-0.0")]
     assert facts(report, LedgerEntry) == []
 
@@ -111,10 +111,10 @@ def test_a_prompt_that_is_sent_again_after_a_cut_is_one_prompt():
     report = run(cut, "cut", nodes=2, hours=0.02)
     assert report.broken is None
     assert len(dials) > 50
-    asked = Counter(one.key for one in facts(report, Asked) if one.request == "prompt")
+    asked = Counter(one.key for one in facts(report, CallAsked) if one.request == "prompt")
     assert max(asked.values()) > 1
     assert prompts_in_history(report) == Counter(dict.fromkeys(asked, 1))
-    assert {one.outcome for one in facts(report, Answered) if one.value is not None} == {"ok"}
+    assert {one.outcome for one in facts(report, CallAnswered) if one.value is not None} == {"ok"}
 
 
 def test_two_readers_of_a_session_have_the_same_events():
@@ -143,7 +143,7 @@ def test_two_readers_of_a_session_have_the_same_events():
     length = min(len(first), len(second))
     assert length > 50
     assert first[:length] == second[:length]
-    requests = Counter(one.request for one in facts(report, Asked))
+    requests = Counter(one.request for one in facts(report, CallAsked))
     assert requests["approve"] + requests["reject"] > 1
 
 
@@ -158,8 +158,10 @@ def test_a_life_has_the_trouble_that_it_allows(fault):
 
     report = run(troubled, "a", hours=0.03)
     assert report.broken is None
-    statuses = Counter(one.value["status"] for one in facts(report, Answered) if isinstance(one.value, dict))
-    requests = {one.request for one in facts(report, Asked)}
+    statuses = Counter(
+        one.value["status"] for one in facts(report, CallAnswered) if isinstance(one.value, dict)
+    )
+    requests = {one.request for one in facts(report, CallAsked)}
     assert statuses["completed"] > 10
     assert (statuses["failed"] > 0) == (fault is MODEL_TROUBLE)
     assert ({"abort", "steer"} <= requests) == (fault is WHIMS)
@@ -176,7 +178,7 @@ def attempt(shop, tool, operation, call="c1"):
 def test_a_ledger_counts_by_effect_class_and_a_dead_node_writes_nothing():
     """A second effect of one operation is one too many for `once` and `reconcilable`, and is nothing new for the other two."""
     for effect_class in CLASSES:
-        shop = Ledger("shop", Log())
+        shop = EffectLedger("shop", LifeLog())
         tool = shop.tool("pay", effect_class)
         attempt(shop, tool, "o1")
         attempt(shop, tool, "o2")
@@ -193,8 +195,8 @@ def test_a_ledger_counts_by_effect_class_and_a_dead_node_writes_nothing():
 
 def test_a_result_without_an_effect_is_noticed():
     """A published success of a call that never reached the ledger is one too few. An error may have had no effect."""
-    log = Log()
-    shop = Ledger("shop", log)
+    log = LifeLog()
+    shop = EffectLedger("shop", log)
     attempt(shop, shop.tool("pay"), "o1", "c1")
     for call, is_error, holds in (("c1", False, True), ("c2", True, True), ("c2", False, False)):
         result = ToolResult(call_id=call, name="pay", text="done", is_error=is_error)
@@ -224,8 +226,8 @@ def test_a_request_whose_node_leaves_is_waited_for_on_the_next_node():
 
     report = run(drained, "leave", nodes=2, hours=0.02)
     assert report.broken is None
-    asked = {one.id: one for one in facts(report, Asked)}
-    ends = [one.value for one in facts(report, Answered) if asked[one.id].says == "wait" and one.value]
+    asked = {one.id: one for one in facts(report, CallAsked)}
+    ends = [one.value for one in facts(report, CallAnswered) if asked[one.id].says == "wait" and one.value]
     assert len(ends) > 10
     assert {end["status"] for end in ends} == {"completed"}
 
@@ -243,7 +245,11 @@ def test_two_people_who_approve_one_call_on_two_nodes_run_it_once():
         first_click = trio.Event()
 
         def cut_between(line):
-            if isinstance(line.facts, Asked) and line.facts.request == "approve" and not first_click.is_set():
+            if (
+                isinstance(line.facts, CallAsked)
+                and line.facts.request == "approve"
+                and not first_click.is_set()
+            ):
                 first_click.set()
                 world.network.cut("node-0", "node-1")
 
@@ -260,7 +266,7 @@ def test_two_people_who_approve_one_call_on_two_nodes_run_it_once():
     given |= {"people[1].says[0]#0": 1, "people[1].node#0": 1}
     report = run(desk, "V-019", nodes=2, hours=0.02, given=given)
     assert report.broken is None
-    approved = [one for one in facts(report, Asked) if one.request == "approve"]
+    approved = [one for one in facts(report, CallAsked) if one.request == "approve"]
     shown = {
         read.event.approval.arguments_hash
         for read in facts(report, Read)
@@ -268,7 +274,7 @@ def test_two_people_who_approve_one_call_on_two_nodes_run_it_once():
     }
     assert len({one.key for one in approved}) == 1
     assert {line.place for line in report.log.lines if line.facts in approved} == {"person-0", "person-1"}
-    answers = {one.id: one for one in facts(report, Answered)}
+    answers = {one.id: one for one in facts(report, CallAnswered)}
     assert {answers[one.id].says for one in approved if answers[one.id].outcome != "unknown"} == {"approved"}
     assert [(entry.tool, {entry.arguments_hash}) for entry in shops[0].entries] == [("pay_once", shown)]
 
@@ -278,13 +284,13 @@ def test_only_a_call_that_was_sent_twice_may_find_its_own_decision_made(is_repea
     """A remote handle reports success if it sent an approval twice and the call is approved, whoever approved it. Otherwise one click decides."""
     checker = Acknowledgements()
     for person in ("ann", "bob"):
-        asked = Asked(id=person, request="approve", key="a1", says="approved")
-        assert checker.judge(Seen(1.0, person, "person", "s0", "", asked)) is None
+        asked = CallAsked(id=person, request="approve", key="a1", says="approved")
+        assert checker.judge(LogLine(1.0, person, "person", "s0", "", asked)) is None
     answers = [
-        Answered(id="ann", outcome="ok", says="approved"),
-        Answered(id="bob", outcome="ok", says="approved", is_repeated=is_repeated),
+        CallAnswered(id="ann", outcome="ok", says="approved"),
+        CallAnswered(id="bob", outcome="ok", says="approved", is_repeated=is_repeated),
     ]
-    said = [checker.judge(Seen(2.0, answer.id, "person", "s0", "", answer)) for answer in answers]
+    said = [checker.judge(LogLine(2.0, answer.id, "person", "s0", "", answer)) for answer in answers]
     assert [one is None for one in said] == [True, is_repeated]
 
 
@@ -311,4 +317,4 @@ def test_requests_are_known_on_a_node_to_which_their_session_returns():
         line.said for line in report.log.lines if line.kind == "note" and "another owner" in line.said
     )
     assert returned.total() > 3
-    assert "request_unknown" not in {one.code for one in facts(report, Answered)}
+    assert "request_unknown" not in {one.code for one in facts(report, CallAnswered)}

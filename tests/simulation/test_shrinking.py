@@ -10,19 +10,19 @@ from attrs import evolve
 
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import sim_files
-from agentrail.testing.simulation.facts import Asked, FaultChange
+from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.schedule import FAIR
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts, shrink
 from agentrail.testing.simulation.sim_files import (
     DamagedSimFile,
     differences,
     environment,
-    load,
+    load_sim_file,
     replay,
     save,
     write_test,
 )
-from agentrail.testing.simulation.story import MAX_LINES, story
+from agentrail.testing.simulation.story import STORY_LINES, story
 from tests.simulation.toy_life import PROMISE, lived, scenario
 
 SEED = 2404
@@ -69,7 +69,7 @@ def test_a_story_leaves_out_what_nobody_outside_sees_unless_all_is_asked_for():
     long = evolve(BROKEN, log=BROKEN.log)
     told = story(long).splitlines()
     assert "is of no interest" not in story(long)
-    assert len(told) <= MAX_LINES
+    assert len(told) <= STORY_LINES
     assert sum("← BROKEN" in line for line in told) == 1
     instants = [float(line.split()[0]) for line in told[1:-2]]
     assert instants == sorted(instants)
@@ -84,9 +84,9 @@ def test_a_long_story_is_cut_to_60_lines():
     many = lived(SEED, leak=lambda log: [log.lines.insert(0, log.lines[0]) for _ in range(200)])
     crowded = evolve(many, broken=evolve(many.broken, line=many.broken.line + 200))
     told = story(crowded).splitlines()
-    assert len(told) == MAX_LINES
+    assert len(told) == STORY_LINES
     assert sum("FAULT" in line for line in told) == count_faults(BROKEN.log)
-    assert told[-2] == f"   {len(crowded.log.lines) - MAX_LINES + 3} more lines with --all"
+    assert told[-2] == f"   {len(crowded.log.lines) - STORY_LINES + 3} more lines with --all"
 
 
 def test_a_life_that_holds_is_not_shrunk():
@@ -161,7 +161,7 @@ def test_shrinking_is_repeatable(shrunk):
 def test_a_saved_life_comes_back_as_it_was(shrunk, tmp_path):
     """A file has the draws, the scenario, what broke and what the life depends on."""
     path = save(shrunk, tmp_path / "seed.sim")
-    saved = load(path)
+    saved = load_sim_file(path)
     assert saved.draws == shrunk.drawn
     assert (saved.seed, saved.nodes, saved.seconds, saved.life) == (SEED, 3, 100.0, shrunk.digest)
     assert saved.scenario == "tests.simulation.toy_life:scenario"
@@ -184,7 +184,7 @@ def test_a_flipped_byte_is_found_wherever_it_is(shrunk, tmp_path):
     for index in range(len(data)):
         path.write_bytes(data[:index] + bytes([data[index] ^ 0x01]) + data[index + 1 :])
         try:
-            load(path)
+            load_sim_file(path)
         except DamagedSimFile as error:
             assert str(path) in str(error)  # noqa: PT017 - each byte is a case of its own
         else:
@@ -200,7 +200,7 @@ def test_what_is_no_sim_file_is_refused(damage, tmp_path):
     path = tmp_path / "seed.sim"
     path.write_bytes(damage)
     with pytest.raises(DamagedSimFile, match=r"seed\.sim is not a \.sim file, or is damaged"):
-        load(path)
+        load_sim_file(path)
 
 
 def test_a_file_of_another_format_names_both(shrunk, tmp_path):
@@ -210,12 +210,12 @@ def test_a_file_of_another_format_names_both(shrunk, tmp_path):
     with pytest.raises(
         DamagedSimFile, match=r"has format 2 of \.sim files, expected 1; use the release that wrote it"
     ):
-        load(path)
+        load_sim_file(path)
 
 
 def test_what_a_life_depended_on_and_is_no_longer_there_is_named(shrunk, tmp_path):
     """A file of another commit, Python or package says what differs."""
-    saved = load(save(shrunk, tmp_path / "seed.sim"))
+    saved = load_sim_file(save(shrunk, tmp_path / "seed.sim"))
     before = saved.made_with | {"commit": "0" * 40, "trio": "0.30.0", "gone": "1.0"}
     assert differences(msgspec.structs.replace(saved, made_with=before)) == (
         f"commit was {'0' * 40}, is {environment()['commit'] or 'unknown'}",
@@ -281,7 +281,7 @@ def test_a_replay_that_differs_is_an_error_here_and_a_warning_elsewhere(
     """Under the same commit another life is `NotRepeatable`; under another commit it is a warning with what differs."""
     other = evolve(shrunk, digest="another")
     path = save(other, tmp_path / "seed.sim")
-    saved = load(path).made_with | {"commit": "e" * 40}
+    saved = load_sim_file(path).made_with | {"commit": "e" * 40}
     monkeypatch.setattr(sim_files, "environment", lambda: saved)
     path = save(other, tmp_path / "seed.sim")
     with pytest.raises(NotRepeatable, match="plays another life than the saved one: nothing else differs"):
@@ -322,7 +322,7 @@ def test_faults_and_prompts_are_counted_by_their_facts():
     for facts in (
         FaultChange("node", "kill"),
         FaultChange("node", "kill", is_over=True),
-        Asked(id="1", request="steer"),
+        CallAsked(id="1", request="steer"),
     ):
         log.note("note", "one", facts=facts)
     assert (count_faults(log), count_prompts(log)) == (1, 0)

@@ -7,9 +7,9 @@ import trio
 from attrs import evolve
 
 from agentrail.core.journal.record import first_broken
-from agentrail.testing.simulation.disk_store import open_store, simulated_files
+from agentrail.testing.simulation.disk_store import open_disk_store, simulated_files
 from agentrail.testing.simulation.facts import NodeChange, StoreCall
-from agentrail.testing.simulation.faults import KILL, Place
+from agentrail.testing.simulation.faults import KILL, FaultPlace
 from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.worlds import single
 from tests.simulation.audit import opened
@@ -18,12 +18,12 @@ from tests.thinned import nightly
 SEED = 5
 HOURS = 0.012
 PLACES = {
-    "before the commit": Place(kind="step"),
-    "after the commit, before the answer": Place(kind="store", word="append"),
-    "before the effect": Place(kind="effect"),
-    "before the publication": Place(kind="event"),
-    "after the effect of a tool": Place(kind="tool"),
-    "as a person is answered": Place(kind="person"),
+    "before the commit": FaultPlace(kind="step"),
+    "after the commit, before the answer": FaultPlace(kind="store", word="append"),
+    "before the effect": FaultPlace(kind="effect"),
+    "before the publication": FaultPlace(kind="event"),
+    "after the effect of a tool": FaultPlace(kind="tool"),
+    "as a person is answered": FaultPlace(kind="person"),
 }
 
 
@@ -86,7 +86,7 @@ def judge(report, world):
         for record in one.records
     }
     assert acknowledged
-    with simulated_files(), closing(open_store(world.disk(0))) as store:
+    with simulated_files(), closing(open_disk_store(world.disk(0))) as store:
         journals = [store.read(one.scope, one.session, 0, 10_000) for one in store.find()]
         assert store.salvaged is None
     assert [first_broken(journal) for journal in journals] == [None] * len(journals)
@@ -141,7 +141,7 @@ def test_nothing_real_is_opened():
 @pytest.mark.simulation("V-001")
 def test_one_seed_is_one_life():
     """With kills and what they leave on the disk."""
-    fault = evolve(KILL, place=Place(kind="store", word="append", nth=5), seconds=1.0)
+    fault = evolve(KILL, place=FaultPlace(kind="store", word="append", nth=5), seconds=1.0)
     first, again = (live(fault)[0] for _ in range(2))
     assert first.digest == again.digest
     assert live()[0].digest != first.digest

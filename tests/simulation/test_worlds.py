@@ -5,8 +5,8 @@ import trio
 
 from agentrail.events import AgentEnd, PromptQueued, PromptReceived
 from agentrail.testing.simulation.byte_network import ByteNetwork
-from agentrail.testing.simulation.facts import Answered, Asked, Read, Subscribed
-from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.web_people import WIRES
 from agentrail.testing.simulation.worlds import (
@@ -41,7 +41,7 @@ def lived(scenario, seed=1, hours=HOURS, **options):
 def test_one_life_of_ten_is_over_bytes():
     """The tape draws the network of a cluster. The one of an empty tape carries messages."""
     _, calm = lived(cluster, given={})
-    assert type(calm.network) is Network
+    assert type(calm.network) is SimulatedNetwork
     report, over_bytes = lived(cluster, given={"network.bytes#0": 1})
     assert type(over_bytes.network) is ByteNetwork
     assert over_bytes.network.delivered
@@ -58,9 +58,9 @@ def test_people_of_the_world_of_protocols_use_each_wire():
     report, world = lived(protocols, given=drawn)
     assert type(world.network) is ByteNetwork
     lines = web_lines(report)
-    asked = {line.facts.id: line.said for line in lines if isinstance(line.facts, Asked)}
+    asked = {line.facts.id: line.said for line in lines if isinstance(line.facts, CallAsked)}
     assert sorted(said.partition(" over ")[2] for said in asked.values()) == sorted(WIRES)
-    answers = [line.facts for line in lines if isinstance(line.facts, Answered)]
+    answers = [line.facts for line in lines if isinstance(line.facts, CallAnswered)]
     assert {(one.outcome, one.code) for one in answers} == {("ok", "200")}
     assert len({one.says for one in answers}) == len(WIRES)
     ends = [
@@ -85,9 +85,9 @@ def test_people_of_the_world_of_protocols_keep_their_names_and_numbers():
         world.inhabit("weather", reset)
 
     lines = web_lines(lived(broken_streams, seed=2, hours=0.02)[0])
-    keys = [line.facts.key for line in lines if isinstance(line.facts, Asked)]
+    keys = [line.facts.key for line in lines if isinstance(line.facts, CallAsked)]
     assert len({*keys}) < len(keys)
-    assert any(line.facts.after for line in lines if isinstance(line.facts, Subscribed))
+    assert any(line.facts.after for line in lines if isinstance(line.facts, ReaderSubscribed))
     accepted = [line.facts.event.content[0].text.split()[0] for line in lines if is_prompt(line.facts)]
     assert sorted({*accepted}) == sorted(accepted) == sorted({*keys})
 
@@ -104,7 +104,7 @@ def test_readers_of_a_storm_connect_at_once_and_miss_nothing():
     came: dict[str, list[float]] = {}
     numbers: dict[str, list[int]] = {}
     for line in report.log.lines:
-        if line.place.startswith("reader-") and isinstance(line.facts, Subscribed):
+        if line.place.startswith("reader-") and isinstance(line.facts, ReaderSubscribed):
             came.setdefault(line.place, []).append(line.at)
         elif line.place.startswith("reader-") and isinstance(line.facts, Read):
             numbers.setdefault(line.place, []).append(line.facts.event.meta.seq)

@@ -9,7 +9,7 @@ from agentrail import outside
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel
 from agentrail.testing.simulation.facts import StoreCall
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.tape import Tape
@@ -32,7 +32,7 @@ class Cluster:
     """Three nodes, each with a session at work."""
 
     def __init__(self, seed):
-        self.tape, self.log = Tape(seed), Log()
+        self.tape, self.log = Tape(seed), LifeLog()
         self.store = ModelStore(self.tape, self.log)
         self.machines = [NodeMachine(seed, f"node-{index}") for index in range(3)]
         for index, machine in enumerate(self.machines):

@@ -7,8 +7,8 @@ import trio
 
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.simulation.census import Census
-from agentrail.testing.simulation.facts import Asked, FaultChange
-from agentrail.testing.simulation.log import WORLD, Log
+from agentrail.testing.simulation.facts import CallAsked, FaultChange
+from agentrail.testing.simulation.log import WORLD, LifeLog
 from agentrail.testing.simulation.run import Broken, Report
 from agentrail.testing.simulation.schedule import FAIR
 from agentrail.testing.simulation.tape import Tape
@@ -49,7 +49,10 @@ async def live(tape, log):
                 killed_at = at if at > 50 else killed_at
         else:
             log.note(
-                "person", f"asks to {what}", place=who, facts=Asked(id=f"{at}", request="prompt", key=f"{at}")
+                "person",
+                f"asks to {what}",
+                place=who,
+                facts=CallAsked(id=f"{at}", request="prompt", key=f"{at}"),
             )
             log.note("step", "is of no interest", place="node-0")
             if what == "pay" and killed_at is not None:
@@ -59,7 +62,7 @@ async def live(tape, log):
 
 def lived(seed, given=None, *, leak=None):
     """Live it. `leak` is called with the log, to make it another life each time."""
-    tape, log = Tape(seed, given), Log()
+    tape, log = Tape(seed, given), LifeLog()
     broken = trio.run(partial(live, tape, log), clock=FakeClock())
     if leak is not None:
         leak(log)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import trio
 
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 
 
 class Noted:
@@ -33,7 +33,7 @@ class ToyWorld:
     """Nodes that go down and come up at once; all else is in `calls`."""
 
     def __init__(self, nodes=3, clients=("ann",)):
-        self.log = Log()
+        self.log = LifeLog()
         self.calls = []
         self.network = Noted(self.calls, "network")
         self.store = Noted(self.calls, "store")

@@ -18,16 +18,16 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.seeded import seeded_order
 from agentrail.testing.simulation.byte_network import ByteNetwork
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
-from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.tape import Tape
 from tests.gateway.callers import auth, by
 from tests.gateway.socket_client import Client
 from tests.host.hosting import profile
 
 PLACES = ("node-0", "node-1")
-NETWORKS = (Network, ByteNetwork)
+NETWORKS = (SimulatedNetwork, ByteNetwork)
 SLOW_MODEL = FunctionModel(lambda _: says("So", *[" on"] * 20, pause_seconds=0.1))
 
 
@@ -58,7 +58,7 @@ class Cluster:
 
 def lived(kind: Any, life: Any, *args: Any, seed: object = 1, **options: Any) -> Any:
     """Run `life(cluster, …)` as the client `ann` of two nodes, in virtual time."""
-    network = kind(Tape(seed), Log())
+    network = kind(Tape(seed), LifeLog())
 
     async def main() -> Any:
         with trio.fail_after(3_600), outside.installed(NodeMachine(seed, "ann")):

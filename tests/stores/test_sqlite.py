@@ -12,7 +12,7 @@ from agentrail.stores import sqlite, sqlite_deletions, sqlite_writes
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
 from agentrail.testing.simulation.disk import SimulatedDisk
-from agentrail.testing.simulation.disk_store import open_store as open_on_disk, simulated_files
+from agentrail.testing.simulation.disk_store import open_disk_store as open_on_disk, simulated_files
 from agentrail.testing.simulation.tape import Tape
 from tests.stores.rig import Clock, following, opening, snapshot_of
 

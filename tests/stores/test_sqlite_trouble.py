@@ -14,7 +14,7 @@ from agentrail.errors import StoreInUse, StoreUnavailable
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.simulation.disk import SimulatedDisk
-from agentrail.testing.simulation.disk_store import open_store, simulated_files
+from agentrail.testing.simulation.disk_store import open_disk_store, simulated_files
 from agentrail.testing.simulation.tape import Tape
 from tests.stores.rig import following, opening
 
@@ -29,7 +29,7 @@ def disk():
 
 @pytest.fixture
 def store(disk):
-    with closing(open_store(disk)) as opened:
+    with closing(open_disk_store(disk)) as opened:
         opened.create(opening())
         yield opened
 
@@ -98,7 +98,7 @@ def use_again_and_again(store):
 
 def test_a_disk_that_cannot_be_read_now_is_no_damage(disk):
     """A sound file is not set aside because it could not be read once: not when it is opened, and not later."""
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         store.create(opening(more=["a"]))
     for allowed in range(30):
         left = [allowed]
@@ -109,7 +109,7 @@ def test_a_disk_that_cannot_be_read_now_is_no_damage(disk):
 
         disk.fail_read = fail
         try:
-            store = open_store(disk)
+            store = open_disk_store(disk)
         except StoreUnavailable as error:
             assert "could not be read or written" in str(error)  # noqa: PT017 - it need not come
             continue
@@ -119,7 +119,7 @@ def test_a_disk_that_cannot_be_read_now_is_no_damage(disk):
             disk.fail_read = never
             assert bodies(store) == ["a"]
     disk.fail_read = never
-    with closing(open_store(disk)) as store:
+    with closing(open_disk_store(disk)) as store:
         assert bodies(store) == ["a"]
         assert store.salvaged is None
     assert sorted(disk.files) == ["sessions.db", "sessions.lock"]

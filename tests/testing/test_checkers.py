@@ -37,19 +37,19 @@ from agentrail.testing.simulation.checkers import (
     Receipts,
 )
 from agentrail.testing.simulation.facts import (
-    Answered,
-    Asked,
+    CallAnswered,
+    CallAsked,
     Closed,
     LedgerEntry,
     Left,
     NodeChange,
     Read,
-    Step,
+    ReaderSubscribed,
+    SessionStep,
     StoreCall,
-    Subscribed,
 )
 from agentrail.testing.simulation.gods_eye import GodsEye
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.shadow import FoldEqualsLife
@@ -116,7 +116,7 @@ def test_a_plain_cycle_breaks_no_promise(kind):
 
 def test_a_step_that_forgets_a_caller_is_found():
     log = a_whole_cycle()
-    place = number_of(log.lines, Step)
+    place = number_of(log.lines, SessionStep)
     step = log.lines[place].facts
     told = tuple(effect for effect in step.effects if not isinstance(effect, ReplyToCaller))
     (said,) = judged(Promises, changed_line(log.lines, place, facts=evolve(step, effects=told)))
@@ -126,7 +126,7 @@ def test_a_step_that_forgets_a_caller_is_found():
 def test_a_step_that_changes_more_than_its_record_says_is_found():
     """The shadow compares the state, field by field, and names the first place that differs."""
     log = a_whole_cycle()
-    place = number_of(log.lines, Step, 1)
+    place = number_of(log.lines, SessionStep, 1)
     step = log.lines[place].facts
     data = msgspec.structs.replace(step.after.data, title="hidden")
     after = msgspec.structs.replace(step.after, data=data)
@@ -148,7 +148,7 @@ def test_a_record_that_names_another_effect_is_found():
 
 def test_an_event_that_differs_from_its_fold_is_found():
     log = a_whole_cycle()
-    place = number_of(log.lines, Step)
+    place = number_of(log.lines, SessionStep)
     step = log.lines[place].facts
     effects = tuple(
         msgspec.structs.replace(one, event=msgspec.structs.replace(one.event, ref=m.PromptRef("other")))
@@ -246,7 +246,7 @@ def test_an_effect_that_leaves_before_its_record_is_durable_is_found(kind):
     place = next(place for place, line in enumerate(log.lines) if line.kind == kind)
     early = log.lines[place]
     lines = [line for line in log.lines if line is not early]
-    lines.insert(number_of(lines, Step) + 1, early)
+    lines.insert(number_of(lines, SessionStep) + 1, early)
     (said,) = judged(Fences, lines)
     assert said.endswith("leaves node-0 before its record is durable")
 
@@ -326,9 +326,9 @@ def test_an_effect_without_a_result_is_found_at_the_calm_end():
 
 def asked(log, number, request, key, **answer):
     """Write a call and its answer."""
-    log.line("person", Asked(id=f"q{number}", request=request, key=key), place="ann")
+    log.line("person", CallAsked(id=f"q{number}", request=request, key=key), place="ann")
     if answer:
-        log.line("person", Answered(**{"id": f"q{number}", "outcome": "ok", **answer}), place="ann")
+        log.line("person", CallAnswered(**{"id": f"q{number}", "outcome": "ok", **answer}), place="ann")
 
 
 def decided(status, by="user"):
@@ -348,7 +348,7 @@ def test_a_prompt_that_is_sent_again_has_one_receipt():
     asked(log, 4, "receipt", "m1", says="p7")
     assert judged(Acknowledgements, log.lines) == []
     for number, ref in ((3, "p8"), (3, "")):
-        place = number_of(log.lines, Answered, number)
+        place = number_of(log.lines, CallAnswered, number)
         facts = evolve(log.lines[place].facts, says=ref)
         (said,) = judged(Acknowledgements, changed_line(log.lines, place, facts=facts))
         assert said == f"s: no order of the calls about m1 explains the answer {ref!r} to q4"
@@ -358,13 +358,13 @@ def test_the_first_decision_counts():
     """Two people decide at one instant: one of them is told that the other did, whatever the order of the answers."""
     log = WrittenLog()
     for number, request in ((1, "approve"), (2, "reject")):
-        log.line("person", Asked(id=f"q{number}", request=request, key="s/a1"), place=f"p{number}")
-    log.line("person", Answered(id="q1", **decided("rejected")), place="p1")
-    log.line("person", Answered(id="q2", outcome="ok"), place="p2")
+        log.line("person", CallAsked(id=f"q{number}", request=request, key="s/a1"), place=f"p{number}")
+    log.line("person", CallAnswered(id="q1", **decided("rejected")), place="p1")
+    log.line("person", CallAnswered(id="q2", outcome="ok"), place="p2")
     assert judged(Acknowledgements, log.lines) == []
-    (said,) = judged(Acknowledgements, changed_line(log.lines, 3, facts=Answered(id="q1", outcome="ok")))
+    (said,) = judged(Acknowledgements, changed_line(log.lines, 3, facts=CallAnswered(id="q1", outcome="ok")))
     assert said.startswith("s: no order of the calls about s/a1 explains the answer")
-    other = Answered(id="q1", **decided("approved"))
+    other = CallAnswered(id="q1", **decided("approved"))
     assert len(judged(Acknowledgements, changed_line(log.lines, 3, facts=other))) > 0
 
 
@@ -374,7 +374,7 @@ def test_a_decision_cannot_be_known_before_it_is_made():
     asked(log, 1, "approve", "s/a1", **decided("rejected"))
     asked(log, 2, "reject", "s/a1")
     assert len(judged(Acknowledgements, log.lines)) == 1
-    by_deadline = Answered(id="q1", **decided("timeout", by="timeout"))
+    by_deadline = CallAnswered(id="q1", **decided("timeout", by="timeout"))
     assert judged(Acknowledgements, changed_line(log.lines, 2, facts=by_deadline)) == []
 
 
@@ -383,7 +383,7 @@ def test_a_lost_decision_may_take_effect_later():
     asked(log, 1, "approve", "s/a1", outcome="unknown")
     asked(log, 2, "approve", "s/a1", **decided("approved"))
     assert judged(Acknowledgements, log.lines) == []
-    refused = Answered(id="q1", outcome="refused", code="unknown_approval")
+    refused = CallAnswered(id="q1", outcome="refused", code="unknown_approval")
     assert len(judged(Acknowledgements, changed_line(log.lines, 2, facts=refused))) == 1
 
 
@@ -394,10 +394,10 @@ def reading():
     """A reader of a whole cycle, who reconnects after two events."""
     log = a_whole_cycle()
     events = [line.facts for line in log.lines if line.kind == "event"]
-    log.line("read", Subscribed("ann", 0), place="ann")
+    log.line("read", ReaderSubscribed("ann", 0), place="ann")
     for place, event in enumerate(events):
         if place == 2:
-            log.line("read", Subscribed("ann", 2), place="ann")
+            log.line("read", ReaderSubscribed("ann", 2), place="ann")
         log.line("read", Read("ann", event), place="ann")
     return log
 
@@ -479,7 +479,7 @@ def test_an_approved_call_runs_once_with_what_was_shown():
 def test_a_call_that_runs_without_its_approval_is_found():
     log = approving()
     place = number_of(log.lines, RunTool)
-    before = number_of(log.lines, Step, 2)
+    before = number_of(log.lines, SessionStep, 2)
     lines = [*log.lines[:before], log.lines[place]]
     (said,) = judged(Approvals, lines)
     assert said == "s: c1 runs at node-0, and is not approved"
@@ -497,7 +497,7 @@ def test_owners_that_spend_one_budget_twice_are_found():
     log.live(prompt())
     log.live(completed("r1", m.Text(text="hello")))
     assert judged(Budgets, log.lines) == []
-    place = number_of(log.lines, Step)
+    place = number_of(log.lines, SessionStep)
     step, start = log.lines[place].facts, log.lines[number_of(log.lines, StartStream)].facts
     ledger = msgspec.structs.replace(step.after.data.ledger, open=(("s/r7", bound),))
     after = changed(step.after, ledger=ledger)
@@ -581,7 +581,7 @@ def test_a_prompt_that_does_not_end_is_found():
     log.calm()
     assert judged(Liveness, log.lines) == ["s: not ended: p1 for 100 calm seconds"]
     log = approving()
-    waiting = log.lines[: number_of(log.lines, Step, 2)]
+    waiting = log.lines[: number_of(log.lines, SessionStep, 2)]
     log.lines = waiting
     log.calm()
     assert judged(Liveness, log.lines) == []
@@ -598,7 +598,7 @@ def test_a_caller_without_an_answer_is_found():
     asked(log, 1, "prompt", "m1", says="p1")
     log.calm()
     assert judged(Liveness, log.lines) == []
-    place = number_of(log.lines, Answered)
+    place = number_of(log.lines, CallAnswered)
     said = judged(Liveness, log.lines[:place] + log.lines[place + 1 :])
     assert said == ["s: no answer to q1 (prompt) for 100 calm seconds"]
 
@@ -630,7 +630,7 @@ def test_work_without_an_owner_is_found(how):
 def test_a_session_that_spins_is_found():
     log = WrittenLog()
     late = s.ToolFinished(at_ms=1, effect_id=EffectId("t0"), text="late", started_at_ms=0)
-    step = Step(log.state, late, log.state, ())
+    step = SessionStep(log.state, late, log.state, ())
     for _ in range(MAX_IDLE_STEPS):
         log.line("step", step)
     assert judged(Liveness, log.lines) == []
@@ -660,7 +660,7 @@ def test_what_is_left_is_compared_with_a_life_without_faults():
 
 def judged_life(*, kinds=ALL):
     """Live a life of two sessions on one node. Returns its log, and what the judges said."""
-    log, said = Log(), []
+    log, said = LifeLog(), []
     eye = GodsEye()
     judges = [kind(eye) for kind in kinds]
     log.watchers.append(lambda line: said.extend(filter(None, (judge.see(line) for judge in judges))))
@@ -697,7 +697,7 @@ def test_live_sessions_are_watched_and_break_no_promise():
     log, said, judges = judged_life()
     assert said == []
     assert judges[-1].folded >= 40
-    steps = [line.facts for line in log.lines if line.session == "s1" and isinstance(line.facts, Step)]
+    steps = [line.facts for line in log.lines if line.session == "s1" and isinstance(line.facts, SessionStep)]
     numbers = [step.record for step in steps if step.record]
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 2
@@ -710,6 +710,6 @@ def test_live_sessions_are_watched_and_break_no_promise():
 
 def test_watching_changes_nothing_after_the_block():
     before = session_actor.step, Interpreter.carry_out, EventBus.publish
-    with watching(Log()):
+    with watching(LifeLog()):
         assert session_actor.step is not before[0]
     assert (session_actor.step, Interpreter.carry_out, EventBus.publish) == before

@@ -12,7 +12,7 @@ from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_n
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.simulation.facts import StoreCall
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.tape import Tape
@@ -20,7 +20,7 @@ from agentrail.testing.store_rules.trial import Author
 
 
 def fresh():
-    return ModelStore(Tape(7), Log())
+    return ModelStore(Tape(7), LifeLog())
 
 
 class CutByModel(CutStore):

@@ -16,9 +16,9 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.wire.normalize import settled
 from agentrail.messages import SessionId
 from agentrail.runtime.store_summary import stored_standing
-from agentrail.testing.simulation.facts import Calm, Step, StoreCall
+from agentrail.testing.simulation.facts import Calm, SessionStep, StoreCall
 from agentrail.testing.simulation.gods_eye import Checker
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.log import LineKind, LogLine
 from tests.core.worlds import new_session
 
 SESSION = SessionId("s")
@@ -35,7 +35,7 @@ class WrittenLog:
 
     def __init__(self, start: SessionState | None = None, *, session: SessionId = SESSION) -> None:
         """Open a session on `node-0`."""
-        self.lines: list[Seen] = []
+        self.lines: list[LogLine] = []
         self.state, self.session, self.place, self.at = start or new_session(), session, "node-0", 0.0
         self._recorder, self._tail = Recorder(self.state), Tail()
         draft = opened_draft(self.state, at_ms=0, engine="agentrail 0")
@@ -45,17 +45,17 @@ class WrittenLog:
         self._records = ()
         self._durable = self._tail, self.state
 
-    def line(self, kind: Kind, facts: Any, *, place: str | None = None) -> None:
+    def line(self, kind: LineKind, facts: Any, *, place: str | None = None) -> None:
         """Write a line."""
         self.at += 0.001
         place = self.place if place is None else place
-        self.lines.append(Seen(self.at, place, kind, self.session, type(facts).__name__, facts))
+        self.lines.append(LogLine(self.at, place, kind, self.session, type(facts).__name__, facts))
 
     def store(self, name: str, *, answer: Any = None, place: str | None = None, **arguments: Any) -> None:
         """Write a call of the store."""
         self.line("store", StoreCall(name, arguments, answer), place=place)
 
-    def step(self, signal: Signal, does: str | None = None) -> Step:
+    def step(self, signal: Signal, does: str | None = None) -> SessionStep:
         """Write a step. Its record waits for `append`, and may name other effects than the step has."""
         before, said = self.state, settled(signal)
         self.state, effects = machine.step(before, said)
@@ -63,7 +63,7 @@ class WrittenLog:
         if does is not None:
             drafts = tuple(msgspec.structs.replace(draft, does=does) for draft in drafts)
         self._records += self._sealed(drafts)
-        made = Step(before, said, self.state, effects, self._records[-1].seq if self._records else 0)
+        made = SessionStep(before, said, self.state, effects, self._records[-1].seq if self._records else 0)
         self.line("step", made)
         return made
 
@@ -74,7 +74,7 @@ class WrittenLog:
         self._durable = self._tail, self.state
         self.store("append", batch=(Append(records=records, standing=standing),), answer=(None,))
 
-    def leave(self, step: Step, place: str | None = None) -> None:
+    def leave(self, step: SessionStep, place: str | None = None) -> None:
         """Write that the effects of a step are carried out."""
         for effect in step.effects:
             if not isinstance(effect, Publish):
@@ -132,19 +132,19 @@ class WrittenLog:
         return tuple(records)
 
 
-def judged(kind: Callable[[], Checker], lines: Iterable[Seen]) -> list[str]:
+def judged(kind: Callable[[], Checker], lines: Iterable[LogLine]) -> list[str]:
     """Return what a new judge says about a log."""
     checker = kind()
     said = [fault for line in lines if (fault := checker.see(line)) is not None]
     return [*said, *checker.finish()]
 
 
-def changed_line(lines: list[Seen], number: int, **changes: Any) -> list[Seen]:
+def changed_line(lines: list[LogLine], number: int, **changes: Any) -> list[LogLine]:
     """Return a log in which one line differs."""
     return [evolve(line, **changes) if place == number else line for place, line in enumerate(lines)]
 
 
-def number_of(lines: list[Seen], kind: type[Any], nth: int = 0) -> int:
+def number_of(lines: list[LogLine], kind: type[Any], nth: int = 0) -> int:
     """Return the place of the nth line with facts of a class."""
     found = [place for place, line in enumerate(lines) if isinstance(line.facts, kind)]
     return found[nth]

@@ -5,9 +5,9 @@ from typing import Final
 
 from attrs import define
 
-from agentrail.testing.simulation.facts import Answered, Asked
-from agentrail.testing.simulation.gods_eye import Checker, GodsEye, Key
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.facts import CallAnswered, CallAsked
+from agentrail.testing.simulation.gods_eye import Checker, GodsEye, LineKey
+from agentrail.testing.simulation.log import LineKind, LogLine
 
 
 class Acknowledgements(Checker):
@@ -17,21 +17,21 @@ class Acknowledgements(Checker):
     """
 
     name = "linearizable acknowledgements"
-    kinds = frozenset[Kind]({"person"})
+    kinds = frozenset[LineKind]({"person"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
-        self._registers: dict[Key, list[_Call]] = {}
-        self._open: dict[str, tuple[Key, _Call]] = {}
+        self._registers: dict[LineKey, list[_Call]] = {}
+        self._open: dict[str, tuple[LineKey, _Call]] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         facts = line.facts
-        if isinstance(facts, Asked) and facts.key and facts.request in _REGISTERED:
+        if isinstance(facts, CallAsked) and facts.key and facts.request in _REGISTERED:
             key = line.session, facts.key
             call = _Call(line.at, facts.request)
             self._registers.setdefault(key, []).append(call)
             self._open[facts.id] = key, call
-        elif isinstance(facts, Answered) and facts.id in self._open:
+        elif isinstance(facts, CallAnswered) and facts.id in self._open:
             key, call = self._open.pop(facts.id)
             if facts.outcome == "unknown":
                 return None  # it may take effect at any time

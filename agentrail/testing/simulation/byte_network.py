@@ -19,9 +19,9 @@ import trio
 
 from agentrail import outside
 from agentrail.testing.seams import wrapped
-from agentrail.testing.simulation.connections import OPENED, Endpoint
+from agentrail.testing.simulation.connections import CONNECTED, ConnectionEnd
 from agentrail.testing.simulation.log import place_of_caller
-from agentrail.testing.simulation.network import Headers, Network, Spawn, without_certificates
+from agentrail.testing.simulation.network import Headers, SimulatedNetwork, Spawn, without_certificates
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL
 
@@ -33,7 +33,7 @@ _NUMBER: Final = 1 << 20  # no file of this process has it
 _CLIENT_PORT: Final = 50_000
 
 
-class ByteNetwork(Network, trio.abc.SocketFactory):
+class ByteNetwork(SimulatedNetwork, trio.abc.SocketFactory):
     """Connects clients and nodes by sockets. Each place has one port."""
 
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
@@ -48,7 +48,7 @@ class ByteNetwork(Network, trio.abc.SocketFactory):
     async def dial(
         self, place: str, path: str = "/ws", headers: Headers = (), *, within_seconds: float = 10.0
     ) -> AsyncIterator[Any]:
-        """See `Network.dial`."""
+        """See `SimulatedNetwork.dial`."""
         at = client_socket.SocketTarget(host=place, port=PORT, named=place, path=path, tls=None)
         opening = client_socket.open_websocket(at, PROTOCOL, [*headers], within_seconds=within_seconds)
         async with opening as connection:
@@ -109,10 +109,10 @@ class SimulatedSocket(trio.socket.SocketType):
     family, type, proto = system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP
     did_shutdown_SHUT_WR = False  # noqa: N815 - of Trio
 
-    def __init__(self, network: ByteNetwork, place: str, end: Endpoint | None = None) -> None:
+    def __init__(self, network: ByteNetwork, place: str, end: ConnectionEnd | None = None) -> None:
         """Create a socket of a place. `end`: its end of a connection."""
         self._network, self._place, self._end = network, place, end
-        self._queue: deque[Endpoint] = deque()
+        self._queue: deque[ConnectionEnd] = deque()
         self._lot = trio.lowlevel.ParkingLot()
         self._left, self._is_at_end, self._is_closed = b"", False, False
 
@@ -148,7 +148,7 @@ class SimulatedSocket(trio.socket.SocketType):
         one = SimulatedSocket(self._network, self._place, self._queue.popleft())
         return one, one.getpeername()
 
-    def _take(self, server: Endpoint) -> None:
+    def _take(self, server: ConnectionEnd) -> None:
         self._queue.append(server)
         self._lot.unpark()
         if self._is_closed:
@@ -157,7 +157,7 @@ class SimulatedSocket(trio.socket.SocketType):
     async def connect(self, address: Any) -> None:
         self._check()
         self._end = self._network.open(address[0])
-        if await self._end.receive() is not OPENED:
+        if await self._end.receive() is not CONNECTED:
             error = ConnectionRefusedError if self._end.end == "refused" else ConnectionResetError
             raise error(errno.ECONNREFUSED, f"the connection was {self._end.end}")
 
@@ -195,7 +195,7 @@ class SimulatedSocket(trio.socket.SocketType):
         end = self._connected()
         return bool(self._left or self._is_at_end or end.inbox or end.end)
 
-    def _connected(self) -> Endpoint:
+    def _connected(self) -> ConnectionEnd:
         self._check()
         if self._end is None:
             raise OSError(errno.ENOTCONN, "the socket is not connected")

@@ -18,9 +18,9 @@ from agentrail.core.session.state import Phase
 from agentrail.core.session.transitions import LEGALITY
 from agentrail.events import SessionRecovered
 from agentrail.testing.faulty_store import WRITING_CALLS
-from agentrail.testing.simulation.facts import Closed, FaultChange, Step, StoreCall
-from agentrail.testing.simulation.faults import Family
-from agentrail.testing.simulation.log import Seen
+from agentrail.testing.simulation.facts import Closed, FaultChange, SessionStep, StoreCall
+from agentrail.testing.simulation.faults import FaultFamily
+from agentrail.testing.simulation.log import LogLine
 
 _AFTERMATH_SECONDS: Final = 5.0
 """How long a fault without a duration, such as a kill, counts for the effects of others."""
@@ -62,7 +62,7 @@ def _cells() -> Iterator[str]:
     for phase in Phase:
         yield from (f"phase × signal: {phase.name} × {signal.__name__}" for signal in LEGALITY)
     for effect in get_args(Effect):
-        yield from (f"effect × fault: {effect.__name__} × {family}" for family in get_args(Family))
+        yield from (f"effect × fault: {effect.__name__} × {family}" for family in get_args(FaultFamily))
     for what, decisions in _DECISIONS.items():
         yield from (f"recovery decision: {what} × {decision}" for decision in decisions.split())
     for name in (*_READING_CALLS, *_WRITTEN_BY_NODES):
@@ -109,10 +109,10 @@ class Census:
     met: dict[str, int] = field(factory=dict)
     _active: dict[str, float] = field(factory=dict, init=False)
 
-    def see(self, line: Seen) -> None:
+    def see(self, line: LogLine) -> None:
         """Count what a line meets."""
         facts = line.facts
-        if isinstance(facts, Step):
+        if isinstance(facts, SessionStep):
             self._count(f"phase × signal: {facts.before.phase.name} × {type(facts.signal).__name__}")
         elif isinstance(facts, FaultChange):
             is_short = facts.is_over or facts.family == "node"

@@ -26,19 +26,19 @@ from agentrail.messages import CallId
 from agentrail.runtime import store_writer
 from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.facts import (
-    Answered,
-    Asked,
+    CallAnswered,
+    CallAsked,
     LedgerEntry,
     Left,
     Logged,
     NodeChange,
     Read,
-    Step,
+    ReaderSubscribed,
+    SessionStep,
     StoreCall,
-    Subscribed,
 )
-from agentrail.testing.simulation.gods_eye import GONE, Checker, GodsEye, Key
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.gods_eye import GONE, Checker, GodsEye, LineKey
+from agentrail.testing.simulation.log import LineKind, LogLine
 from agentrail.testing.simulation.shadow import FoldEqualsLife
 from agentrail.testing.simulation.step_promises import Promises
 
@@ -56,7 +56,7 @@ _TOLD = store_writer._TOLD  # noqa: SLF001
 # --- the whole life
 
 
-def _events_of(step: Step) -> list[Event]:
+def _events_of(step: SessionStep) -> list[Event]:
     return [effect.event for effect in step.effects if isinstance(effect, Publish)]
 
 
@@ -67,9 +67,9 @@ class Fences(Checker):
     """
 
     name = "fences"
-    kinds = frozenset[Kind]({"effect", "event"})
+    kinds = frozenset[LineKind]({"effect", "event"})
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         if self.eye.fault is not None:
             return f"{line.session}: {self.eye.fault}"
         journal = self.eye.journals.get(line.session)
@@ -94,16 +94,16 @@ class Ledgers(Checker):
     """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result."""
 
     name = "at most once, at least once"
-    kinds = frozenset[Kind]({"effect", "tool"})
+    kinds = frozenset[LineKind]({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
-        self._ran: dict[Key, RunTool] = {}
-        self._results: dict[Key, bool] = {}
+        self._ran: dict[LineKey, RunTool] = {}
+        self._results: dict[LineKey, bool] = {}
         self._acted: dict[str, list[tuple[str, LedgerEntry]]] = {}
         self._tools: dict[str, None] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ToolExecutionEnd):
@@ -141,22 +141,22 @@ class GapFree(Checker):
     """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events."""
 
     name = "gap-free events"
-    kinds = frozenset[Kind]({"read", "event"})
+    kinds = frozenset[LineKind]({"read", "event"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
-        self._last: dict[Key, int] = {}
+        self._last: dict[LineKey, int] = {}
         self._events: dict[tuple[str, int], Event] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         facts = line.facts
-        if isinstance(facts, Subscribed):
+        if isinstance(facts, ReaderSubscribed):
             return self._subscribe((facts.reader, line.session), facts.after)
         if isinstance(facts, Read):
             return self._read((facts.reader, line.session), facts.event)
         return self._keep(line.place, facts) if line.kind == "event" else None
 
-    def _subscribe(self, key: Key, after: int | None) -> str | None:
+    def _subscribe(self, key: LineKey, after: int | None) -> str | None:
         known = self._last.get(key)
         if after is None:
             self._last.pop(key, None)
@@ -166,7 +166,7 @@ class GapFree(Checker):
             self._last[key] = after
         return None
 
-    def _read(self, key: Key, event: Event) -> str | None:
+    def _read(self, key: LineKey, event: Event) -> str | None:
         meta = event.meta
         assert meta is not None
         last = self._last.get(key)
@@ -197,14 +197,14 @@ class Approvals(Checker):
     """A call that needs approval runs once, on one node, and with the arguments that were approved."""
 
     name = "approvals"
-    kinds = frozenset[Kind]({"effect", "tool"})
+    kinds = frozenset[LineKind]({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
-        self._shown: dict[Key, str | None] = {}  # digest, or None while it is not approved
-        self._ran: dict[Key, str] = {}
+        self._shown: dict[LineKey, str | None] = {}  # digest, or None while it is not approved
+        self._ran: dict[LineKey, str] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ApprovalRequired):
@@ -239,14 +239,14 @@ class Receipts(Checker):
     """After the receipt of an abort, nothing of its turn acts on any node, except what the receipt names."""
 
     name = "abort receipts"
-    kinds = frozenset[Kind]({"effect", "tool"})
+    kinds = frozenset[LineKind]({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._aborted: dict[str, _Stopped] = {}
         self._over: dict[str, _Stopped] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             self._note(session, step)
         minted, calls = self._over.get(line.session, _NOTHING)
@@ -262,7 +262,7 @@ class Receipts(Checker):
                 return f"{said}, {what.tool} acts for {what.call_id} at {line.place}"
         return None
 
-    def _note(self, session: str, step: Step) -> None:
+    def _note(self, session: str, step: SessionStep) -> None:
         events = _events_of(step)
         if isinstance(step.signal, AbortCycle) and any(isinstance(event, AgentAbort) for event in events):
             stopped = {
@@ -292,7 +292,7 @@ class Budgets(Checker):
     """What is spent and reserved fits the limit, over all owners of a session together, and a child gets what its parent has reserved."""
 
     name = "budgets"
-    kinds = frozenset[Kind]({"step", "effect"})
+    kinds = frozenset[LineKind]({"step", "effect"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -300,9 +300,9 @@ class Budgets(Checker):
         self._out: dict[str, dict[str, Bound]] = {}
         self._lent: dict[str, list[Any]] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         what, session = line.facts, line.session
-        if isinstance(what, Step):
+        if isinstance(what, SessionStep):
             was, now = what.before.data.ledger, what.after.data.ledger
             if was is not None and now is not None and was.open is not now.open:
                 held = dict(now.open)
@@ -317,7 +317,7 @@ class Budgets(Checker):
                 self._out.setdefault(session, {})[name] = bound
         return None
 
-    def _judge_step(self, session: str, step: Step, ledger: Ledger) -> str | None:
+    def _judge_step(self, session: str, step: SessionStep, ledger: Ledger) -> str | None:
         before = self._ledgers.get(session)
         self._ledgers[session] = ledger
         path, own = step.after.data.config.path, step.after.data.config.budget
@@ -352,22 +352,22 @@ class Liveness(Checker):
     """At the calm end everything accepted has ended, every caller is answered, every outbox is empty, and nothing spins."""
 
     name = "liveness"
-    kinds = frozenset[Kind]({"person", "event", "step", "store", "node", "note"})
+    kinds = frozenset[LineKind]({"person", "event", "step", "store", "node", "note"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._due: dict[tuple[str, str, str], float] = {}  # what, session, name: since when
         self._suspended: dict[str, bool] = {}
-        self._counts: dict[Key, tuple[int, int]] = {}
+        self._counts: dict[LineKey, tuple[int, int]] = {}
         self._idle: dict[str, int] = {}
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         facts, session = line.facts, line.session
         for one, step in self.eye.steps:
             self._note(one, line, step)
-        if isinstance(facts, Asked):
+        if isinstance(facts, CallAsked):
             self._due["no answer to", session, f"{facts.id} ({facts.request})"] = line.at
-        elif isinstance(facts, Answered):
+        elif isinstance(facts, CallAnswered):
             for key in [
                 key for key in self._due if key[0] == "no answer to" and key[2].startswith(f"{facts.id} ")
             ]:
@@ -383,9 +383,9 @@ class Liveness(Checker):
             for key in [key for key in self._due if key[0] == "not published:"]:
                 if key[1] in taken or key[2].endswith(f" at {gone}"):
                     del self._due[key]
-        return self._judge_speed(line) if isinstance(facts, Step | StoreCall) else None
+        return self._judge_speed(line) if isinstance(facts, SessionStep | StoreCall) else None
 
-    def _note(self, session: str, line: Seen, step: Step) -> None:
+    def _note(self, session: str, line: LogLine, step: SessionStep) -> None:
         event: Any
         for event in _events_of(step):
             if event.meta.ephemeral:
@@ -397,7 +397,7 @@ class Liveness(Checker):
                 self._due.pop(("not ended:", session, str(event.ref)), None)
         self._suspended[session] = bool(step.after.data.interactions)
 
-    def _judge_speed(self, line: Seen) -> str | None:
+    def _judge_speed(self, line: LogLine) -> str | None:
         key = (line.place, line.session if line.kind == "step" else line.facts.name)
         second, count = self._counts.get(key, (-1, 0))
         count = count + 1 if second == int(line.at) else 1
@@ -427,9 +427,9 @@ class NoBugs(Checker):
     """No call fails for a reason that no caller can do anything about: an exception that a gateway did not expect."""
 
     name = "no bug is logged"
-    kinds = frozenset[Kind]({"log"})
+    kinds = frozenset[LineKind]({"log"})
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         is_bug = isinstance(line.facts, Logged) and line.facts.is_error and _BUG.match(line.said)
         return line.said if is_bug else None
 

@@ -16,7 +16,7 @@ from agentrail.testing.simulation.tape import Tape
 WINDOW: Final = 32
 """Messages of one direction that nobody has read. Further ones wait at their sender."""
 
-OPENED: Final = object()
+CONNECTED: Final = object()
 _OPEN: Final = object()
 LATENCY_SECONDS: Final = 0.004
 """Longest latency of most messages. One in fifty is late, by up to 25 times as much."""
@@ -27,7 +27,7 @@ _LATE_RATE: Final = 0.02
 
 
 @frozen
-class Ended:
+class LastMessage:
     """The last message of a connection. `how` is `closed`, `reset` or `refused`."""
 
     how: str
@@ -63,7 +63,7 @@ class Way:
 
 
 @define(eq=False)
-class Endpoint:
+class ConnectionEnd:
     """One end of a connection. Messages arrive in the order in which they were sent.
 
     Attributes:
@@ -76,8 +76,8 @@ class Endpoint:
 
     place: str
     way: Way
-    post: Callable[["Endpoint", Any], None]
-    peer: "Endpoint" = field(init=False)
+    post: Callable[["ConnectionEnd", Any], None]
+    peer: "ConnectionEnd" = field(init=False)
     under_way: deque[tuple[float, Any]] = field(factory=deque)
     inbox: deque[Any] = field(factory=deque)
     end: str | None = None
@@ -107,7 +107,7 @@ class Endpoint:
         return self.inbox.popleft() if self.inbox else None
 
     def arrive(self, message: Any) -> None:
-        if isinstance(message, Ended):
+        if isinstance(message, LastMessage):
             self.end = self.end or message.how
         elif self.end is None and self.is_read:
             self.inbox.append(message)
@@ -118,8 +118,8 @@ class Endpoint:
     def close(self) -> None:
         """End the connection after what was sent. Nothing is read any more. Idempotent."""
         if self.end is None:
-            self.post(self.peer, Ended("closed"))
-            self.arrive(Ended("closed"))
+            self.post(self.peer, LastMessage("closed"))
+            self.arrive(LastMessage("closed"))
         self.inbox.clear()
 
 
@@ -136,12 +136,12 @@ class Connections:
         self.watchers: list[Callable[[str, Any], None]] = []
         self.delivered: int = 0
         self._tape, self._latency_seconds = tape, latency_seconds
-        self._listening: dict[str, Callable[[Endpoint], object]] = {}
+        self._listening: dict[str, Callable[[ConnectionEnd], object]] = {}
         self._refusing: dict[str, None] = {}
         self._addresses: dict[str, str] = {}
         self._ways: dict[tuple[str, str], Way] = {}
-        self._ends: dict[Endpoint, None] = {}
-        self._due: list[tuple[float, int, Endpoint]] = []
+        self._ends: dict[ConnectionEnd, None] = {}
+        self._due: list[tuple[float, int, ConnectionEnd]] = []
         self._scheduled = 0
         self._sleep: trio.CancelScope | None = None
 
@@ -163,7 +163,7 @@ class Connections:
         number = len(self._addresses) + 1
         return self._addresses.setdefault(place, f"127.0.{number >> 8}.{number & 255}")
 
-    def listen(self, place: str, accept: Callable[[Endpoint], object]) -> None:
+    def listen(self, place: str, accept: Callable[[ConnectionEnd], object]) -> None:
         """Call a function with the server's end of each connection to a place. It must not wait."""
         self._listening[place] = accept
 
@@ -171,14 +171,14 @@ class Connections:
         """Refuse connections to a place, and reset those that it has, as the system does for a process that has ended."""
         self._listening.pop(place, None)
         for end in self._between(place):
-            self._post(end.peer, Ended("reset"))
-            end.arrive(Ended("reset"))
+            self._post(end.peer, LastMessage("reset"))
+            end.arrive(LastMessage("reset"))
 
-    def open(self, place: str) -> Endpoint:
-        """Begin a connection of the current place to another. Its first message is `OPENED`, unless it ends."""
+    def open(self, place: str) -> ConnectionEnd:
+        """Begin a connection of the current place to another. Its first message is `CONNECTED`, unless it ends."""
         here = place_of_caller()
-        client = Endpoint(here, self.way(place, here), self._post)
-        server = Endpoint(place, self.way(here, place), self._post)
+        client = ConnectionEnd(here, self.way(place, here), self._post)
+        server = ConnectionEnd(place, self.way(here, place), self._post)
         client.peer, server.peer = server, client
         self._ends |= {client: None, server: None}
         self._post(server, _OPEN)
@@ -207,7 +207,7 @@ class Connections:
         """Reset all connections between two places. Messages that have not arrived are lost."""
         for end in (*self._between(one, other), *self._between(other, one)):
             end.under_way.clear()
-            self._post(end, Ended("reset"))
+            self._post(end, LastMessage("reset"))
 
     def refuse(self, place: str) -> None:
         """Refuse new connections to a place until `accept`."""
@@ -235,19 +235,19 @@ class Connections:
         for one, other in tuple(self._ways):
             self.mend(one, other)
 
-    def _between(self, place: str, other: str | None = None) -> Iterator[Endpoint]:
+    def _between(self, place: str, other: str | None = None) -> Iterator[ConnectionEnd]:
         for end in tuple(self._ends):
             if end.end is None and end.place == place and other in (None, end.peer.place):
                 yield end
 
     # --- messages
 
-    def _post(self, to: Endpoint, message: Any) -> None:
+    def _post(self, to: ConnectionEnd, message: Any) -> None:
         to.last_due = max(to.last_due, to.way.due()) + _size_of(message) / to.way.bytes_per_second
         to.under_way.append((to.last_due, message))
         self._schedule(to.last_due, to)
 
-    def _schedule(self, due: float, to: Endpoint) -> None:
+    def _schedule(self, due: float, to: ConnectionEnd) -> None:
         self._scheduled += 1
         heapq.heappush(self._due, (due, self._scheduled, to))
         if self._sleep is None:
@@ -265,7 +265,7 @@ class Connections:
                 self._deliver(heapq.heappop(self._due)[2], now)
         self._sleep = None
 
-    def _deliver(self, to: Endpoint, now: float) -> None:
+    def _deliver(self, to: ConnectionEnd, now: float) -> None:
         there = [message for due, message in to.under_way if due <= now]
         if to.way.is_cut or _is_collected(there, to.way.buffer_bytes):
             return
@@ -282,13 +282,13 @@ class Connections:
             self._ends.pop(to, None)
             self._ends.pop(to.peer, None)
 
-    def _accept(self, server: Endpoint) -> None:
+    def _accept(self, server: ConnectionEnd) -> None:
         accept = self._listening.get(server.place)
         if accept is None or server.place in self._refusing:
-            self._post(server.peer, Ended("refused"))
-            server.arrive(Ended("refused"))
+            self._post(server.peer, LastMessage("refused"))
+            server.arrive(LastMessage("refused"))
         elif server.end is None:
-            self._post(server.peer, OPENED)
+            self._post(server.peer, CONNECTED)
             accept(server)
 
 

@@ -27,7 +27,7 @@ _OURS: Final = ("agentrail/testing/", "/trio/")
 
 
 @frozen
-class Difference:
+class LineDifference:
     """The first line in which two lives of one seed differ.
 
     Attributes:
@@ -73,7 +73,7 @@ class TracedDigest(Digest):
 
 def check_deterministic(
     scenario: Callable[..., Any], seeds: int = 20, *, first_seed: int = 0, **options: Any
-) -> Difference | None:
+) -> LineDifference | None:
     """Play seeds, each in two processes, and return the first difference. None: each seed is one life.
 
     Args:
@@ -97,7 +97,7 @@ def check_deterministic(
     return None
 
 
-def compare_lives(name: str, seed: object, options: Any, folder: str = ".") -> Difference | None:
+def compare_lives(name: str, seed: object, options: Any, folder: str = ".") -> LineDifference | None:
     """Play one seed in two processes. `name` is that of the scenario, in a folder: see `find_scenario`."""
     options = {**options, "folder": folder}
     begun = [_start(name, seed, options, given) for given in _PROCESSES]
@@ -115,9 +115,9 @@ def compare_lives(name: str, seed: object, options: Any, folder: str = ".") -> D
         lives = [json.loads(file.read_text()) for file in files]
     for number, (left, right) in enumerate(zip_longest(*lives, fillvalue=""), 1):
         if left != right:
-            return Difference(seed, number, left[:_SHOWN], right[:_SHOWN])
+            return LineDifference(seed, number, left[:_SHOWN], right[:_SHOWN])
     said = "the digests differ; with the places of the code kept, the lines do not"
-    return Difference(seed, 0, said, said)
+    return LineDifference(seed, 0, said, said)
 
 
 def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":

@@ -16,11 +16,11 @@ NUMBERS: Final = itertools.count(1)
 REMAINS: Final = ("lost", "torn", "reordered", "kept")
 """What remains of changes after the last sync: nothing, the first ones and a part of the next, some of them, or all."""
 
-Change: TypeAlias = tuple[int, bytes | None]
+DiskChange: TypeAlias = tuple[int, bytes | None]
 """An offset and the bytes written there. None: the file was cut there."""
 
 
-def _apply(data: bytearray, changes: Sequence[Change]) -> None:
+def _apply(data: bytearray, changes: Sequence[DiskChange]) -> None:
     for offset, new in changes:
         data.extend(bytes(max(0, offset - len(data))))
         data[offset : len(data) if new is None else offset + len(new)] = new or b""
@@ -31,7 +31,7 @@ class StoredFile:
 
     def __init__(self) -> None:
         self.data, self.durable = bytearray(), bytearray()
-        self.unsynced: list[Change] = []
+        self.unsynced: list[DiskChange] = []
         self.number: int = next(NUMBERS)
 
     def change(self, offset: int, new: bytes | None) -> None:

@@ -2,9 +2,9 @@
 
     disk = SimulatedDisk(Tape(7), "node-0")
     with simulated_files():
-        store = open_store(disk)
+        store = open_disk_store(disk)
         disk.crash()
-        store = open_store(disk)
+        store = open_disk_store(disk)
 
 Stores of other paths are not affected.
 """
@@ -33,18 +33,18 @@ from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.facts import StoreCall
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.store_calls import named_arguments, sentence_of, session_of
 
 
-def open_store(disk: SimulatedDisk, name: str = "sessions.db", **options: Any) -> sqlite.SqliteStore:
+def open_disk_store(disk: SimulatedDisk, name: str = "sessions.db", **options: Any) -> sqlite.SqliteStore:
     """Open a store for a process that starts now, with options of `SqliteStore`. Only within `simulated_files()`."""
-    path = directory_of(disk) / name
+    path = disk_path(disk) / name
     connection = partial(_connect, disk, disk.crashes)
     return sqlite.SqliteStore(path, vfs=disk.name, connect=connection, mounts=str, **options)
 
 
-def directory_of(disk: SimulatedDisk) -> "DiskPath":
+def disk_path(disk: SimulatedDisk) -> "DiskPath":
     """Return the directory for a process that starts now. After a crash it changes nothing any more."""
     kind = type("DiskPath", (DiskPath,), {"disk": disk, "life": disk.crashes})
     return cast("DiskPath", kind(f"/{disk.place}"))
@@ -81,7 +81,7 @@ class LoggedStore(CutStore):
 
     path = None  # next to a file nodes look for processes of earlier ones, and a world has no processes
 
-    def __init__(self, store: sqlite.SqliteStore, log: Log) -> None:
+    def __init__(self, store: sqlite.SqliteStore, log: LifeLog) -> None:
         super().__init__(store)
         self._log = log
 

@@ -12,7 +12,7 @@ from agentrail.events import Event
 
 
 @frozen
-class Step:
+class SessionStep:
     """A step of a session, in a line of kind `step`. `watching` writes it.
 
     Attributes:
@@ -98,14 +98,14 @@ class LedgerEntry:
     fence: tuple[str, int] = ("", 0)
 
 
-Request: TypeAlias = Literal[
+CallKind: TypeAlias = Literal[
     "prompt", "steer", "abort", "approve", "reject", "answer", "decline", "receipt", "status", "stop", "other"
 ]
 """What a user asks of a session. `receipt` asks what became of a prompt, by its `client_id`."""
 
 
 @frozen(kw_only=True)
-class Asked:
+class CallAsked:
     """A user sends one call to a session, in a line of kind `person` at the client. A repeated call is another one, with the same `key`.
 
     Attributes:
@@ -116,13 +116,13 @@ class Asked:
     """
 
     id: str
-    request: Request
+    request: CallKind
     key: str = ""
     says: str = ""
 
 
 @frozen(kw_only=True)
-class Answered:
+class CallAnswered:
     """The end of a call, in a line of kind `person` at the client.
 
     Attributes:
@@ -158,7 +158,7 @@ class Read:
 
 
 @frozen
-class Subscribed:
+class ReaderSubscribed:
     """A reader connected or reconnected, in a line of kind `read` at the client.
 
     Attributes:

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from attrs import frozen
 
-from agentrail.testing.simulation.log import Kind, Log, Seen
+from agentrail.testing.simulation.log import LifeLog, LineKind, LogLine
 
-Family: TypeAlias = Literal["node", "network", "store", "disk", "time", "tasks", "model", "people"]
+FaultFamily: TypeAlias = Literal["node", "network", "store", "disk", "time", "tasks", "model", "people"]
 
 PERMITTED: Final = frozenset({"model", "people"})
 """Families whose faults nothing strikes: models, tools and people misbehave by themselves where they are allowed to."""
@@ -30,7 +30,7 @@ class FaultyWorld(Protocol):
     A world without disks returns None for each.
     """
 
-    log: Log
+    log: LifeLog
     network: Any
     store: Any
     nodes: Any
@@ -48,7 +48,7 @@ class FaultyWorld(Protocol):
 
 
 @frozen(kw_only=True)
-class Place:
+class FaultPlace:
     """Where a fault strikes: as a line is logged for the nth time.
 
     Attributes:
@@ -59,7 +59,7 @@ class Place:
         nth: From 1.
     """
 
-    kind: Kind
+    kind: LineKind
     word: str = ""
     of: str = ""
     session: str = ""
@@ -72,7 +72,7 @@ class Place:
         whose = f" in session {self.session}" if self.session else ""
         return f"as {who} {_REACHES.get(self.kind, self.kind)}{word}{whose} for the {ordinal(self.nth)} time"
 
-    def holds(self, line: Seen) -> bool:
+    def holds(self, line: LogLine) -> bool:
         """Return whether a line of the log is at this place, whatever its number."""
         return (
             self.of in {"", line.place}
@@ -95,11 +95,11 @@ class Fault:
         amount: Part of the worst, from -1 to 1. Delays take it without its sign.
     """
 
-    family: Family
+    family: FaultFamily
     action: str
     node: int = 0
     other: str = ""
-    place: Place | float | None = None
+    place: FaultPlace | float | None = None
     seconds: float = 0.0
     amount: float = 0.0
 
@@ -115,7 +115,7 @@ class Fault:
 
     def __str__(self) -> str:
         """Return a sentence."""
-        said = RULES[self.action].says.format(
+        said = FAULT_RULES[self.action].says.format(
             node=f"node-{self.node}",
             other=self.other or "all others",
             seconds=f"{self.seconds:.4g} s",
@@ -131,7 +131,7 @@ Act: TypeAlias = Callable[[FaultyWorld, Fault], object]
 
 
 @frozen
-class Rule:
+class FaultRule:
     """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is a crash, or only permitted."""
 
     says: str
@@ -152,7 +152,7 @@ _REACHES: Final[Mapping[str, str]] = {
 }
 
 # The first is the plainest. Draws count them, so append new ones.
-POINTS: Final[tuple[tuple[Kind, str], ...]] = (
+POINTS: Final[tuple[tuple[LineKind, str], ...]] = (
     *(("store", ""), ("store", "append"), ("store", "take"), ("store", "beat"), ("effect", "")),
     *(("effect", "RunTool"), ("step", ""), ("event", ""), ("person", ""), ("read", ""), ("tool", "")),
 )
@@ -206,12 +206,12 @@ def _damage(world: FaultyWorld, fault: Fault, damage: Callable[[str], object]) -
             damage(name)
 
 
-RULES: Final[dict[str, Rule]] = {}
+FAULT_RULES: Final[dict[str, FaultRule]] = {}
 _KNOWN: Final[list[Fault]] = []
 
 
 def _add(  # noqa: PLR0913 - a row of a table
-    family: Family,
+    family: FaultFamily,
     action: str,
     says: str,
     shortest: float = 0.0,
@@ -220,7 +220,7 @@ def _add(  # noqa: PLR0913 - a row of a table
     begin: Act | None = None,
     end: Act | None = None,
 ) -> Fault:
-    RULES[action] = Rule(says, shortest, longest, begin, end)
+    FAULT_RULES[action] = FaultRule(says, shortest, longest, begin, end)
     _KNOWN.append(Fault(family=family, action=action))
     return _KNOWN[-1]
 
@@ -229,9 +229,9 @@ def _add(  # noqa: PLR0913 - a row of a table
 # fmt: off
 KILL: Final = _add("node", "kill", "{node} is killed and starts again after {seconds}", 0.1, 4, begin=lambda w, f: w.kill(f.node), end=_restart)
 LOSE: Final = _add("node", "lose", "{node} is killed and starts again at the calm end", begin=_lose)
-STOP: Final = _add("node", "stop", "{node} stands still for {seconds}", 0.3, 3, begin=lambda w, f: w.stop(f.node, f.seconds))
+STOP_NODE: Final = _add("node", "stop", "{node} stands still for {seconds}", 0.3, 3, begin=lambda w, f: w.stop(f.node, f.seconds))
 LEAVE: Final = _add("node", "leave", "{node} leaves and starts again after {seconds}", 0.3, 3, begin=lambda w, f: w.leave(f.node), end=_restart)
-CUT: Final = _add("network", "cut", "{node} is cut off from {other} for {seconds}", 0.1, 4,
+CUT_LINK: Final = _add("network", "cut", "{node} is cut off from {other} for {seconds}", 0.1, 4,
     begin=lambda w, f: [w.network.cut(*ends) for ends in _ends(w, f)], end=lambda w, f: [w.network.mend(*ends) for ends in _ends(w, f)])
 ONE_WAY_CUT: Final = _add("network", "one_way_cut", "nothing from {node} reaches {other} for {seconds}", 0.1, 4,
     begin=lambda w, f: [w.network.cut(*ends, one_way=True) for ends in _ends(w, f)],
@@ -298,5 +298,5 @@ DAMAGE: Final = frozenset({LYING_DISK, FLIPPED_BIT, LOST_DISK})
 """Faults that lose what was acknowledged, if only one disk has it. With them, the promises of one machine end."""
 
 CRASHES, NETWORK, STORE, DISK, TIME, TASKS, MODEL, PEOPLE = (
-    frozenset(fault for fault in CATALOGUE if fault.family == family) for family in get_args(Family)
+    frozenset(fault for fault in CATALOGUE if fault.family == family) for family in get_args(FaultFamily)
 )

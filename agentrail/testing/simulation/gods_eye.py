@@ -7,10 +7,10 @@ from attrs import define
 
 from agentrail.abc.store import StoredSession, Taken
 from agentrail.core.journal.record import Record
-from agentrail.testing.simulation.facts import Calm, NodeChange, Step, StoreCall
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.facts import Calm, NodeChange, SessionStep, StoreCall
+from agentrail.testing.simulation.log import LineKind, LogLine
 
-Key: TypeAlias = tuple[str, str]
+LineKey: TypeAlias = tuple[str, str]
 """A session, and something of it: a place, a call, a reader."""
 
 GONE: Final = frozenset({"killed", "left", "failed"})
@@ -18,7 +18,7 @@ GONE: Final = frozenset({"killed", "left", "failed"})
 
 
 @define(eq=False)
-class Journal:
+class JournalView:
     """The store's view of one session."""
 
     root: str = ""
@@ -50,8 +50,8 @@ class GodsEye:
     """
 
     def __init__(self) -> None:
-        self.journals: dict[str, Journal] = {}
-        self.steps: list[tuple[str, Step]] = []
+        self.journals: dict[str, JournalView] = {}
+        self.steps: list[tuple[str, SessionStep]] = []
         self.records: list[Record] = []
         self.blobs: Mapping[str, bytes] = {}
         self.taken: tuple[StoredSession, ...] = ()
@@ -60,20 +60,20 @@ class GodsEye:
         self._deleted: dict[str, None] = {}
         self.calm_at: float | None = None
         self.now: float = 0.0
-        self.line: Seen | None = None
+        self.line: LogLine | None = None
         self.is_news: bool = False
         self._places: dict[str, str] = {}
         self._nodes: dict[str, str] = {}  # the newest at each place that lives
-        self._waiting: dict[Key, list[tuple[int, Step]]] = {}
-        self._void: dict[Key, list[Step]] = {}
+        self._waiting: dict[LineKey, list[tuple[int, SessionStep]]] = {}
+        self._void: dict[LineKey, list[SessionStep]] = {}
 
-    def look(self, line: Seen) -> None:
+    def look(self, line: LogLine) -> None:
         self.line, self.now = line, line.at
         if self.is_news:
             self.steps, self.records, self.blobs, self.taken, self.fault = [], [], {}, (), None
             self.is_news = False
         facts = line.facts
-        if isinstance(facts, Step):
+        if isinstance(facts, SessionStep):
             self._step(line.place, line.session, facts)
             self.is_news = bool(self.steps)
         elif isinstance(facts, StoreCall):
@@ -113,7 +113,7 @@ class GodsEye:
         """Whether an effect belongs to a step that never became durable, because another node took the session."""
         return any(one is effect for step in self._void.get((session, place), ()) for one in step.effects)
 
-    def _step(self, place: str, session: str, step: Step) -> None:
+    def _step(self, place: str, session: str, step: SessionStep) -> None:
         journal, key = self.journals.get(session), (session, place)
         waiting = self._waiting.setdefault(key, [])
         if journal is not None and self.place_of(session) not in ("", place):
@@ -171,7 +171,7 @@ class GodsEye:
         if session in self._deleted:
             self.lost[session] = None  # its numbers and ids begin again
         self._settle(opening.node, place)
-        self.journals[session] = Journal(
+        self.journals[session] = JournalView(
             root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
         )
         self._grow(place, session, opening.records, opening.blobs)
@@ -203,7 +203,7 @@ class GodsEye:
     def _take(self, place: str, node: str, taken: Taken) -> None:
         self._settle(node, place)
         for one in taken.sessions:
-            journal = self.journals.setdefault(one.session, Journal(root=one.root))
+            journal = self.journals.setdefault(one.session, JournalView(root=one.root))
             if one.tail.epoch <= journal.epoch:
                 self.fault = f"the epoch falls from {journal.epoch} to {one.tail.epoch} as {place} takes it"
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
@@ -224,13 +224,13 @@ class Checker:
     """
 
     name: str = ""
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[LineKind] = frozenset()
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         """Create a judge, who shares the view of other judges of the same life, if given."""
         self.eye: GodsEye = GodsEye() if eye is None else eye
 
-    def see(self, line: Seen) -> str | None:
+    def see(self, line: LogLine) -> str | None:
         """Return which promise a line breaks, as a sentence. None: it breaks none."""
         eye = self.eye
         if line is not eye.line:
@@ -239,7 +239,7 @@ class Checker:
             return None
         return self.judge(line)
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         raise NotImplementedError
 
     def finish(self) -> Iterable[str]:

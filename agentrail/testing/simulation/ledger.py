@@ -13,7 +13,7 @@ from agentrail.events import ToolExecutionEnd
 from agentrail.messages import JsonObject
 from agentrail.testing.simulation.facts import LedgerEntry, Read
 from agentrail.testing.simulation.faults import TOOL_TROUBLE
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.tools.function import ToolTraits
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _AMOUNT: Final[JsonObject] = {
 }
 
 
-class Ledger:
+class EffectLedger:
     """An outside world, such as a bank. It never fails, and it counts.
 
     Attributes:
@@ -42,19 +42,19 @@ class Ledger:
         entries: All effects, in order.
     """
 
-    def __init__(self, name: str, log: Log, world: "World | None" = None) -> None:
+    def __init__(self, name: str, log: LifeLog, world: "World | None" = None) -> None:
         """Create an empty ledger. The tape of `world` draws how its tools behave. None: well."""
         self.name: str = name
         self.entries: list[LedgerEntry] = []
         self._log = log
         self._world = world
         self._operations: dict[str, int] = {}
-        self._tools: dict[str, LedgerTool] = {}
+        self._tools: dict[str, EffectTool] = {}
         self._is_each_once = True
 
-    def tool(self, name: str, effect_class: EffectClass = "once", seconds: float = 1.0) -> "LedgerTool":
+    def tool(self, name: str, effect_class: EffectClass = "once", seconds: float = 1.0) -> "EffectTool":
         """Create a tool with an effect, at the beginning, in the middle or at the end of so many seconds."""
-        made = LedgerTool(name=name, effect_class=effect_class, seconds=seconds, ledger=self)
+        made = EffectTool(name=name, effect_class=effect_class, seconds=seconds, ledger=self)
         self._tools[name] = made
         return made
 
@@ -78,7 +78,7 @@ class Ledger:
         """Return whether an operation took effect."""
         return operation_id in self._operations
 
-    def write(self, tool: "LedgerTool", ctx: ToolContext) -> None:
+    def write(self, tool: "EffectTool", ctx: ToolContext) -> None:
         """Take effect. A repetition of an `idempotent` tool is an entry too."""
         if getattr(outside.current(), "is_dead", False):
             return  # tasks of a dead node are cancelled at the end of a life, and must not act then
@@ -106,14 +106,14 @@ class Ledger:
 
 
 @define(kw_only=True, eq=False)
-class LedgerTool(ToolTraits):
-    """A tool of a ledger, which may misbehave. See `Ledger.tool`."""
+class EffectTool(ToolTraits):
+    """A tool of a ledger, which may misbehave. See `EffectLedger.tool`."""
 
     description: str = "Changes the outside world."
     parameters: JsonObject = field(factory=lambda: dict(_AMOUNT))
     max_result_bytes: int = 16_384
     seconds: float
-    ledger: Ledger
+    ledger: EffectLedger
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Wait, take effect, wait, and answer."""

@@ -45,7 +45,7 @@ class Work(Value, frozen=True, kw_only=True):
     until: float | None = None
     save: str = "."
     max_lives: int = shrinking.MAX_LIVES
-    max_seconds: float = shrinking.MAX_SECONDS
+    max_seconds: float = shrinking.MAX_SHRINKING_SECONDS
 
 
 class Lived(Value, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from agentrail import outside
 
-Kind: TypeAlias = Literal[
+LineKind: TypeAlias = Literal[
     "fault",  # a fault began or ended; `said` is its sentence, `facts` is a `FaultChange`
     "node",  # a node started, stopped, continued, left, was killed: `facts` is a `NodeChange`
     "store",  # a call that the store executed: `facts` is a `StoreCall`
@@ -27,7 +27,7 @@ WORLD: Final = "world"
 
 
 @frozen
-class Seen:
+class LogLine:
     """One line of the log.
 
     Attributes:
@@ -35,12 +35,12 @@ class Seen:
         place: Node, client or `WORLD`.
         session: Id of the session, or empty.
         said: The line as people read it.
-        facts: A value for checkers. See `Kind`.
+        facts: A value for checkers. See `LineKind`.
     """
 
     at: float
     place: str
-    kind: Kind
+    kind: LineKind
     session: str
     said: str
     facts: Any = None
@@ -52,7 +52,7 @@ def place_of_caller() -> str:
     return place
 
 
-class Log:
+class LifeLog:
     """All lines of a life.
 
     Attributes:
@@ -61,15 +61,15 @@ class Log:
     """
 
     def __init__(self) -> None:
-        self.lines: list[Seen] = []
-        self.watchers: list[Callable[[Seen], None]] = []
+        self.lines: list[LogLine] = []
+        self.watchers: list[Callable[[LogLine], None]] = []
 
     def note(
-        self, kind: Kind, said: str, *, session: str = "", place: str | None = None, facts: Any = None
+        self, kind: LineKind, said: str, *, session: str = "", place: str | None = None, facts: Any = None
     ) -> None:
         """Add a line about the current place, or about another one."""
         at = trio.current_time() if trio.lowlevel.in_trio_run() else 0.0
-        line = Seen(at, place_of_caller() if place is None else place, kind, session, said, facts)
+        line = LogLine(at, place_of_caller() if place is None else place, kind, session, said, facts)
         self.lines.append(line)
         for watch in self.watchers:
             watch(line)

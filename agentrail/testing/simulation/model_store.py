@@ -14,7 +14,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import WRITING_CALLS, Cut, CutStore
 from agentrail.testing.seeded import BEGINNING
 from agentrail.testing.simulation.facts import StoreCall, StoreTrouble
-from agentrail.testing.simulation.log import WORLD, Log, place_of_caller
+from agentrail.testing.simulation.log import WORLD, LifeLog, place_of_caller
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.store_calls import named_arguments, sentence_of, session_of
 from agentrail.testing.simulation.tape import Tape
@@ -58,7 +58,7 @@ class _Trouble:
         return self.left >= 0
 
 
-MAX_ROWS: Final = 100_000
+_MAX_ROWS: Final = 100_000
 
 
 class ModelStore(CutStore):
@@ -74,7 +74,7 @@ class ModelStore(CutStore):
     is_immediate: bool = False
 
     def __init__(
-        self, tape: Tape, log: Log, *, lease_ms: int = 15_000, now_ms: Callable[[], int] | None = None
+        self, tape: Tape, log: LifeLog, *, lease_ms: int = 15_000, now_ms: Callable[[], int] | None = None
     ) -> None:
         """Create an empty store.
 
@@ -100,7 +100,7 @@ class ModelStore(CutStore):
 
     def rows(self) -> tuple[StoredSession, ...]:
         """Return all sessions, whatever is wrong with the store. For the world: no node sees this, and it is not logged."""
-        return tuple(self._store.find(limit=MAX_ROWS))
+        return tuple(self._store.find(limit=_MAX_ROWS))
 
     # --- faults
 

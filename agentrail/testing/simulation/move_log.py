@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from attrs import define, field, frozen
 
-from agentrail.testing.simulation.facts import Read, StoreCall, Subscribed
+from agentrail.testing.simulation.facts import Read, ReaderSubscribed, StoreCall
 from agentrail.testing.simulation.gods_eye import GodsEye
-from agentrail.testing.simulation.log import Seen
+from agentrail.testing.simulation.log import LogLine
 
 
 @frozen(kw_only=True)
@@ -44,7 +44,7 @@ class MoveLog:
         return sum(move.is_in_mid_cycle for move in self.moves)
 
 
-def moves_of(lines: Iterable[Seen]) -> MoveLog:
+def moves_of(lines: Iterable[LogLine]) -> MoveLog:
     """Return the moves of a life."""
     eye, found = GodsEye(), MoveLog()
     released: dict[str, tuple[str, float, bool]] = {}  # by root: its node, when, whether it had work
@@ -57,7 +57,7 @@ def moves_of(lines: Iterable[Seen]) -> MoveLog:
             journal = eye.journals.get(root)
             if journal is not None and journal.node == facts.arguments["node"]:
                 released[root] = line.place, line.at, journal.is_working
-        elif isinstance(facts, Subscribed):
+        elif isinstance(facts, ReaderSubscribed):
             readers.setdefault(line.session, {})[facts.reader] = None
         elif isinstance(facts, Read):
             since = silent.pop((line.session, facts.reader), None)

@@ -16,15 +16,15 @@ from agentrail.testing.simulation.facts import FaultChange
 from agentrail.testing.simulation.faults import (
     CATALOGUE,
     EVERYTHING,
+    FAULT_RULES,
     PERMITTED,
     POINTS,
-    RULES,
-    Family,
     Fault,
+    FaultFamily,
+    FaultPlace,
     FaultyWorld,
-    Place,
 )
-from agentrail.testing.simulation.log import WORLD, Kind, Seen, place_of_caller
+from agentrail.testing.simulation.log import WORLD, LineKind, LogLine, place_of_caller
 from agentrail.testing.simulation.tape import Tape
 
 RATES: Final = (25.0, 100.0, 400.0)
@@ -75,8 +75,8 @@ class Nemesis:
         """
         wanted = frozenset(faults)
         # An empty tape has all families, so that leaving a draw out lets no other fault strike in its place.
-        off: set[Family] = {
-            family for family in get_args(Family) if tape.chance(f"faults.without[{family}]", 0.5)
+        off: set[FaultFamily] = {
+            family for family in get_args(FaultFamily) if tape.chance(f"faults.without[{family}]", 0.5)
         }
         self._world, self._tape, self._until, self._lease = world, tape, until, lease_seconds
         if world.disk(0) is None:
@@ -87,7 +87,7 @@ class Nemesis:
         self.struck: list[Fault] = []
         placed = sorted((fault for fault in wanted if fault.place is not None), key=str)
         self.planned: list[Fault] = [*placed, *self._drawn()]
-        self._aimed: dict[Kind, list[_Counter]] = {}
+        self._aimed: dict[LineKind, list[_Counter]] = {}
         self._due: list[tuple[float, int, Fault, bool]] = []  # when, in order, and whether it ends then
         self._crashes: dict[str, Fault] = {}
         self._numbers = itertools.count()
@@ -113,7 +113,7 @@ class Nemesis:
     def _do_due(self) -> None:
         while self._due and self._due[0][0] <= min(trio.current_time(), self._until):
             _, _, fault, is_end = heapq.heappop(self._due)
-            end = RULES[fault.action].end
+            end = FAULT_RULES[fault.action].end
             if not is_end:
                 self._strike(fault)
             elif end is not None and end(self._world, fault) is False:
@@ -121,7 +121,7 @@ class Nemesis:
             else:
                 self._tell(f"ends: {fault}", fault, is_over=True)
 
-    def _see(self, line: Seen) -> None:
+    def _see(self, line: LogLine) -> None:
         for counter in self._aimed.get(line.kind, ()):
             for fault in counter.count(line):
                 self._strike(fault)
@@ -152,7 +152,7 @@ class Nemesis:
                     yield self._placed(fault, f"fault[{number}]")
 
     def _placed(self, fault: Fault, name: str) -> Fault:
-        tape, rule, nodes = self._tape, RULES[fault.action], [node.place for node in self._world.nodes]
+        tape, rule, nodes = self._tape, FAULT_RULES[fault.action], [node.place for node in self._world.nodes]
         node = tape.integer(f"{name}.node", 0, len(nodes) - 1)
         seconds = rule.shortest * self._lease
         if rule.shortest < rule.longest:
@@ -167,7 +167,7 @@ class Nemesis:
             amount=tape.choice(f"{name}.amount", _AMOUNTS),
         )
 
-    def _place(self, fault: Fault, own: str, name: str) -> Place | float:
+    def _place(self, fault: Fault, own: str, name: str) -> FaultPlace | float:
         tape = self._tape
         if tape.chance(f"{name}.by_clock", 0.4):
             return tape.number(f"{name}.at", 0.0, self._until)
@@ -176,10 +176,10 @@ class Nemesis:
         # Nobody knows how often a life reaches a point, so each order of magnitude is as likely as another.
         scales = [scale for scale in _SCALES if scale <= max(_SCALES[1], self._until)]
         scale = tape.choice(f"{name}.scale", scales)
-        return Place(kind=kind, word=word, of=of, nth=tape.integer(f"{name}.nth", 1, scale))
+        return FaultPlace(kind=kind, word=word, of=of, nth=tape.integer(f"{name}.nth", 1, scale))
 
     def _arm(self, fault: Fault) -> None:
-        if not isinstance(fault.place, Place):
+        if not isinstance(fault.place, FaultPlace):
             self._push(fault.place or 0.0, fault, is_end=False)
             return
         anywhere = evolve(fault.place, nth=1)
@@ -194,7 +194,7 @@ class Nemesis:
         self.struck.append(fault)
         # In the world's context: tasks that it starts for this fault do not belong to the node that reached the place.
         self._context.copy().run(self._tell, str(fault), fault)
-        rule = RULES[fault.action]
+        rule = FAULT_RULES[fault.action]
         if rule.begin is None:
             self._crashes[self._world.nodes[fault.node].place] = fault
             return
@@ -214,12 +214,12 @@ class Nemesis:
 class _Counter:
     """How often a place was reached, and the faults that wait there, by their number."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FaultPlace) -> None:
         self.place = place
         self.waiting: dict[int, list[Fault]] = {}
         self._reached = 0
 
-    def count(self, line: Seen) -> Sequence[Fault]:
+    def count(self, line: LogLine) -> Sequence[Fault]:
         if not self.place.holds(line):
             return ()
         self._reached += 1

@@ -1,6 +1,6 @@
 """A network of messages: nodes and clients exchange messages of ASGI over memory, in virtual time, with latencies and faults.
 
-The product's own clients use it, see `Network.installed`. The address of the node `node-0` is `http://node-0`.
+The product's own clients use it, see `SimulatedNetwork.installed`. The address of the node `node-0` is `http://node-0`.
 """
 
 import math
@@ -19,13 +19,13 @@ import trio
 
 from agentrail import websockets
 from agentrail.testing.seams import Seam, wrapped
-from agentrail.testing.simulation.connections import LATENCY_SECONDS, Connections, Endpoint
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.connections import LATENCY_SECONDS, ConnectionEnd, Connections
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.tape import Tape
 from agentrail.web import client_socket
 from agentrail.wire.server_frames import PROTOCOL
 
-Message: TypeAlias = dict[str, Any]
+AsgiMessage: TypeAlias = dict[str, Any]
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 Spawn: TypeAlias = Callable[..., object]
 """Starts a task of a node: `spawn(async_fn, *args)`."""
@@ -36,10 +36,10 @@ _LAST: Final = ("http.response.body", "websocket.http.response.body", "websocket
 _FORBIDDEN: Final = 403
 
 
-class Network(Connections):
+class SimulatedNetwork(Connections):
     """Connects clients and nodes, which serve ASGI applications."""
 
-    def __init__(self, tape: Tape, log: Log, *, latency_seconds: float = LATENCY_SECONDS) -> None:
+    def __init__(self, tape: Tape, log: LifeLog, *, latency_seconds: float = LATENCY_SECONDS) -> None:
         """Create a network for one Trio run."""
         super().__init__(tape, latency_seconds=latency_seconds)
         self._log = log
@@ -119,13 +119,13 @@ class Network(Connections):
         forwarder = import_module("agentrail.gateway.forwarder")
         return wrapped([sockets, (forwarder, "httpcore", with_pool), without_certificates()])
 
-    def post(self, source: Endpoint, *messages: Message) -> None:
+    def post(self, source: ConnectionEnd, *messages: AsgiMessage) -> None:
         """Send messages whether there is room or not. Bodies are split now and then."""
         for message in messages:
             for piece in self._split(message):
                 source.post(source.peer, piece)
 
-    def head(self, client: Endpoint, target: str, headers: Headers, more: Message) -> Message:
+    def head(self, client: ConnectionEnd, target: str, headers: Headers, more: AsgiMessage) -> AsgiMessage:
         """Return the scope of a call, which is its first message."""
         path, _, query = target.partition("?")
         given = [(name.lower(), value) for name, value in headers]
@@ -142,7 +142,7 @@ class Network(Connections):
             **more,
         }
 
-    def _split(self, message: Message) -> list[Message]:
+    def _split(self, message: AsgiMessage) -> list[AsgiMessage]:
         body = message.get("body", b"")
         if len(body) <= 1 or self.splits.random() >= _SPLIT_RATE:
             return [message]
@@ -151,7 +151,7 @@ class Network(Connections):
 
     # --- the server
 
-    async def _serve(self, app: Any, server: Endpoint) -> None:
+    async def _serve(self, app: Any, server: ConnectionEnd) -> None:
         head = await server.receive()
         if head is None:
             return
@@ -165,7 +165,7 @@ class Network(Connections):
         finally:
             server.close()
 
-    async def _send(self, server: Endpoint, message: Message) -> None:
+    async def _send(self, server: ConnectionEnd, message: AsgiMessage) -> None:
         try:
             for piece in self._split(message):
                 await server.send(piece)
@@ -181,13 +181,13 @@ def without_certificates() -> Seam:
     return forwarder, "_tls_of_nodes", lambda _: lambda _: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-async def _receive(server: Endpoint, lost: Message) -> Message:
-    message: Message | None = await server.receive()
+async def _receive(server: ConnectionEnd, lost: AsgiMessage) -> AsgiMessage:
+    message: AsgiMessage | None = await server.receive()
     return lost if message is None else message
 
 
 class _ClientSocket:
-    def __init__(self, client: Endpoint, accepted: Message) -> None:
+    def __init__(self, client: ConnectionEnd, accepted: AsgiMessage) -> None:
         self.handshake_headers = tuple(accepted.get("headers", ()))
         self._client = client
         self._code = 1006
@@ -213,7 +213,7 @@ class _ClientSocket:
 
 
 class _Pool(httpcore.AsyncConnectionPool):
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: SimulatedNetwork) -> None:
         super().__init__()
         self._network = network
 
@@ -247,7 +247,7 @@ class _Pool(httpcore.AsyncConnectionPool):
 class _Pieces:
     """The body of an answer."""
 
-    def __init__(self, client: Endpoint, within_seconds: float) -> None:
+    def __init__(self, client: ConnectionEnd, within_seconds: float) -> None:
         self._client, self._within_seconds, self._is_more = client, within_seconds, True
 
     def __aiter__(self) -> Self:
@@ -265,9 +265,9 @@ class _Pieces:
         self._client.close()
         await trio.lowlevel.checkpoint()
 
-    async def next(self) -> Message:
+    async def next(self) -> AsgiMessage:
         with trio.move_on_after(self._within_seconds):
-            message: Message | None = await self._client.receive()
+            message: AsgiMessage | None = await self._client.receive()
             if message is not None:
                 return message
             error = httpcore.ReadError if self._client.end == "reset" else httpcore.RemoteProtocolError
@@ -275,11 +275,11 @@ class _Pieces:
         raise httpcore.ReadTimeout
 
 
-def _why(client: Endpoint) -> tuple[str]:
+def _why(client: ConnectionEnd) -> tuple[str]:
     return (f"the connection to {client.peer.place} was {client.end}",)
 
 
-async def _connected(client: Endpoint, within_seconds: float) -> None:
+async def _connected(client: ConnectionEnd, within_seconds: float) -> None:
     """Wait until a connection is open."""
     with trio.move_on_after(within_seconds):
         if await client.receive() is not None:
@@ -288,7 +288,7 @@ async def _connected(client: Endpoint, within_seconds: float) -> None:
     raise httpcore.ConnectTimeout
 
 
-async def _accepted(client: Endpoint) -> Message:
+async def _accepted(client: ConnectionEnd) -> AsgiMessage:
     """Return the message that accepts a WebSocket, or raise the refusal."""
     pieces = _Pieces(client, math.inf)
     first = await pieces.next()

@@ -8,10 +8,16 @@ from attrs import frozen
 from agentrail.abc.store import Taken
 from agentrail.core.protocol.effects import RunTool, SpawnChild, StartStream
 from agentrail.errors import Fenced
-from agentrail.testing.simulation.facts import NodeChange, Step, StoreCall
+from agentrail.testing.simulation.facts import NodeChange, SessionStep, StoreCall
 from agentrail.testing.simulation.gods_eye import GONE
-from agentrail.testing.simulation.log import Seen
-from agentrail.testing.simulation.ownership_model import RULES, Rule, State, Transition, follow
+from agentrail.testing.simulation.log import LogLine
+from agentrail.testing.simulation.ownership_model import (
+    OWNERSHIP_RULES,
+    OwnershipRule,
+    OwnershipTransition,
+    State,
+    apply_transition,
+)
 
 _BEGINS: Final = (RunTool, StartStream, SpawnChild)
 """Effects that begin work which others can see."""
@@ -28,10 +34,12 @@ class OwnershipLine:
 
     line: int
     session: str
-    transition: Transition
+    transition: OwnershipTransition
 
 
-def first_strange_line(lines: Sequence[Transition], rules: frozenset[Rule] = RULES) -> int | None:
+def first_strange_line(
+    lines: Sequence[OwnershipTransition], rules: frozenset[OwnershipRule] = OWNERSHIP_RULES
+) -> int | None:
     """Return the index of the first line that the model cannot make, or None: the lines are a behaviour of the model.
 
     Args:
@@ -40,32 +48,34 @@ def first_strange_line(lines: Sequence[Transition], rules: frozenset[Rule] = RUL
     """
     states: Mapping[State, None] = {State(): None}
     for index, line in enumerate(lines):
-        after = (follow(state, line, rules) for state in _with_silence(states, line, rules))
+        after = (apply_transition(state, line, rules) for state in _with_silence(states, line, rules))
         states = dict.fromkeys(state for state in after if state is not None)
         if not states:
             return index
     return None
 
 
-def _with_silence(states: Iterable[State], line: Transition, rules: frozenset[Rule]) -> Iterator[State]:
+def _with_silence(
+    states: Iterable[State], line: OwnershipTransition, rules: frozenset[OwnershipRule]
+) -> Iterator[State]:
     """Yield the states, and those after silent transitions that come before such a line."""
     known = dict.fromkeys(states)
     todo = list(known)
     for state in todo:
         yield state
-        silent: tuple[Transition, ...] = ()
+        silent: tuple[OwnershipTransition, ...] = ()
         if line.name == "take":
-            silent = (Transition("lapse", state.owner), Transition("claim", line.node))
+            silent = (OwnershipTransition("lapse", state.owner), OwnershipTransition("claim", line.node))
         elif line.name in {"append", "effect", "stop"}:
-            silent = (Transition("outbox", line.node),)
+            silent = (OwnershipTransition("outbox", line.node),)
         for one in silent:
-            after = follow(state, one, rules)
+            after = apply_transition(state, one, rules)
             if after is not None and after not in known:
                 known[after] = None
                 todo.append(after)
 
 
-def strange_lines(log: Sequence[Seen]) -> dict[str, int]:
+def strange_lines(log: Sequence[LogLine]) -> dict[str, int]:
     """Return the first line of a log that is not a behaviour of the model, for each session that has one."""
     lines = tuple(ownership_lines(log))
     found: dict[str, int] = {}
@@ -77,7 +87,7 @@ def strange_lines(log: Sequence[Seen]) -> dict[str, int]:
     return found
 
 
-def ownership_lines(log: Sequence[Seen]) -> Iterator[OwnershipLine]:
+def ownership_lines(log: Sequence[LogLine]) -> Iterator[OwnershipLine]:
     """Yield the transitions that a log shows. A session of which the store lost records is left out from there on."""
     reader = _Reader()
     for index, line in enumerate(log):
@@ -93,27 +103,27 @@ class _Reader:
         self.lives: dict[str, int] = {}
         self.trees: dict[str, dict[str, None]] = {}
         self.epochs: dict[str, int] = {}
-        self.steps: dict[tuple[str, str], list[Step]] = {}
+        self.steps: dict[tuple[str, str], list[SessionStep]] = {}
         self.lost: dict[str, None] = {}
 
     def node(self, place: str) -> str:
         return f"{place}/{self.lives.get(place, 0)}"
 
-    def read(self, line: Seen) -> Iterator[tuple[str, Transition]]:
+    def read(self, line: LogLine) -> Iterator[tuple[str, OwnershipTransition]]:
         node = self.node(line.place)
         match line.facts:
             case NodeChange(action="stopped"):
-                yield "", Transition("stop", node)
+                yield "", OwnershipTransition("stop", node)
             case NodeChange(action="continued"):
-                yield "", Transition("continue", node)
+                yield "", OwnershipTransition("continue", node)
             case NodeChange(action=action) if action in GONE:
-                yield "", Transition("gone", node)
+                yield "", OwnershipTransition("gone", node)
                 self.lives[line.place] = self.lives.get(line.place, 0) + 1
             case StoreCall(answer=answer) as call if call.is_executed and not isinstance(
                 answer, BaseException
             ):
                 yield from self._called(node, call.name, call.arguments, answer)
-            case Step(record=record) as step if record:
+            case SessionStep(record=record) as step if record:
                 self.steps.setdefault((line.session, node), []).append(step)
             case RunTool() | StartStream() | SpawnChild() as effect:
                 yield from self._began(line.session, node, effect)
@@ -122,7 +132,7 @@ class _Reader:
 
     def _called(
         self, node: str, name: str, given: Mapping[str, Any], answer: Any
-    ) -> Iterator[tuple[str, Transition]]:
+    ) -> Iterator[tuple[str, OwnershipTransition]]:
         match name:
             case "create":
                 opening = given["opening"]
@@ -130,7 +140,7 @@ class _Reader:
                 if session not in self.epochs:
                     self.trees.setdefault(opening.root, {})[session] = None
                     self.epochs[session] = tail.epoch
-                    yield session, Transition("create", node, epoch=tail.epoch, last=tail.seq)
+                    yield session, OwnershipTransition("create", node, epoch=tail.epoch, last=tail.seq)
             case "append":
                 for append, refusal in zip(given["batch"], answer, strict=True):
                     yield from self._appended(node, append, refusal)
@@ -144,11 +154,11 @@ class _Reader:
                         yield from self._taken(node if wanted.node else "", taken, is_forced=wanted.force)
             case "release":
                 for session in self.trees.get(given["root"], ()):
-                    yield session, Transition("release", node)
+                    yield session, OwnershipTransition("release", node)
             case "beat":
-                yield "", Transition("beat", node)
+                yield "", OwnershipTransition("beat", node)
             case "owned":
-                yield "", Transition("look", node)
+                yield "", OwnershipTransition("look", node)
             case "delete" | "erase":
                 self.lost[given["session"]] = None
             case "fail_over" if answer:
@@ -156,28 +166,35 @@ class _Reader:
             case _:
                 pass
 
-    def _appended(self, node: str, append: Any, refusal: object) -> Iterator[tuple[str, Transition]]:
+    def _appended(self, node: str, append: Any, refusal: object) -> Iterator[tuple[str, OwnershipTransition]]:
         first, last = append.records[0], append.records[-1]
         if refusal is None or isinstance(refusal, Fenced):
             said = "fenced" if refusal else "ok"
-            line = Transition("append", node, epoch=first.epoch, first=first.seq, last=last.seq, answer=said)
+            line = OwnershipTransition(
+                "append", node, epoch=first.epoch, first=first.seq, last=last.seq, answer=said
+            )
             yield append.session, line
         else:
             self.lost[append.session] = None
 
-    def _taken(self, node: str, taken: Taken, *, is_forced: bool) -> Iterator[tuple[str, Transition]]:
+    def _taken(
+        self, node: str, taken: Taken, *, is_forced: bool
+    ) -> Iterator[tuple[str, OwnershipTransition]]:
         for one in taken.sessions:
             epoch, last = one.tail.epoch, one.tail.seq
             if epoch > self.epochs.get(one.session, epoch):  # a session that has ended gets no record
                 self.epochs[one.session] = epoch
-                yield one.session, Transition("take", node, epoch=epoch, last=last, is_forced=is_forced)
+                yield (
+                    one.session,
+                    OwnershipTransition("take", node, epoch=epoch, last=last, is_forced=is_forced),
+                )
 
-    def _began(self, session: str, node: str, effect: Any) -> Iterator[tuple[str, Transition]]:
+    def _began(self, session: str, node: str, effect: Any) -> Iterator[tuple[str, OwnershipTransition]]:
         steps = self.steps.get((session, node), [])
         for place, step in enumerate(steps):
             for number, one in enumerate(step.effects):
                 if one is effect:
                     del steps[:place]  # outboxes are left in order
                     said = f"{step.record}/{number}"
-                    yield session, Transition("effect", node, first=step.record, effect=said)
+                    yield session, OwnershipTransition("effect", node, first=step.record, effect=said)
                     return

@@ -9,13 +9,13 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-Rule: TypeAlias = Literal[
+OwnershipRule: TypeAlias = Literal[
     "newest epoch", "beats revive nothing", "beats end claims", "lease", "trust", "durable", "not run again"
 ]
-RULES: Final[frozenset[Rule]] = frozenset(
+OWNERSHIP_RULES: Final[frozenset[OwnershipRule]] = frozenset(
     {"newest epoch", "beats revive nothing", "beats end claims", "lease", "trust", "durable", "not run again"}
 )
-Name: TypeAlias = Literal[
+TransitionName: TypeAlias = Literal[
     "create",
     "take",
     "claim",
@@ -33,7 +33,7 @@ Name: TypeAlias = Literal[
 
 
 @frozen
-class Transition:
+class OwnershipTransition:
     """One transition, and what it is about.
 
     Attributes:
@@ -46,7 +46,7 @@ class Transition:
         is_forced: Whether a take fences a living owner.
     """
 
-    name: Name
+    name: TransitionName
     node: str
     epoch: int = 0
     first: int = 0
@@ -60,7 +60,7 @@ class Transition:
         return f"{self.name} {self.node}{what.get(self.name, '')}"
 
 
-Trust: TypeAlias = Literal["sure", "doubt", "over"]
+LeaseTrust: TypeAlias = Literal["sure", "doubt", "over"]
 
 
 @frozen(kw_only=True)
@@ -82,7 +82,7 @@ class NodeView:
     begun: int = 0
     answer: int | None = None
     is_confirming: bool = False
-    trust: Trust = "sure"
+    trust: LeaseTrust = "sure"
     is_alive: bool = True
     is_stopped: bool = False
 
@@ -125,7 +125,9 @@ class State:
         )
 
 
-def follow(state: State, line: Transition, rules: frozenset[Rule] = RULES) -> State | None:
+def apply_transition(
+    state: State, line: OwnershipTransition, rules: frozenset[OwnershipRule] = OWNERSHIP_RULES
+) -> State | None:
     """Return the state after a transition. None: the model has no such transition from this state."""
     node, name = state.node(line.node), line.node
     match line.name:
@@ -142,7 +144,7 @@ def follow(state: State, line: Transition, rules: frozenset[Rule] = RULES) -> St
         case "beat":
             if state.owner == name and "beats end claims" in rules:
                 state = evolve(state, claim=("", 0))
-            revived: Trust = "doubt" if "beats revive nothing" in rules else "sure"
+            revived: LeaseTrust = "doubt" if "beats revive nothing" in rules else "sure"
             trust = revived if node.trust == "over" else node.trust
             return state.knowing(name, evolve(node, is_alive=True, trust=trust))
         case "look" if state.owner == name:
@@ -169,7 +171,7 @@ def follow(state: State, line: Transition, rules: frozenset[Rule] = RULES) -> St
             return None
 
 
-def _take(state: State, line: Transition, rules: frozenset[Rule]) -> State | None:
+def _take(state: State, line: OwnershipTransition, rules: frozenset[OwnershipRule]) -> State | None:
     holder, last = state.node(state.owner), line.last or state.last + 1
     is_claimed = state.claim == (line.node, state.last)
     is_free = state.owner in ("", line.node) or not holder.is_alive or is_claimed or line.is_forced
@@ -181,13 +183,13 @@ def _take(state: State, line: Transition, rules: frozenset[Rule]) -> State | Non
         return None
     node = state.node(line.node)
     begun = last if "not run again" in rules else 0
-    trust: Trust = "over" if node.trust == "over" else "sure"
+    trust: LeaseTrust = "over" if node.trust == "over" else "sure"
     owning = evolve(node, epoch=state.epoch + 1, heard=last, begun=begun, answer=None, trust=trust)
     spans = (*state.spans, (state.epoch + 1, last))
     return evolve(state, owner=line.node, spans=spans, claim=("", 0)).knowing(line.node, owning)
 
 
-def _append(state: State, line: Transition, rules: frozenset[Rule]) -> State | None:
+def _append(state: State, line: OwnershipTransition, rules: frozenset[OwnershipRule]) -> State | None:
     """The store executes an append, whatever became of the node that sent it."""
     epoch = line.epoch or state.node(line.node).epoch
     is_newest, is_stored = epoch == state.epoch, line.last <= state.last_of(epoch)
@@ -216,14 +218,16 @@ def _hearing(node: NodeView) -> NodeView:
     )
 
 
-def _may_begin(state: State, node: NodeView, line: Transition, rules: frozenset[Rule]) -> bool:
+def _may_begin(
+    state: State, node: NodeView, line: OwnershipTransition, rules: frozenset[OwnershipRule]
+) -> bool:
     is_trusted = node.trust == "sure" or "trust" not in rules
     is_new = (line.effect or str(line.first)) not in state.began or "not run again" not in rules
     is_there = node.begun <= line.first <= node.heard
     return bool(node.epoch) and not node.is_stopped and is_trusted and is_new and is_there
 
 
-def broken_by(before: State, line: Transition, after: State) -> str | None:
+def broken_by(before: State, line: OwnershipTransition, after: State) -> str | None:
     """Return the promise that a transition breaks."""
     if line.name == "effect" and before.node(line.node).epoch < before.epoch:
         return "fences"
@@ -238,7 +242,7 @@ def broken_by(before: State, line: Transition, after: State) -> str | None:
 
 
 @frozen(kw_only=True)
-class Bounds:
+class StateBounds:
     """The bounds of a search.
 
     Attributes:
@@ -254,28 +258,30 @@ class Bounds:
 
 
 @frozen
-class Found:
+class SearchResult:
     """The result of a search: the first broken promise with the shortest way to it, or none among so many states."""
 
     states: int
     promise: str = ""
-    story: tuple[Transition, ...] = ()
+    story: tuple[OwnershipTransition, ...] = ()
 
 
 _Place: TypeAlias = tuple[State, int, int]
 """A state, the pauses so far and the lost beats so far."""
 
 
-def search(rules: frozenset[Rule] = RULES, bounds: Bounds = Bounds()) -> Found:
+def search(
+    rules: frozenset[OwnershipRule] = OWNERSHIP_RULES, bounds: StateBounds = StateBounds()
+) -> SearchResult:
     """Walk all behaviours, shortest first, until a promise is broken or no new state is left. The first node owns the session at the start."""
-    start = follow(State(), Transition("create", bounds.nodes[0]))
+    start = apply_transition(State(), OwnershipTransition("create", bounds.nodes[0]))
     assert start is not None, "an empty store refuses no session"
     first = (start, 0, 0)
-    came_from: dict[_Place, tuple[_Place, Transition] | None] = {first: None}
+    came_from: dict[_Place, tuple[_Place, OwnershipTransition] | None] = {first: None}
     for place in (todo := [first]):
         state, pauses, lost = place
         for line in _possible(state, bounds):
-            after = follow(state, line, rules)
+            after = apply_transition(state, line, rules)
             pauses_then = pauses + (line.name == "stop")
             lost_then = lost + (line.name == "lapse" and not state.node(line.node).is_stopped)
             if (
@@ -291,35 +297,38 @@ def search(rules: frozenset[Rule] = RULES, bounds: Bounds = Bounds()) -> Found:
                 continue
             came_from.setdefault(then, (place, line))
             if promise is not None:
-                return Found(len(came_from), promise, (*_way_to(place, came_from), line))
+                return SearchResult(len(came_from), promise, (*_way_to(place, came_from), line))
             todo.append(then)
-    return Found(len(came_from))
+    return SearchResult(len(came_from))
 
 
 def _way_to(
-    place: _Place, came_from: Mapping[_Place, tuple[_Place, Transition] | None]
-) -> tuple[Transition, ...]:
-    way: list[Transition] = []
+    place: _Place, came_from: Mapping[_Place, tuple[_Place, OwnershipTransition] | None]
+) -> tuple[OwnershipTransition, ...]:
+    way: list[OwnershipTransition] = []
     while (step := came_from[place]) is not None:
         place, line = step
         way.insert(0, line)
     return tuple(way)
 
 
-def _possible(state: State, bounds: Bounds) -> Iterator[Transition]:
+def _possible(state: State, bounds: StateBounds) -> Iterator[OwnershipTransition]:
     """Yield transitions that may be possible. A node that stands still makes none, and nobody takes what it believes to own."""
     running = [(name, node) for name in bounds.nodes if not (node := state.node(name)).is_stopped]
     for name, node in running:
         if node.epoch:
             for answer in ("already there", "stored", "fenced"):
-                yield Transition("append", name, first=node.heard + 1, last=node.heard + 1, answer=answer)
-            yield Transition("outbox", name)
+                yield OwnershipTransition(
+                    "append", name, first=node.heard + 1, last=node.heard + 1, answer=answer
+                )
+            yield OwnershipTransition("outbox", name)
             yield from (
-                Transition("effect", name, first=one) for one in range(node.begun + 1, node.heard + 1)
+                OwnershipTransition("effect", name, first=one)
+                for one in range(node.begun + 1, node.heard + 1)
             )
     for name, node in running:
         if not node.epoch:
-            yield from (Transition("take", name), Transition("claim", name))
-        yield from (Transition("beat", name), Transition("look", name))
+            yield from (OwnershipTransition("take", name), OwnershipTransition("claim", name))
+        yield from (OwnershipTransition("beat", name), OwnershipTransition("look", name))
     for kind in ("stop", "lapse", "continue"):
-        yield from (Transition(kind, name) for name in bounds.nodes)
+        yield from (OwnershipTransition(kind, name) for name in bounds.nodes)

@@ -17,9 +17,9 @@ from agentrail.events import ApprovalRequired, AskUser, ClientCall, Event, Event
 from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
-from agentrail.testing.simulation.facts import Answered, Asked, Read, Request, Subscribed
+from agentrail.testing.simulation.facts import CallAnswered, CallAsked, CallKind, Read, ReaderSubscribed
 from agentrail.testing.simulation.faults import WHIMS
-from agentrail.testing.simulation.log import Kind
+from agentrail.testing.simulation.log import LineKind
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.world import World
@@ -43,7 +43,7 @@ async def _create(session: RemoteSession, profile: str) -> None:
         raise answered.error
 
 
-_CALLS: Final[dict[str, tuple[Request, Callable[[RemoteSession, str], Awaitable[Any]]]]] = {
+_CALLS: Final[dict[str, tuple[CallKind, Callable[[RemoteSession, str], Awaitable[Any]]]]] = {
     "create": ("other", _create),
     "prompt": ("prompt", lambda session, key: session.prompt(f"{key} please", client_id=key)),
     "wait": ("other", lambda session, key: session.wait_for_request(key)),
@@ -233,15 +233,15 @@ class Person:
         while True:
             self.counts["calls"] += 1
             connections = links.first.connections
-            answered = Answered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
+            answered = CallAnswered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
             says = key if request in {"prompt", "steer"} else deed
-            self._note(f"asks {deed} {key}", Asked(id=answered.id, request=request, key=key, says=says))
+            self._note(f"asks {deed} {key}", CallAsked(id=answered.id, request=request, key=key, says=says))
             try:
                 with trio.move_on_after(patience):
                     value = await call(RemoteSession(links, self.session_id), key)
                     told = getattr(value, "ref", deed)
                     again = links.first.connections > connections  # the link may have sent it twice
-                    answered = Answered(
+                    answered = CallAnswered(
                         id=answered.id, outcome="ok", says=told, value=value, is_repeated=again
                     )
             except AgentrailError as error:
@@ -257,7 +257,7 @@ class Person:
             pause = min(2 * pause, 10.0)
 
     def _note(self, said: str, facts: Any = None) -> None:
-        kind: Kind = "read" if isinstance(facts, Read | Subscribed) else "person"
+        kind: LineKind = "read" if isinstance(facts, Read | ReaderSubscribed) else "person"
         self.world.log.note(kind, said, session=self.session_id, place=self.name, facts=facts)
 
     # --- reading
@@ -266,7 +266,7 @@ class Person:
         while True:
             with trio.CancelScope() as self.reading:
                 reader = f"{self.name}/{self.session_id}/{self.counts['readers']}"
-                self._note(f"reads after {self.read_up_to}", Subscribed(reader, self.read_up_to))
+                self._note(f"reads after {self.read_up_to}", ReaderSubscribed(reader, self.read_up_to))
                 try:
                     await self._look_for_decisions()
                     session = RemoteSession(self.links, self.session_id)
@@ -324,10 +324,10 @@ def _is_passing(code: str) -> bool:
     return row is None or row.status in {421, 429} or row.status >= 500  # noqa: PLR2004 - of HTTP
 
 
-def _refusal(call_id: str, error: AgentrailError) -> Answered:
+def _refusal(call_id: str, error: AgentrailError) -> CallAnswered:
     """Return an error as an answer. Its status is that of an approval that was decided before."""
     status: object = getattr(error, "status", "")
-    return Answered(
+    return CallAnswered(
         id=call_id,
         outcome="unknown" if error.code in _MAYBE else "refused",
         says=status if isinstance(status, str) else "",

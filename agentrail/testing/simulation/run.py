@@ -17,7 +17,7 @@ from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
 from agentrail.testing.simulation.disk_store import simulated_files
 from agentrail.testing.simulation.gods_eye import Checker
-from agentrail.testing.simulation.log import WORLD, Log, Seen
+from agentrail.testing.simulation.log import WORLD, LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.node_witness import simulated_witnesses
 from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
@@ -25,11 +25,11 @@ from agentrail.testing.simulation.tape import Drawn, Tape
 from agentrail.testing.simulation.watching import hearing, watching
 from agentrail.testing.simulation.world import World
 
-Scenario: TypeAlias = Callable[[World], Awaitable[object] | None]
+WorldScenario: TypeAlias = Callable[[World], Awaitable[object] | None]
 """Says what a world has, and who lives in it. It does not wait for the life."""
 
-MAX_NODES: Final = 50
-MAX_SECONDS: Final = 24 * 3600.0
+MAX_WORLD_NODES: Final = 50
+MAX_LIFE_SECONDS: Final = 24 * 3600.0
 
 
 @frozen
@@ -79,7 +79,7 @@ class Report:
         shrunk: What it was shrunk from, if it was.
     """
 
-    scenario: Scenario
+    scenario: WorldScenario
     seed: object
     nodes: int
     seconds: float
@@ -87,7 +87,7 @@ class Report:
     digest: str
     steps: int
     virtual_seconds: float
-    log: Log
+    log: LifeLog
     census: Census
     broken: Broken | None
     drawn: Mapping[str, Drawn]
@@ -102,7 +102,7 @@ class _Judge:
         self._checkers = checkers
         self.broken: Broken | None = None
 
-    def see(self, line: Seen) -> None:
+    def see(self, line: LogLine) -> None:
         if self.broken is not None or self._world.is_over:
             return
         for checker in self._checkers:
@@ -133,7 +133,7 @@ class _Judge:
 
 
 def run(  # noqa: PLR0913 - what a life depends on, by keyword
-    scenario: Scenario,
+    scenario: WorldScenario,
     seed: object,
     *,
     nodes: int = 1,
@@ -163,10 +163,8 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     fault = why_not_repeatable()
     if fault is not None:
         raise NotRepeatable(fault)
-    if not 1 <= nodes <= MAX_NODES or not 0 < hours * 3600 <= MAX_SECONDS:
-        message = (
-            f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_NODES} nodes and at most 24 hours"
-        )
+    if not 1 <= nodes <= MAX_WORLD_NODES or not 0 < hours * 3600 <= MAX_LIFE_SECONDS:
+        message = f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_WORLD_NODES} nodes and at most 24 hours"
         raise ValueError(message)
     tape = Tape(seed, given)
     order = TaskOrder(schedule, tape, is_held)
@@ -211,5 +209,5 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     )
 
 
-def _write_down(digest: Digest, line: Seen) -> None:
+def _write_down(digest: Digest, line: LogLine) -> None:
     digest.note(line.kind, f"{line.at!r} {line.place} {line.session} {line.said}")

@@ -19,13 +19,13 @@ from attrs import frozen
 from agentrail.testing.seeded import run_queue
 from agentrail.testing.simulation.tape import Tape
 
-Task: TypeAlias = trio.lowlevel.Task
+TrioTask: TypeAlias = trio.lowlevel.Task
 
 STEP_MICROSECONDS: Final = 50
 """Virtual time of a task step. With a frozen clock no deadline would ever pass between two steps."""
 LONGEST_STEP_MICROSECONDS: Final = 20_000
 """Longest virtual time of a step. One step in 20 takes longer than the usual time."""
-IDLE_SECONDS: Final = 0.000_5
+_IDLE_SECONDS: Final = 0.000_5
 """Virtual time of a decision while only tasks are ready that are held back: about the mean of a step."""
 MAX_WAIT: Final = 1_000
 """Decisions after which a ready task runs next. Otherwise a task that polls another one could starve it."""
@@ -35,7 +35,7 @@ _BETWEEN_LONG_STEPS: Final = 20
 _GAPS: Final = (4, 8, 32, 128)
 _HOLDS: Final = (2, 8, 32, 128, 512)
 # Root tasks of deadlocked runs. If they were freed, their `finally` blocks would run in the middle of later runs.
-_ABANDONED: Final[list[Task | None]] = []
+_ABANDONED: Final[list[TrioTask | None]] = []
 
 
 @frozen
@@ -80,7 +80,7 @@ class TaskOrder(trio.abc.Instrument):
         steps: Number of task steps so far.
     """
 
-    def __init__(self, schedule: Schedule, tape: Tape, is_held: Callable[[Task], bool]) -> None:
+    def __init__(self, schedule: Schedule, tape: Tape, is_held: Callable[[TrioTask], bool]) -> None:
         """Create an order.
 
         Args:
@@ -102,13 +102,13 @@ class TaskOrder(trio.abc.Instrument):
         if self._plan is None and self.schedule.strategy in ("hybrid", "pct"):
             self._mean_gap: int = max(1, 2 * self._chance.choice(_GAPS) // max(1, self.schedule.depth - 1))
             self._next_deviation = self._after(0, self._mean_gap)
-        self._priorities: dict[Task, float] = {}
-        self._line: list[tuple[int, Task]] = []  # each with the decision at which it arrived
-        self._late: list[tuple[int, Task]] = []  # each with the decision at which it returns to the line
-        self._held: list[Task] = []
-        self._running: list[Task] = []  # Trio's own list of the tasks that run next, the last one first
+        self._priorities: dict[TrioTask, float] = {}
+        self._line: list[tuple[int, TrioTask]] = []  # each with the decision at which it arrived
+        self._late: list[tuple[int, TrioTask]] = []  # each with the decision at which it returns to the line
+        self._held: list[TrioTask] = []
+        self._running: list[TrioTask] = []  # Trio's own list of the tasks that run next, the last one first
         # One of the waiting tasks, left in Trio's queue: while that is not empty, the clock does not jump to the next deadline.
-        self._anchor: Task | None = None
+        self._anchor: TrioTask | None = None
 
     def hold(self) -> None:
         """Set the tasks of stopped nodes aside at once. Without this call, those that are ready still make one step."""
@@ -128,7 +128,7 @@ class TaskOrder(trio.abc.Instrument):
         """Find the clock."""
         self._clock = cast("trio.testing.MockClock", trio.lowlevel.current_clock())
 
-    def shuffle(self, batch: list[Task]) -> None:
+    def shuffle(self, batch: list[TrioTask]) -> None:
         """Leave only those tasks in the list that run now, the last one first. The list is sorted by the age of the tasks."""
         if self._anchor is not None:
             batch.remove(self._anchor)
@@ -148,7 +148,7 @@ class TaskOrder(trio.abc.Instrument):
         self._running = batch
         self._set_anchor()
 
-    def after_task_step(self, task: Task) -> None:
+    def after_task_step(self, task: TrioTask) -> None:
         """Advance the clock."""
         number, cost = self.steps, STEP_MICROSECONDS
         self.steps += 1
@@ -161,11 +161,11 @@ class TaskOrder(trio.abc.Instrument):
             self._tape.record(f"cost[{number}]", cost)
         self._clock.jump(cost / 1e6)
 
-    def task_exited(self, task: Task) -> None:
+    def task_exited(self, task: TrioTask) -> None:
         """Forget a task."""
         self._priorities.pop(task, None)
 
-    def _arrive(self, task: Task) -> None:
+    def _arrive(self, task: TrioTask) -> None:
         if self._is_held(task):
             self._held.append(task)
             return
@@ -173,7 +173,7 @@ class TaskOrder(trio.abc.Instrument):
         if self.schedule == POS or task not in self._priorities:
             self._priorities[task] = self._chance.random()
 
-    def _decide(self) -> tuple[Task, ...]:
+    def _decide(self) -> tuple[TrioTask, ...]:
         """Take the next task out of the line. Empty: the first one is held back instead."""
         number = self._decision
         self._decision += 1
@@ -223,9 +223,9 @@ class TaskOrder(trio.abc.Instrument):
         """Let other programs use the processor, until a deadline passes or a task returns that is held back."""
         left = trio.lowlevel.current_statistics().seconds_to_next_deadline
         if self._late:
-            steps = max(1, min(self._late[0][0] - self._decision, int(min(left, 1e6) / IDLE_SECONDS) + 1))
+            steps = max(1, min(self._late[0][0] - self._decision, int(min(left, 1e6) / _IDLE_SECONDS) + 1))
             self._decision += steps
-            self._clock.jump(steps * IDLE_SECONDS)
+            self._clock.jump(steps * _IDLE_SECONDS)
         elif left == math.inf:
             _ABANDONED.append(trio.lowlevel.current_root_task())
             raise Deadlock

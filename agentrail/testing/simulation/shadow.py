@@ -15,9 +15,9 @@ from agentrail.events import Event
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session_loader import PluginFinder
 from agentrail.testing.folded import committed_events, first_difference
-from agentrail.testing.simulation.facts import Step
+from agentrail.testing.simulation.facts import SessionStep
 from agentrail.testing.simulation.gods_eye import Checker, GodsEye
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.log import LineKind, LogLine
 
 _FIELDS: Final = tuple(SessionData.__struct_fields__)
 
@@ -29,13 +29,13 @@ class _Shadow:
         self.sources: Sources | None = None
         self.waiting: list[Record | Tail] = []
         self.blobs: dict[str, bytes] = {}
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, SessionStep] = {}
         self._state: SessionState | None = None
         self._tail = Tail()
         self._equal: tuple[SessionState, SessionState] | None = None  # what was compared last
         self._events: dict[int, Event] = {}
 
-    def attach(self, step: Step) -> None:
+    def attach(self, step: SessionStep) -> None:
         """Use the plugins of a live session."""
         watch, signal = step.before.data.stack.ask, step.signal
         if self.sources is None:
@@ -50,7 +50,7 @@ class _Shadow:
             if found is not None:
                 known.keep(signal.signal_id, found)
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: SessionStep) -> None:
         self._events |= dict(committed_events(step.effects))
         if step.record:
             self.steps[step.record] = step
@@ -80,7 +80,7 @@ class _Shadow:
                 return f"record {record.seq} ({record.kind}): {said}"
         return None
 
-    def _compare(self, step: Step | None, folded_events: Mapping[int, Event]) -> str | None:
+    def _compare(self, step: SessionStep | None, folded_events: Mapping[int, Event]) -> str | None:
         for number, event in folded_events.items():
             lived = self._events.pop(number, event)
             if lived != event:
@@ -120,7 +120,7 @@ class FoldEqualsLife(Checker):
     """A shadow folds each durable record of some sessions. Its state, its decisions and its events are those of the live session."""
 
     name = "fold equals life"
-    kinds = frozenset[Kind]({"step"})
+    kinds = frozenset[LineKind]({"step"})
 
     def __init__(self, eye: GodsEye | None = None, is_drawn: Callable[[str], bool] = bool) -> None:
         """Create a judge of the sessions that are drawn, by id."""
@@ -134,9 +134,9 @@ class FoldEqualsLife(Checker):
             self._shadows[session] = _Shadow() if self._is_drawn(session) else None
         return self._shadows[session]
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         touched: dict[str, _Shadow] = {}
-        if isinstance(line.facts, Step):
+        if isinstance(line.facts, SessionStep):
             shadow = self._shadow_of(line.session)
             if shadow is not None and (
                 shadow.sources is None or isinstance(line.facts.signal, ChangePlugins)

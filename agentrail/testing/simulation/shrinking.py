@@ -16,16 +16,16 @@ from attrs import evolve
 
 from agentrail.distribution import install_command
 from agentrail.testing.seeded import NotRepeatable
-from agentrail.testing.simulation.facts import Asked, FaultChange
+from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.gods_eye import Checker
-from agentrail.testing.simulation.log import Log, Seen
+from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.tape import Drawn
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.run import Report
 
 MAX_LIVES: Final = 2_000
-MAX_SECONDS: Final = 300.0
+MAX_SHRINKING_SECONDS: Final = 300.0
 
 Live: TypeAlias = Callable[[Mapping[str, Drawn]], "Report"]
 """Lives a life with the draws of a tape."""
@@ -38,7 +38,7 @@ def shrink(
     live: Live | None = None,
     *,
     max_lives: int = MAX_LIVES,
-    max_seconds: float = MAX_SECONDS,
+    max_seconds: float = MAX_SHRINKING_SECONDS,
 ) -> "Report":
     """Return the smallest life found that breaks the same promise. An interrupt by the keyboard ends the search.
 
@@ -110,18 +110,18 @@ class _TimeLimit(Checker):
         super().__init__()
         self._latest = latest
 
-    def see(self, line: Seen) -> str | None:
+    def see(self, line: LogLine) -> str | None:
         return "the life takes too long" if line.at > self._latest else None
 
 
-def count_faults(log: Log) -> int:
+def count_faults(log: LifeLog) -> int:
     """Return how many faults struck."""
     return sum(isinstance(line.facts, FaultChange) and not line.facts.is_over for line in log.lines)
 
 
-def count_prompts(log: Log) -> int:
+def count_prompts(log: LifeLog) -> int:
     """Return how many prompts users sent, each counted once however often it was sent again."""
-    asked = [line.facts for line in log.lines if isinstance(line.facts, Asked)]
+    asked = [line.facts for line in log.lines if isinstance(line.facts, CallAsked)]
     return len({one.key for one in asked if one.request == "prompt"})
 
 

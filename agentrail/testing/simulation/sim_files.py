@@ -95,7 +95,7 @@ def save(report: "Report", path: Path) -> Path:
     return path
 
 
-def load(path: Path) -> SimFile:
+def load_sim_file(path: Path) -> SimFile:
     """Read a file.
 
     Raises:
@@ -132,7 +132,7 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
         The report. It is not that of the saved life if the code has changed since: `broken` is None if the bug is mended.
 
     Raises:
-        DamagedSimFile: Your move: see `load`.
+        DamagedSimFile: Your move: see `load_sim_file`.
         ImportError, LookupError: Your move: the scenario no longer exists.
         NotRepeatable: This commit with these packages led to another life before.
 
@@ -143,7 +143,7 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
     from agentrail.testing.simulation.schedule import Schedule  # noqa: PLC0415 - as above
     from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - as above
 
-    saved = load(path)
+    saved = load_sim_file(path)
     if scenario is None:
         scenario = find_scenario(saved.scenario, ".")
     strategy: Any = saved.schedule[0]

@@ -15,20 +15,20 @@ from agentrail.testing.promises import (
     observed_step,
     state_promises,
 )
-from agentrail.testing.simulation.facts import Step
+from agentrail.testing.simulation.facts import SessionStep
 from agentrail.testing.simulation.gods_eye import Checker
-from agentrail.testing.simulation.log import Kind, Seen
+from agentrail.testing.simulation.log import LineKind, LogLine
 
 
 class Promises(Checker):
     """The promises of `agentrail.testing.promises`, over each step of each session."""
 
     name = "promises of each step"
-    kinds = frozenset[Kind]({"step"})
+    kinds = frozenset[LineKind]({"step"})
 
-    def judge(self, line: Seen) -> str | None:
+    def judge(self, line: LogLine) -> str | None:
         step = line.facts
-        if not isinstance(step, Step):
+        if not isinstance(step, SessionStep):
             return None
         seen = observed_step.Seen(step.before, step.signal, step.after, step.effects)
         for promise in _promises_about(step):
@@ -86,7 +86,7 @@ _ALWAYS: Final = tuple(
 )
 
 
-def _promises_about(step: Step) -> Iterator[Callable[[observed_step.Seen], None]]:
+def _promises_about(step: SessionStep) -> Iterator[Callable[[observed_step.Seen], None]]:
     if isinstance(step.signal, ChunksArrived):
         yield from _OF_CHUNKS
         return

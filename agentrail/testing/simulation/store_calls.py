@@ -22,7 +22,7 @@ def _parameters(name: str) -> tuple[str, ...]:
     return tuple(inspect.signature(method).parameters)[1:]
 
 
-def sessions_of(call: StoreCall) -> tuple[str, ...]:
+def sessions_of_call(call: StoreCall) -> tuple[str, ...]:
     """Return the ids of the sessions that a call is about."""
     match call.arguments:
         case {"batch": batch}:
@@ -41,7 +41,7 @@ def sessions_of(call: StoreCall) -> tuple[str, ...]:
 
 def session_of(call: StoreCall) -> str:
     """Return the id of the only session that a call is about, or an empty string."""
-    sessions = tuple(dict.fromkeys(sessions_of(call)))
+    sessions = tuple(dict.fromkeys(sessions_of_call(call)))
     return sessions[0] if len(sessions) == 1 else ""
 
 
@@ -49,7 +49,9 @@ def sentence_of(call: StoreCall) -> str:
     """Return a call and its answer as people read them."""
     answers = call.answer if isinstance(call.answer, tuple) else (call.answer,)
     about = (
-        [_numbered(one) for one in call.arguments["batch"]] if call.name == "append" else sessions_of(call)
+        [_numbered(one) for one in call.arguments["batch"]]
+        if call.name == "append"
+        else sessions_of_call(call)
     )
     said = " ".join([call.name, ", ".join(about)]).strip()
     refused = [type(one).__name__ for one in answers if isinstance(one, Exception)]

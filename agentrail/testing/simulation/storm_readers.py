@@ -9,7 +9,7 @@ from attrs import define
 from agentrail.errors import AgentrailError, CursorAhead
 from agentrail.remote.link import open_links
 from agentrail.remote.remote_session import RemoteSession
-from agentrail.testing.simulation.facts import Read, Subscribed
+from agentrail.testing.simulation.facts import Read, ReaderSubscribed
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.world import World
@@ -75,7 +75,7 @@ class StormReader:
 
     async def _read(self, session: RemoteSession) -> None:
         reader = f"{self.name}/{self.cursors}"
-        self._note(f"reads after {self.read_up_to}", Subscribed(reader, self.read_up_to))
+        self._note(f"reads after {self.read_up_to}", ReaderSubscribed(reader, self.read_up_to))
         try:
             async with session.subscribe(after=self.read_up_to, deltas=False) as events:
                 async for event in events:

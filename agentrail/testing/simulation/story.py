@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentrail.testing.simulation.facts import Asked, FaultChange
-from agentrail.testing.simulation.log import WORLD, Seen
+from agentrail.testing.simulation.facts import CallAsked, FaultChange
+from agentrail.testing.simulation.log import WORLD, LogLine
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.run import Report
 
-MAX_LINES: Final = 60
+STORY_LINES: Final = 60
 """Longest story, with head and foot."""
 
 FEW_LINES: Final = 24
@@ -63,17 +63,17 @@ def _chosen(report: "Report") -> list[int]:
     )
     order.sort(key=lambda index: ranks[index] or 0)
     chosen: list[int] = []
-    for index in order[: MAX_LINES - _HEAD_AND_FOOT]:
+    for index in order[: STORY_LINES - _HEAD_AND_FOOT]:
         if (ranks[index] or 0) <= _MAIN_RANK or len(chosen) < FEW_LINES - _HEAD_AND_FOOT:
             chosen.append(index)
     return sorted(chosen)
 
 
-def _rank(line: Seen) -> int | None:
+def _rank(line: LogLine) -> int | None:
     """How important a line is, from 0. None: nobody outside could have seen it."""
     if line.kind == "store":
         return _STORE_RANK if getattr(line.facts, "name", "") in _OWNERSHIP else None
-    if isinstance(line.facts, Asked) and line.facts.request not in _ASIDE:
+    if isinstance(line.facts, CallAsked) and line.facts.request not in _ASIDE:
         return _MAIN_RANK
     if isinstance(line.facts, FaultChange) and line.facts.is_over:
         return _STORE_RANK

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Drawn: TypeAlias = int | float
-Draw: TypeAlias = Callable[[random.Random], Drawn]
+DrawFunction: TypeAlias = Callable[[random.Random], Drawn]
 
 
 class Tape:
@@ -68,7 +68,7 @@ class Tape:
         """Add a draw that differs from the calm value, and was not made by the tape."""
         self.drawn[full] = value
 
-    def _draw(self, name: str, calm: Drawn, draw: Draw) -> Drawn:
+    def _draw(self, name: str, calm: Drawn, draw: DrawFunction) -> Drawn:
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         full = f"{name}#{number}"

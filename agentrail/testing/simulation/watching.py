@@ -15,15 +15,15 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import Interpreter
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.seams import Seam, wrapped
-from agentrail.testing.simulation.facts import Closed, Logged, Step
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.facts import Closed, Logged, SessionStep
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.nemesis import SimulatedCrash
 
 _LOGGER: Final = logging.getLogger("agentrail")
 
 
 class _Writer(logging.Handler):
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LifeLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
@@ -34,7 +34,7 @@ class _Writer(logging.Handler):
 
 
 @contextmanager
-def hearing(log: Log) -> Iterator[None]:
+def hearing(log: LifeLog) -> Iterator[None]:
     """Write warnings and errors of the product into a log, and nowhere else, during the block."""
     before = _LOGGER.handlers, _LOGGER.propagate
     _LOGGER.handlers, _LOGGER.propagate = [_Writer(log)], False
@@ -45,18 +45,18 @@ def hearing(log: Log) -> Iterator[None]:
 
 
 @contextmanager
-def watching(log: Log) -> Iterator[None]:
+def watching(log: LifeLog) -> Iterator[None]:
     """Write the steps, effects and events of all sessions of the process into a log, during the block."""
-    noted: list[list[Step]] = []
+    noted: list[list[SessionStep]] = []
 
-    def note(step: Step) -> None:
+    def note(step: SessionStep) -> None:
         session, phase = step.before.data.config.session_id, step.after.phase.name
         log.note("step", f"steps {type(step.signal).__name__}: {phase}", session=session, facts=step)
 
     def steps(before: Any) -> Any:
         def step(state: SessionState, signal: Any) -> Any:
             after, effects = before(state, signal)
-            made = Step(state, signal, after, effects)
+            made = SessionStep(state, signal, after, effects)
             if noted:
                 noted[-1].append(made)
             else:

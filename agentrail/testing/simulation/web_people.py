@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import EventsLost, UnknownEvent
 from agentrail.gateway.error_responses import ERROR_ANSWERS
-from agentrail.testing.simulation.facts import Answered, Asked, Read, Subscribed
+from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.world import World
@@ -88,11 +88,11 @@ class WebPerson:
         pause = 0.25
         while True:
             self.counts["calls"] += 1
-            answered = Answered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
+            answered = CallAnswered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
             self._note(
                 "person",
                 f"asks prompt {key} over {wire}",
-                Asked(id=answered.id, request="prompt", key=key, says=key),
+                CallAsked(id=answered.id, request="prompt", key=key, says=key),
             )
             has_ended = False
             try:
@@ -106,7 +106,7 @@ class WebPerson:
             await trio.sleep(pause)
             pause = min(2 * pause, 10.0)
 
-    async def _post(self, key: str, wire: str, answered: Answered) -> tuple[Answered, bool]:
+    async def _post(self, key: str, wire: str, answered: CallAnswered) -> tuple[CallAnswered, bool]:
         """Send a prompt once, and return its answer with whether it is the last one."""
         text = f"{key} please"
         path = f"/{wire}"
@@ -145,7 +145,7 @@ class WebPerson:
     async def _read(self) -> None:
         while True:
             reader = f"{self.name}/{self.counts['readers']}"
-            self._note("read", f"reads after {self.read_up_to}", Subscribed(reader, self.read_up_to))
+            self._note("read", f"reads after {self.read_up_to}", ReaderSubscribed(reader, self.read_up_to))
             path, headers = f"/sessions/{self.name}/events", {"last-event-id": f"{self.read_up_to}"}
             try:
                 async with (

@@ -20,25 +20,25 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
-from agentrail.testing.simulation.disk_store import LoggedStore, open_store
+from agentrail.testing.simulation.disk_store import LoggedStore, open_disk_store
 from agentrail.testing.simulation.facts import Calm, NodeChange
 from agentrail.testing.simulation.faults import EVERYTHING, Fault
-from agentrail.testing.simulation.ledger import Ledger
-from agentrail.testing.simulation.log import Log
+from agentrail.testing.simulation.ledger import EffectLedger
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.nemesis import Nemesis
-from agentrail.testing.simulation.network import Network
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.schedule import TaskOrder
 from agentrail.testing.simulation.tape import Tape
 
-TENANT: Final = "acme"
-LEASE_SECONDS: Final = 10.0
+WORLD_TENANT: Final = "acme"
+WORLD_LEASE_SECONDS: Final = 10.0
 CALM: Final = 0.9
 """Part of a life after which all faults end, so that liveness can be judged."""
 
-PATIENCE_SECONDS: Final = 60.0
+SETTLING_SECONDS: Final = 60.0
 """Virtual time after the end of a life in which everything accepted has to come to its end."""
 
 RESTART_SECONDS: Final = 1.0
@@ -117,10 +117,10 @@ class World:
             seconds: Virtual time of the life.
         """
         self.tape: Tape = tape
-        self.log: Log = Log()
+        self.log: LifeLog = LifeLog()
         self.seconds: float = seconds
-        self.network: Network = Network(tape, self.log)
-        self.store: ModelStore = ModelStore(tape, self.log, lease_ms=int(LEASE_SECONDS * 1000))
+        self.network: SimulatedNetwork = SimulatedNetwork(tape, self.log)
+        self.store: ModelStore = ModelStore(tape, self.log, lease_ms=int(WORLD_LEASE_SECONDS * 1000))
         self.nodes: list[SimulatedNode] = [
             SimulatedNode(index, NodeMachine(tape.seed, f"node-{index}")) for index in range(nodes)
         ]
@@ -131,14 +131,14 @@ class World:
         self._profiles: dict[str, AgentProfile] = {}
         self._plugins: list[Callable[[], HostPlugin]] = []
         self._options: dict[str, Any] = {
-            "lease": LEASE_SECONDS,
+            "lease": WORLD_LEASE_SECONDS,
             "drain_timeout": 2.0,
             "limits": Limits(**dict.fromkeys(_RATES, MAX_RATE)),
         }
         self._faults: tuple[Fault, ...] | None = None
         self._rate: float | None = None
         self._nemesis: Nemesis | None = None
-        self._ledgers: dict[str, Ledger] = {}
+        self._ledgers: dict[str, EffectLedger] = {}
         self._always: list[tuple[str, Callable[[], object]]] = []
         self._finally: list[tuple[str, Callable[[], object]]] = []
         self._inhabitants: list[tuple[str, Callable[[], Awaitable[object]]]] = []
@@ -180,17 +180,17 @@ class World:
 
         Before anything else uses the network.
         """
-        kinds: dict[str, type[Network]] = {"messages": Network, "bytes": ByteNetwork}
+        kinds: dict[str, type[SimulatedNetwork]] = {"messages": SimulatedNetwork, "bytes": ByteNetwork}
         self.network = kinds[name](self.tape, self.log)
 
-    def ledger(self, name: str) -> Ledger:
+    def ledger(self, name: str) -> EffectLedger:
         """Return the outside world of this name, whose effects are counted and outlive nodes."""
         if name not in self._ledgers:
-            self._ledgers[name] = Ledger(name, self.log, self)
+            self._ledgers[name] = EffectLedger(name, self.log, self)
         return self._ledgers[name]
 
     @property
-    def ledgers(self) -> tuple[Ledger, ...]:
+    def ledgers(self) -> tuple[EffectLedger, ...]:
         return tuple(self._ledgers.values())
 
     def always(self, check: Callable[[], object]) -> Callable[[], object]:
@@ -371,7 +371,12 @@ class World:
             if self._faults is not None:
                 until = self.seconds * CALM
                 self._nemesis = Nemesis(
-                    self, self.tape, self._faults, until=until, lease_seconds=LEASE_SECONDS, rate=self._rate
+                    self,
+                    self.tape,
+                    self._faults,
+                    until=until,
+                    lease_seconds=WORLD_LEASE_SECONDS,
+                    rate=self._rate,
                 )
             for node in self.nodes:
                 self._start_node(node)
@@ -385,7 +390,7 @@ class World:
             await trio.sleep_until(self.seconds * CALM)
             self.log.note("note", "all faults end", facts=Calm())
             self.heal()
-            with trio.move_on_after(self.seconds * (1 - CALM) + PATIENCE_SECONDS):
+            with trio.move_on_after(self.seconds * (1 - CALM) + SETTLING_SECONDS):
                 await self._settled.wait()
             self.end()
 
@@ -461,7 +466,7 @@ class World:
         store = None
         while store is None:
             try:
-                store = await outside.offload(open_store, node.disk)
+                store = await outside.offload(open_disk_store, node.disk)
             except StoreUnavailable as error:  # a process manager starts such a node again
                 self.log.note("node", f"cannot open its store: {error}")
                 await trio.sleep(RESTART_SECONDS)
@@ -490,4 +495,6 @@ async def _cancel_after(event: trio.Event, nursery: trio.Nursery) -> None:
 def principal_of(headers: Any) -> Principal | None:
     """Return the caller whose name is the token of a request."""
     name = headers.get("authorization", "").removeprefix("Bearer ")
-    return Principal(tenant_id=TENANT, user_id=name, scopes=("use", "inspect", "decide")) if name else None
+    return (
+        Principal(tenant_id=WORLD_TENANT, user_id=name, scopes=("use", "inspect", "decide")) if name else None
+    )

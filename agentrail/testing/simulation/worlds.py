@@ -17,10 +17,10 @@ from agentrail.named_modules import NAMED_MODULES
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.people import people
-from agentrail.testing.simulation.run import Scenario
+from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
-from agentrail.testing.simulation.world import LEASE_SECONDS, RESTART_SECONDS, World
+from agentrail.testing.simulation.world import RESTART_SECONDS, WORLD_LEASE_SECONDS, World
 
 HONEST: Final = EVERYTHING - DAMAGE
 """All faults under which every promise holds. On a disk that lies or loses, those of one machine end."""
@@ -85,7 +85,7 @@ async def _move(session_id: str, scope: str, host: Any) -> None:
     await host.supervisor.move_session(session_id, scope=scope)
 
 
-def drain(world: World) -> None:
+def drain_nodes(world: World) -> None:
     """Serve a shop while one node after the other leaves and starts anew, again and again."""
     _shop(world)
     people(world, 5, "shop", sessions=4, pause=(1.0, 15.0))
@@ -105,7 +105,7 @@ async def _keep_upgrading(world: World) -> None:
         await node.down.wait()
         await trio.sleep(RESTART_SECONDS)
         world.restart(index)
-        with trio.move_on_after(LEASE_SECONDS):
+        with trio.move_on_after(WORLD_LEASE_SECONDS):
             await world.nodes[index].up.wait()
 
 
@@ -165,7 +165,7 @@ class Against:
 class WorldKind:
     """A world with its usual number of nodes, and the time of a life."""
 
-    scenario: Scenario
+    scenario: WorldScenario
     nodes: int = 3
     hours: float = 0.05
 
@@ -173,7 +173,7 @@ class WorldKind:
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     {
         "cluster": WorldKind(cluster),
-        "drain": WorldKind(drain),
+        "drain": WorldKind(drain_nodes),
         "fleet": WorldKind(fleet, nodes=20),
         "great_storm": WorldKind(great_storm, hours=0.02),
         "moves": WorldKind(moves),
@@ -187,7 +187,7 @@ USUAL: Final = WORLDS["cluster"]
 """Nodes and hours of scenarios that are no world of this module."""
 
 
-def find_scenario(name: str, folder: str) -> Scenario:
+def find_scenario(name: str, folder: str) -> WorldScenario:
     """Return the scenario of a name: a world, `module:NAME`, or `against:module:NAME` for plugins in the usual world.
 
     Args:
