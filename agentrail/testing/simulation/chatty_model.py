@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -15,9 +15,7 @@ from agentrail.errors import OptionError, Overloaded, ProviderError, RateLimited
 from agentrail.messages import AssistantMessage, Text, UserMessage
 from agentrail.testing.models import FunctionModel, ScriptedCall, Turn, stream_of
 from agentrail.testing.simulation.faults import MODEL_TROUBLE
-
-if TYPE_CHECKING:
-    from agentrail.testing.simulation.world import World
+from agentrail.testing.simulation.inhabited_world import InhabitedWorld
 
 _FINAL_ERRORS: Final = (errors.Authentication, errors.ModelNotFound, errors.ContentRefused, errors.BadRequest)
 _ERRORS: Final = {
@@ -57,9 +55,9 @@ class ChattyModel:
     def __init__(self, plans: tuple[str, ...]) -> None:
         """Store its plans, by weight. The first is the calm one."""
         self._plans = plans
-        self._world: World | None = None
+        self._world: InhabitedWorld | None = None
 
-    def join(self, world: "World") -> None:
+    def join(self, world: InhabitedWorld) -> None:
         """Take the draws from this world."""
         self._world = world
 
@@ -119,7 +117,7 @@ class ChattyModel:
                 pass
         async with aclosing(stream_of(turn, request)) as chunks:
             async for chunk in chunks:
-                yield chunk
+                yield chunk  # noqa: ASYNC119 - its only caller closes this generator
 
 
 def _last_prompt(request: ModelRequest) -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """Ledgers: outside worlds whose effects are counted. They outlive nodes, and the tools of a life write to them."""
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import trio
 from attrs import define, field
@@ -13,11 +13,9 @@ from agentrail.events import ToolExecutionEnd
 from agentrail.messages import JsonObject
 from agentrail.testing.simulation.facts import LedgerEntry, Read
 from agentrail.testing.simulation.faults import TOOL_TROUBLE
+from agentrail.testing.simulation.inhabited_world import InhabitedWorld
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.tools.function import ToolTraits
-
-if TYPE_CHECKING:
-    from agentrail.testing.simulation.world import World
 
 T = TypeVar("T")
 
@@ -42,7 +40,7 @@ class EffectLedger:
         entries: All effects, in order.
     """
 
-    def __init__(self, name: str, log: LifeLog, world: "World | None" = None) -> None:
+    def __init__(self, name: str, log: LifeLog, world: InhabitedWorld | None = None) -> None:
         """Create an empty ledger. The tape of `world` draws how its tools behave. None: well."""
         self.name: str = name
         self.entries: list[LedgerEntry] = []
@@ -131,7 +129,7 @@ class EffectTool(ToolTraits):
                 await trio.sleep(seconds * before)
                 self.ledger.write(self, ctx)
                 await trio.sleep(seconds * (1 - before))
-            except trio.Cancelled:
+            except trio.Cancelled:  # noqa: ASYNC103 - a tool that answers although it was stopped is a case of its own
                 if how != "result after stop" or not self.ledger.knows(ctx.operation_id):
                     raise
         if how == "raise after":

@@ -6,7 +6,7 @@ Each draw has a name, such as `people[1].says[2]`. On an empty tape the first pe
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 from attrs import define, field
@@ -19,10 +19,8 @@ from agentrail.remote.link import Links, open_links
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, CallKind, Read, ReaderSubscribed
 from agentrail.testing.simulation.faults import WHIMS
+from agentrail.testing.simulation.inhabited_world import InhabitedWorld
 from agentrail.testing.simulation.log import LineKind
-
-if TYPE_CHECKING:
-    from agentrail.testing.simulation.world import World
 
 T = TypeVar("T")
 
@@ -67,7 +65,7 @@ _MAYBE: Final = ("held_by", "store_unavailable", "stop_not_written", "fenced", "
 
 
 def people(  # noqa: PLR0913 - all that there is to say of people
-    world: "World",
+    world: InhabitedWorld,
     n: int,
     profile: str,
     *,
@@ -95,7 +93,7 @@ def people(  # noqa: PLR0913 - all that there is to say of people
 class Person:
     """A client with a session, a reader that keeps its number, and prompts that it sends again until it knows their end."""
 
-    world: "World"
+    world: InhabitedWorld
     index: int
     own: int  # number of the session
     profile: str
