@@ -73,7 +73,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
-        works = _works(f"against:{against}" if against else scenario, seed, seeds, jobs, until)
+        works = _works(f"against:{against}" if against else scenario, seed, seeds, jobs, until, nodes, hours)
         works = [
             msgspec.structs.replace(
                 work,
@@ -121,11 +121,20 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     return printed if printed is not Exit.DONE else Exit.FAILED
 
 
-def _works(name: str, seed: int | None, seeds: str, jobs: int, until: str | None) -> "list[Work]":
+def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
+    name: str,
+    seed: int | None,
+    seeds: str,
+    jobs: int,
+    until: str | None,
+    nodes: int | None,
+    hours: float | None,
+) -> "list[Work]":
     """Return the work of each process. They take turns with the seeds."""
     try:
         from agentrail.testing.simulation import worlds
         from agentrail.testing.simulation.lives import Work
+        from agentrail.testing.simulation.run import check_size
     except ModuleNotFoundError as error:
         message = f"simulate needs {error.name}: pip install 'agentrail[gateway]' hypothesis"
         raise _Faulty(message) from error
@@ -140,11 +149,15 @@ def _works(name: str, seed: int | None, seeds: str, jobs: int, until: str | None
         raise _Faulty(message)
     try:
         worlds.find_scenario(name, ".")
-    except (LookupError, ImportError) as error:
+        check_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
+    except (LookupError, ValueError) as error:
         raise _Faulty(str(error)) from error
+    except Exception as error:
+        message = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
+        raise _Faulty(message) from error
     if seed is not None:
         return [Work(name=name, first=seed, count=1)]
-    end = None if until is None else _time_of(until)
+    end = None if until is None else time_of(until)
     numbers = range(first, last + 1)
     return [
         Work(
@@ -158,7 +171,7 @@ def _works(name: str, seed: int | None, seeds: str, jobs: int, until: str | None
     ]
 
 
-def _time_of(until: str) -> float:
+def time_of(until: str) -> float:
     """Return the next such time of day, in seconds since 1970."""
     found = _CLOCK.fullmatch(until)
     if found is None:

@@ -144,7 +144,8 @@ def _main(name: str, given: str) -> None:
     seed, options = json.loads(given)
     lines, folder = options.pop("lines", None), options.pop("folder")
     digest = Digest() if lines is None else TracedDigest()
-    run(find_scenario(name, folder), seed, digest=digest, **options)
+    with digest.listening():
+        run(find_scenario(name, folder), seed, digest=digest, **options)
     if lines is not None:
         Path(lines).write_text(json.dumps(digest.lines))
     sys.stdout.write(digest.hexdigest())

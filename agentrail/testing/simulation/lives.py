@@ -100,7 +100,11 @@ def live_report(work: Work, seed: int) -> str:
 
 def _options(work: Work) -> dict[str, Any]:
     kind = worlds.WORLDS.get(work.name, worlds.USUAL)
-    return {"nodes": work.nodes or kind.nodes, "hours": work.hours or kind.hours}
+    nodes, hours = work.nodes, work.hours
+    return {
+        "nodes": kind.nodes if nodes is None else nodes,
+        "hours": kind.hours if hours is None else hours,
+    }
 
 
 def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:

@@ -132,6 +132,19 @@ class _Judge:
                 self._world.end()
 
 
+def check_size(nodes: int, hours: float) -> None:
+    """Check the size of a world.
+
+    Raises:
+        ValueError: Your move: no nodes, too many, or a time that is not positive or more than a day.
+    """
+    if not 1 <= nodes <= MAX_WORLD_NODES or not 0 < hours * 3600 <= MAX_LIFE_SECONDS:
+        message = (
+            f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_WORLD_NODES} nodes and at most 24 hours"
+        )
+        raise ValueError(message)
+
+
 def run(  # noqa: PLR0913 - what a life depends on, by keyword
     scenario: WorldScenario,
     seed: object,
@@ -163,9 +176,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     fault = why_not_repeatable()
     if fault is not None:
         raise NotRepeatable(fault)
-    if not 1 <= nodes <= MAX_WORLD_NODES or not 0 < hours * 3600 <= MAX_LIFE_SECONDS:
-        message = f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_WORLD_NODES} nodes and at most 24 hours"
-        raise ValueError(message)
+    check_size(nodes, hours)
     tape = Tape(seed, given)
     order = TaskOrder(schedule, tape, is_held)
     digest = Digest() if digest is None else digest

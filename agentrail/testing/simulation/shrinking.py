@@ -252,8 +252,8 @@ def _shrink_choices(life: Callable[[Any], None], choices: list[Drawn]) -> None:
         raise ImportError(message) from error
     options = settings(phases=[Phase.shrink], database=None, deadline=None)
     runner = ConjectureRunner(life, settings=options, random=random.Random(0))  # noqa: S311 - must be repeatable
-    first: Any = runner.cached_test_function(choices)
     try:
+        first: Any = runner.cached_test_function(choices)
         runner.shrink(first, lambda data: data.status == first.status)
     except RunIsComplete:
         return

@@ -1,0 +1,183 @@
+"""`agentrail simulate`: exit codes, stories, and what bad input hears. The worlds themselves have tests of their own."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.cli import simulate_command
+from agentrail.cli.command_tree import app
+from tests.cli.rig import open_process, wait_until
+from tests.thinned import each
+
+COUNTING = """
+import time
+import agentrail
+from agentrail import plugins as p
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.simulation.people import people
+
+payments = []
+
+@p.plugin(init=int, hooks=(p.BeforeTool,))
+def hidden_counter(event, count, ctx):
+    payments.append(event)
+    return p.BlockTool("enough", count) if len(payments) % 2 else p.Continue(count)
+
+@agentrail.tool
+async def clock() -> str:
+    \"\"\"Read the clock.\"\"\"
+    return f"{time.time_ns()}"
+
+def honest(world):
+    world.profile("desk", model=FunctionModel(lambda request: says("Hello.")))
+    people(world, 1, "desk", pause=(1, 2))
+
+def with_a_clock(world):
+    answer = lambda request: says("Done.") if len(request.messages) > 1 else calls(("clock", {}))
+    world.profile("desk", model=FunctionModel(answer), tools=[clock])
+    people(world, 1, "desk", pause=(1, 2))
+
+def careful(world):
+    honest(world)
+
+    @world.always
+    def nobody_asks():
+        assert not any(line.kind == "person" for line in world.log.lines), "a person asked"
+
+def begins(world):
+    honest(world)
+    open("begun", "w").close()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a module of scenarios that is installed nowhere."""
+    (tmp_path / "mine.py").write_text(COUNTING)
+    (tmp_path / "raises.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@frozen
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+def run_line(line: str, capfd: pytest.CaptureFixture[str]) -> Ran:
+    """Run the command in this process, with the words of a line."""
+    code = app(line.split(), result_action="return_value")
+    told = capfd.readouterr()
+    return Ran(code, told.out, told.err)
+
+
+def test_a_life_in_which_all_holds_is_measured(folder, capfd):
+    """One seed, and several in two processes; JSON has a line for each life."""
+    usual = "--scenario mine:honest --nodes 1 --hours 0.003"
+    ran = run_line(f"simulate --seed 1 {usual}", capfd)
+    assert (ran.code, ran.err) == (0, "")
+    assert "seed 1 keeps all promises: 1 lives" in ran.out
+    ran = run_line(f"simulate --seeds 1-3 --jobs 2 --json {usual}", capfd)
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert (ran.code, sorted((row["seed"], row["outcome"]) for row in rows)) == (
+        0,
+        [(1, "held"), (2, "held"), (3, "held")],
+    )
+    assert all(row["steps"] > 100 for row in rows)
+
+
+def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
+    """The invariant of a scenario that does not hold: a story, exit code 1, and a file that tells it once more."""
+    ran = run_line("simulate --seed 5 --scenario mine:careful --nodes 1 --hours 0.003 --save kept", capfd)
+    assert ran.code == 1, ran
+    assert "← BROKEN: a person asked" in ran.out
+    (file,) = (folder / "kept").iterdir()
+    ran = run_line(f"simulate {file}", capfd)
+    assert ran.code == 1, ran
+    assert "← BROKEN: a person asked" in ran.out
+    file.write_bytes(file.read_bytes().replace(b"careful", b"honestly"))
+    ran = run_line(f"simulate {file}", capfd)
+    assert (ran.code, ran.out) == (2, "")
+    assert "is damaged" in ran.err
+
+
+@pytest.mark.simulation("V-029")
+@pytest.mark.check
+def test_a_plugin_with_a_hidden_counter_is_found_with_its_story(folder, capfd):
+    """It decides differently when its session is folded again."""
+    ran = run_line("simulate --against mine:hidden_counter --seeds 1-20 --shrink 5 --save kept", capfd)
+    assert ran.code == 1, ran
+    assert 'breaks "fold equals life"' in ran.out
+
+
+@pytest.mark.simulation("V-004")
+@pytest.mark.check
+def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
+    """The first line that differs is shown with the code; nothing is shrunk, and the exit code is 3."""
+    ran = run_line("simulate --seed 0 --scenario mine:with_a_clock --nodes 1 --hours 0.003", capfd)
+    assert ran.code == 3, ran
+    assert "seed 0 is not repeatable" in ran.out
+    assert not list(folder.glob("*.sim"))
+
+
+@each(
+    ("line", "said"),
+    [
+        ("--seeds 9-1", "expected a first seed up to a last one"),
+        ("--seeds all", "expected numbers, such as 0-199"),
+        ("--jobs 0", "expected a first seed up to a last one, and 1 or more"),
+        ("--until 25:00", "expected a time of day"),
+        ("--scenario nowhere", "there is no world 'nowhere'"),
+        ("--scenario mine:missing", "'mine' has no 'missing'"),
+        ("--scenario raises:any", "division by zero"),
+        ("--scenario no_such_module:any", "no_such_module"),
+        ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
+        ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
+        ("--seed 1 --hours 0", "expected 1 to 50 nodes and at most 24 hours"),
+        ("no_such_file.sim", "no_such_file.sim"),
+    ],
+)
+def test_wrong_usage_is_said_and_nothing_lives(folder, capfd, line, said):
+    """Exit code 2, and one sentence."""
+    ran = run_line(f"simulate {line}", capfd)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_faults_are_listed(folder, capfd):
+    """With the family, the name and the sentence of each."""
+    ran = run_line("simulate --list-faults", capfd)
+    assert ran.code == 0
+    assert "network  one_way_cut" in ran.out
+
+
+def test_the_next_time_of_day_is_today_or_tomorrow():
+    """It is at most a day away, and never past."""
+    assert 0 < simulate_command.time_of("06:00") - outside.wall() <= 25 * 3600
+
+
+@pytest.mark.check
+async def test_ctrl_c_tells_what_was_lived(folder):
+    """The processes of the lives end with the command, with exit code 130."""
+    line = (
+        "simulate",
+        "--seeds",
+        "1-100000",
+        "--jobs",
+        "2",
+        "--json",
+        "--scenario",
+        "mine:begins",
+        "--nodes",
+        "1",
+    )
+    async with open_process(*line, cwd=folder) as process:
+        await wait_until((folder / "begun").exists)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
