@@ -397,6 +397,7 @@ class World:
     def end(self) -> None:
         """End the life now. What runs on dead nodes is cancelled with the rest, and no longer looked at."""
         self.is_over = True
+        self.log.watchers.clear()  # no judge looks at what follows, and no fault strikes in it
         assert self._nursery is not None
         self._nursery.cancel_scope.cancel(reason="the life is over")
         for machine in (*self.machines.values(), *self._machines_of_nodes):
