@@ -42,7 +42,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -73,6 +73,7 @@ nightly: $(DEV) peers  ## a million mutants of command lines, of which none that
 	@$(MAKE) --no-print-directory floors
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) --folded=all -m check tests
 	@$(MAKE) --no-print-directory property
+	for world in $(WORLDS); do $(BIN)/python -m agentrail simulate --world $$world --jobs 2 --seeds $$(date +%Y%m%d)00-$$(date +%Y%m%d)99 --save build || exit 1; done
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(TIMED)
 	@$(MAKE) --no-print-directory compiled-test
 	@$(MAKE) --no-print-directory examples
@@ -85,6 +86,7 @@ test-pythons:  ## the tests of `make test` on each supported Python of this mach
 check: $(DEV)  ## everything that must hold before a commit
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site docs-check longest
 	@$(MAKE) --no-print-directory coverage
+	@$(MAKE) --no-print-directory simulate
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
 	$(BIN)/python -m benchmarks
@@ -115,6 +117,13 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
 	$(BIN)/python -m scripts.crash --rounds $$(($(ROUNDS) / 5)) --busy 4 --seed $(SEED)
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 20)) --delay 0.3 --slow --changed --busy 4 --seed $(SEED)
+
+# Each life is cut after some minutes of virtual time; `make nightly` has other seeds each day, and all worlds.
+WORLDS := single cluster protocols storm moves drain fleet
+
+simulate: $(DEV)  ## a minute of simulated lives from fixed seeds: one node on a disk, and a cluster, each with faults; stops at a broken promise
+	$(BIN)/python -m agentrail simulate --world single --seeds 0-39 --save build --shrink 0
+	$(BIN)/python -m agentrail simulate --world cluster --seeds 0-14 --save build --shrink 0
 
 crash-nodes: $(DEV) nginx  ## three servers on PostgreSQL behind nginx for ten minutes, with a fault every five seconds: nothing is lost, twice or left behind; SECONDS=600 SEED=20261120
 	$(BIN)/python -m scripts.crash_nodes --seconds $(SECONDS) --seed $(SEED)
