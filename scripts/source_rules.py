@@ -106,7 +106,9 @@ def shared_names(sources: Mapping[str, str]) -> dict[str, list[str]]:
 def names_with_two_meanings() -> Faults:
     """Find public names that two modules define, and names of the list that no longer are."""
     public = {name: source for name, source in modules().items() if not re.search(r"(^|/)_(?!_)", name)}
-    yield from unlike("names that several modules define", shared_names(public), ONE_MEANING | OF_THE_SIMULATION)
+    yield from unlike(
+        "names that several modules define", shared_names(public), ONE_MEANING | OF_THE_SIMULATION
+    )
 
 
 def names_of_the_facade() -> Faults:
@@ -204,6 +206,13 @@ QUEUES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "tests/runtime/test_readers_come_back.py": {
         "runtime/event_subscription.py:_snapshots": "one for each `EventsLost` of `_replay` and `_buffer`"
+    },
+    "tests/core/test_exhaustive.py": {
+        "testing/exhaustive.py:todo": "the states of a small world, or `max_steps`"
+    },
+    "tests/simulation/test_network.py": {
+        "testing/simulation/byte_network.py:_queue": "one for each connection that a place dials",
+        "testing/simulation/connections.py:under_way": "WINDOW; further messages wait at their sender",
     },
     "tests/mcp/test_client.py": {"tools/mcp/source.py:_listed_at": "MAX_LISTINGS"},
     "tests/mcp/test_offers.py": {"tools/mcp/source.py:_logged_at": "MAX_LOGGED"},

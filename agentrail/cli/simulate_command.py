@@ -17,9 +17,10 @@ from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
+from agentrail.distribution import install_command
 
 if TYPE_CHECKING:
-    from agentrail.testing.simulation.lives import Lived, Work
+    from agentrail.testing.simulation.lives import Lived, SeedRange
 
 _SEEDS: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?")
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -129,14 +130,14 @@ def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
     until: str | None,
     nodes: int | None,
     hours: float | None,
-) -> "list[Work]":
+) -> "list[SeedRange]":
     """Return the work of each process. They take turns with the seeds."""
     try:
         from agentrail.testing.simulation import worlds
-        from agentrail.testing.simulation.lives import Work
+        from agentrail.testing.simulation.lives import SeedRange
         from agentrail.testing.simulation.run import check_size
     except ModuleNotFoundError as error:
-        message = f"simulate needs {error.name}: pip install 'agentrail[gateway]' hypothesis"
+        message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
         raise _Faulty(message) from error
 
     found = _SEEDS.fullmatch(seeds)
@@ -156,11 +157,11 @@ def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
         message = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         raise _Faulty(message) from error
     if seed is not None:
-        return [Work(name=name, first=seed, count=1)]
+        return [SeedRange(name=name, first=seed, count=1)]
     end = None if until is None else time_of(until)
     numbers = range(first, last + 1)
     return [
-        Work(
+        SeedRange(
             name=name,
             first=first + number,
             step=jobs,
@@ -182,7 +183,7 @@ def time_of(until: str) -> float:
     return (then if then > now else then + timedelta(days=1)).timestamp()
 
 
-def _tell(work: "Work", *, shows_all: bool) -> Exit:
+def _tell(work: "SeedRange", *, shows_all: bool) -> Exit:
     from agentrail.testing.simulation.lives import live_one, live_report
 
     if shows_all:
@@ -203,13 +204,13 @@ class _Campaign:
     lived: "list[Lived]" = field(factory=list)
     trouble: str = ""
 
-    async def run(self, works: "list[Work]") -> None:
+    async def run(self, works: "list[SeedRange]") -> None:
         async with trio.open_nursery() as nursery:
             for work in works:
                 nursery.start_soon(self._follow, work, nursery.cancel_scope)
 
-    async def _follow(self, work: "Work", all_of_them: trio.CancelScope) -> None:
-        from agentrail.testing.simulation.lives import Lived
+    async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
+        from agentrail.testing.simulation.lives import LIVED_DECODER
 
         command = [
             sys.executable,
@@ -224,7 +225,7 @@ class _Campaign:
             async for piece in told:
                 *whole, line = (line + piece).split(b"\n")
                 for one in whole:
-                    lived = msgspec.json.decode(one, type=Lived)
+                    lived = LIVED_DECODER.decode(one)
                     self.lived.append(lived)
                     if self.as_json:
                         print_text(one.decode())
@@ -236,7 +237,7 @@ class _Campaign:
             process.terminate()
 
 
-def _live_all(works: "list[Work]", *, shows_census: bool, as_json: bool) -> Exit:
+def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) -> Exit:
     campaign = _Campaign(as_json)
     code = Exit.DONE
     try:

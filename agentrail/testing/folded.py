@@ -287,6 +287,7 @@ class _Kept(_Life):
 
 
 def committed_events(effects: Iterable[Effect]) -> Iterator[tuple[int, Event]]:
+    """Yield the numbered events of a step, with their numbers."""
     for effect in effects:
         if isinstance(effect, Publish):
             meta = effect.event.meta

@@ -21,6 +21,7 @@ def census_of(log):
 
 
 def test_steps_are_counted_by_phase_and_signal():
+    """Each step counts for its phase and its signal."""
     log = WrittenLog()
     log.live(prompt(), completed("r1", m.Text(text="hello")), prompt("p2"))
     met = census_of(log).met
@@ -52,6 +53,7 @@ def test_effects_are_counted_by_the_faults_around_them():
 
 
 def test_recoveries_troubles_and_closings_are_counted():
+    """Decisions of recoveries, troubles of the store and reasons of closings each count once per line."""
     log = WrittenLog()
     decisions = (RecoveryDecision(open="tool", id="c1", decision="unknown"),) * 2
     log.line("event", SessionRecovered(decisions=decisions))
@@ -73,6 +75,7 @@ def test_recoveries_troubles_and_closings_are_counted():
 
 
 def test_a_census_of_many_lives_is_their_sum():
+    """Merging adds the counts, and leaves as empty only what no life met."""
     log = WrittenLog()
     log.live(prompt())
     one, other = census_of(log), census_of(log)

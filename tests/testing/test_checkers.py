@@ -115,6 +115,7 @@ def test_a_plain_cycle_breaks_no_promise(kind):
 
 
 def test_a_step_that_forgets_a_caller_is_found():
+    """A step without its answer to the caller breaks the promise of one answer."""
     log = a_whole_cycle()
     place = number_of(log.lines, SessionStep)
     step = log.lines[place].facts
@@ -147,6 +148,7 @@ def test_a_record_that_names_another_effect_is_found():
 
 
 def test_an_event_that_differs_from_its_fold_is_found():
+    """An event with another reference than its record gives is named with its number."""
     log = a_whole_cycle()
     place = number_of(log.lines, SessionStep)
     step = log.lines[place].facts
@@ -161,6 +163,7 @@ def test_an_event_that_differs_from_its_fold_is_found():
 
 
 def test_sessions_that_are_not_drawn_are_not_folded():
+    """Without a draw the checker sees every line and folds nothing."""
     log = a_whole_cycle()
     checker = FoldEqualsLife(GodsEye(), lambda session: False)
     assert [checker.see(line) for line in log.lines] == [None] * len(log.lines)
@@ -226,6 +229,7 @@ def test_an_answer_of_an_old_owner_is_found_unless_its_record_was_durable():
 
 
 def test_stops_leave_an_old_owner():
+    """An old owner may still stop its tools and itself."""
     log, _ = paying()
     abort = log.step(s.AbortCycle(at_ms=1, signal_id=s.SignalId("a1")))
     log.take("node-1")
@@ -238,6 +242,7 @@ def test_stops_leave_an_old_owner():
 
 @pytest.mark.parametrize("kind", ["effect", "event"])
 def test_an_effect_that_leaves_before_its_record_is_durable_is_found(kind):
+    """An effect or event before the answer to its append is found."""
     log = WrittenLog()
     step = log.step(prompt())
     log.append()
@@ -264,6 +269,7 @@ def test_an_append_of_an_old_epoch_that_is_accepted_is_found():
 
 
 def test_an_epoch_that_does_not_rise_is_found():
+    """A take with an epoch that is not newer is found."""
     log, _ = paying()
     log.take("node-1")
     place = number_of(log.lines, StoreCall, -1)
@@ -278,6 +284,7 @@ def test_an_epoch_that_does_not_rise_is_found():
 
 
 def test_a_record_that_leaves_a_gap_is_found():
+    """Without the append of a record, its step is not durable."""
     log, _ = paying()
     place = number_of(log.lines, StoreCall, 1)
     (said, *_) = judged(Fences, [line for number, line in enumerate(log.lines) if number != place])
@@ -304,6 +311,7 @@ def test_a_tool_that_acts_twice_is_found():
 
 
 def test_a_result_of_a_tool_that_never_acted_is_found():
+    """A result of a tool needs an entry in the ledger with its operation."""
     log = a_whole_cycle()
     place = number_of(log.lines, LedgerEntry)
     other = evolve(log.lines[place].facts, operation_id="another")
@@ -312,6 +320,7 @@ def test_a_result_of_a_tool_that_never_acted_is_found():
 
 
 def test_an_effect_without_a_result_is_found_at_the_calm_end():
+    """At the calm end each entry of the ledger has a result in the session."""
     log = a_whole_cycle()
     log.calm()
     assert judged(Ledgers, log.lines) == []
@@ -341,6 +350,7 @@ def decided(status, by="user"):
 
 
 def test_a_prompt_that_is_sent_again_has_one_receipt():
+    """Both sends and both receipts of one prompt agree on its reference."""
     log = WrittenLog()
     asked(log, 1, "prompt", "m1", outcome="unknown")
     asked(log, 2, "receipt", "m1", says="")
@@ -379,6 +389,7 @@ def test_a_decision_cannot_be_known_before_it_is_made():
 
 
 def test_a_lost_decision_may_take_effect_later():
+    """A decision without an answer explains a later refusal. One that was refused does not."""
     log = WrittenLog()
     asked(log, 1, "approve", "s/a1", outcome="unknown")
     asked(log, 2, "approve", "s/a1", **decided("approved"))
@@ -404,6 +415,7 @@ def reading():
 
 @pytest.mark.simulation(11)
 def test_a_gap_at_a_reader_is_found():
+    """A missing event is found at the next one, also after the reader reconnects."""
     log = reading()
     assert judged(GapFree, log.lines) == []
     for nth in (1, 2, 4):
@@ -416,6 +428,7 @@ def test_a_gap_at_a_reader_is_found():
 
 
 def test_an_event_that_comes_twice_is_found():
+    """A reader gets each event once."""
     log = reading()
     place = number_of(log.lines, Read, 3)
     (said,) = judged(GapFree, [*log.lines[: place + 1], *log.lines[place:]])
@@ -423,6 +436,7 @@ def test_an_event_that_comes_twice_is_found():
 
 
 def test_another_event_of_the_same_number_is_found():
+    """All readers see the same event under one number."""
     log = reading()
     place = number_of(log.lines, Read, 3)
     event = log.lines[place].facts.event
@@ -432,6 +446,7 @@ def test_another_event_of_the_same_number_is_found():
 
 
 def test_lost_events_are_named_with_their_bounds():
+    """A notice of lost events covers exactly the missing ones."""
     log = reading()
     place = number_of(log.lines, Read, 3)
     meta = Envelope(m.SessionId("s"), 5, 0, (m.SessionId("s"),), ephemeral=True)
@@ -477,6 +492,7 @@ def test_an_approved_call_runs_once_with_what_was_shown():
 
 
 def test_a_call_that_runs_without_its_approval_is_found():
+    """A call that waits for an approval must not run before it."""
     log = approving()
     place = number_of(log.lines, RunTool)
     before = number_of(log.lines, SessionStep, 2)
@@ -510,6 +526,7 @@ def test_owners_that_spend_one_budget_twice_are_found():
 
 
 def test_a_child_with_a_budget_that_nobody_lent_is_found():
+    """A child has exactly the budget that its parent lent."""
     budget = Budget(max_total_tokens=400)
     log = WrittenLog(new_session(Toolbox([TASK]), budget=budget, max_output_tokens=40))
     log.live(prompt(), completed("r1", read_call("k1", "task", "{}")))
@@ -588,12 +605,14 @@ def test_a_prompt_that_does_not_end_is_found():
 
 
 def test_a_life_that_is_cut_off_owes_nothing():
+    """Open work is no fault if the calm end is shorter than its time limit."""
     log, _ = paying()
     log.calm(seconds=30)
     assert judged(Liveness, log.lines) == []
 
 
 def test_a_caller_without_an_answer_is_found():
+    """At the calm end each call has an answer."""
     log = a_whole_cycle()
     asked(log, 1, "prompt", "m1", says="p1")
     log.calm()
@@ -604,6 +623,7 @@ def test_a_caller_without_an_answer_is_found():
 
 
 def test_an_event_that_stays_in_the_outbox_is_found():
+    """At the calm end each event of a durable step is published."""
     log = a_whole_cycle()
     log.calm()
     place = max(place for place, line in enumerate(log.lines) if line.kind == "event")
@@ -628,6 +648,7 @@ def test_work_without_an_owner_is_found(how):
 
 
 def test_a_session_that_spins_is_found():
+    """A session makes only a bounded number of steps in a row without progress."""
     log = WrittenLog()
     late = s.ToolFinished(at_ms=1, effect_id=EffectId("t0"), text="late", started_at_ms=0)
     step = SessionStep(log.state, late, log.state, ())
@@ -639,6 +660,7 @@ def test_a_session_that_spins_is_found():
 
 
 def test_a_node_that_asks_the_store_in_a_loop_is_found():
+    """A node sends only a bounded number of equal requests to the store in one second."""
     log = WrittenLog()
     for _ in range(MAX_PER_SECOND + 1):
         log.at = 0.5
@@ -647,6 +669,7 @@ def test_a_node_that_asks_the_store_in_a_loop_is_found():
 
 
 def test_what_is_left_is_compared_with_a_life_without_faults():
+    """A node must not keep more at its end than in a life without faults."""
     log = WrittenLog()
     log.line("note", Left({"tasks": 3, "timers": 1}, {"tasks": 3, "timers": 1}))
     assert judged(Liveness, log.lines) == []
@@ -709,6 +732,7 @@ def test_live_sessions_are_watched_and_break_no_promise():
 
 
 def test_watching_changes_nothing_after_the_block():
+    """The product's own functions are back after the block."""
     before = session_actor.step, Interpreter.carry_out, EventBus.publish
     with watching(LifeLog()):
         assert session_actor.step is not before[0]

@@ -85,7 +85,7 @@ class ByteNetwork(SimulatedNetwork, trio.abc.SocketFactory):
         return SimulatedSocket(self, place_of_caller())
 
     async def getaddrinfo(self, host: str | bytes, port: int, *_: Any, **__: Any) -> list[Any]:
-        """Resolve the name of a place. All names are taken for one, and nobody listens at those that are none."""
+        """Resolve the name of a place. Every name has an address, and connections to an unknown place are refused."""
         await trio.lowlevel.checkpoint()
         place = host.decode() if isinstance(host, bytes) else host
         return [(system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP, "", (place, port))]

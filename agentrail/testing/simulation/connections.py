@@ -14,7 +14,7 @@ from agentrail.testing.simulation.log import place_of_caller
 from agentrail.testing.simulation.tape import Tape
 
 WINDOW: Final = 32
-"""Messages of one direction that nobody has read. Further ones wait at their sender."""
+"""Unread messages of one direction. Further ones wait at their sender."""
 
 CONNECTED: Final = object()
 _OPEN: Final = object()

@@ -67,7 +67,7 @@ class FaultPlace:
 
     def __str__(self) -> str:
         """Return the clause of a sentence."""
-        who = self.of or {"person": "somebody", "read": "a reader"}.get(self.kind, "a node")
+        who = self.of or {"person": "a person", "read": "a reader"}.get(self.kind, "a node")
         word = f" ({self.word})" if self.word else ""
         whose = f" in session {self.session}" if self.session else ""
         return f"as {who} {_REACHES.get(self.kind, self.kind)}{word}{whose} for the {ordinal(self.nth)} time"

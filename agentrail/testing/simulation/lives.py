@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrail import outside
-from agentrail.structs import Value
+from agentrail.structs import Value, decoder_of
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import determinism, shrinking, sim_files, story, worlds
 from agentrail.testing.simulation.run import Report, run
@@ -20,8 +20,8 @@ CHECKED_EVERY: Final = 50
 """One seed of so many is played in two processes."""
 
 
-class Work(Value, frozen=True, kw_only=True):
-    """What a process has to do.
+class SeedRange(Value, frozen=True, kw_only=True):
+    """The seeds of one process, and how it lives them.
 
     Attributes:
         name: A world, or a scenario: see `find_scenario`.
@@ -48,6 +48,9 @@ class Work(Value, frozen=True, kw_only=True):
     max_seconds: float = shrinking.MAX_SHRINKING_SECONDS
 
 
+_DECODER: Final = decoder_of(SeedRange)
+
+
 class Lived(Value, frozen=True, kw_only=True):
     """What became of one life.
 
@@ -70,7 +73,10 @@ class Lived(Value, frozen=True, kw_only=True):
     census: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-def live_one(work: Work, seed: int) -> Lived:
+LIVED_DECODER: Final = decoder_of(Lived)
+
+
+def live_one(work: SeedRange, seed: int) -> Lived:
     """Live one life. A broken one is shrunk and saved."""
     began = outside.stopwatch()
     options = _options(work)
@@ -92,13 +98,13 @@ def live_one(work: Work, seed: int) -> Lived:
     return tell_broken(work, report, lived)
 
 
-def live_report(work: Work, seed: int) -> str:
+def live_report(work: SeedRange, seed: int) -> str:
     """Live one life, and return its whole story."""
     report = run(worlds.find_scenario(work.name, work.folder), seed, **_options(work))
     return story.story(report, shows_all=True)
 
 
-def _options(work: Work) -> dict[str, Any]:
+def _options(work: SeedRange) -> dict[str, Any]:
     kind = worlds.WORLDS.get(work.name, worlds.USUAL)
     nodes, hours = work.nodes, work.hours
     return {
@@ -107,7 +113,7 @@ def _options(work: Work) -> dict[str, Any]:
     }
 
 
-def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:
+def tell_broken(work: SeedRange, report: Report, lived: Lived) -> Lived:
     """Shrink and save a broken life, and return it with its story."""
     why = ""
     try:
@@ -123,8 +129,8 @@ def tell_broken(work: Work, report: Report, lived: Lived) -> Lived:
 
 
 def main(given: str) -> None:
-    """Live the lives of a piece of work, and print each."""
-    work = msgspec.json.decode(given, type=Work)
+    """Live the lives of a range of seeds, and print each."""
+    work = _DECODER.decode(given)
     for seed in islice(count(work.first, work.step), work.count):
         if work.until is not None and outside.wall() >= work.until:
             break

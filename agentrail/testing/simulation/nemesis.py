@@ -173,7 +173,7 @@ class Nemesis:
             return tape.number(f"{name}.at", 0.0, self._until)
         kind, word = tape.choice(f"{name}.point", POINTS)
         of = "" if kind in {"person", "read"} or tape.chance(f"{name}.elsewhere", 0.2) else own
-        # Nobody knows how often a life reaches a point, so each order of magnitude is as likely as another.
+        # It is unknown how often a life reaches a point, so each order of magnitude is as likely as another.
         scales = [scale for scale in _SCALES if scale <= max(_SCALES[1], self._until)]
         scale = tape.choice(f"{name}.scale", scales)
         return FaultPlace(kind=kind, word=word, of=of, nth=tape.integer(f"{name}.nth", 1, scale))

@@ -313,7 +313,7 @@ def _way_to(
 
 
 def _possible(state: State, bounds: StateBounds) -> Iterator[OwnershipTransition]:
-    """Yield transitions that may be possible. A node that stands still makes none, and nobody takes what it believes to own."""
+    """Yield transitions that may be possible. A node that stands still makes none, and no node takes what it believes to own."""
     running = [(name, node) for name in bounds.nodes if not (node := state.node(name)).is_stopped]
     for name, node in running:
         if node.epoch:

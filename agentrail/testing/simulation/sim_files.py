@@ -17,6 +17,7 @@ import msgspec
 
 from agentrail.distribution import NAME
 from agentrail.private_paths import write_private
+from agentrail.structs import converter_of
 from agentrail.testing.digest import canonical
 from agentrail.testing.seeded import NotRepeatable
 
@@ -67,6 +68,9 @@ class SimFile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, digest=blake2b(canonical(plain), digest_size=16).hexdigest())
 
 
+_CONVERT: Final = converter_of(SimFile)
+
+
 def save(report: "Report", path: Path) -> Path:
     """Write a life to a file in one step, and return its path.
 
@@ -109,7 +113,7 @@ def load_sim_file(path: Path) -> SimFile:
         if isinstance(made_with, int) and made_with != FORMAT:
             message = f"{path} has format {made_with} of .sim files, expected {FORMAT}; use the release that wrote it"
             raise DamagedSimFile(message)
-        saved = msgspec.convert(found, SimFile)
+        saved = _CONVERT(found)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"{path} is not a .sim file, or is damaged: {error}"
         raise DamagedSimFile(message) from error

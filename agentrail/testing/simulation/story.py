@@ -1,4 +1,4 @@
-"""`story(report)`: a broken life as a page that people read aloud: what somebody outside could have seen, in order."""
+"""`story(report)`: a broken life as one page: what an outside observer could have seen, in order."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,7 +70,7 @@ def _chosen(report: "Report") -> list[int]:
 
 
 def _rank(line: LogLine) -> int | None:
-    """How important a line is, from 0. None: nobody outside could have seen it."""
+    """How important a line is, from 0. None: an outside observer cannot see it."""
     if line.kind == "store":
         return _STORE_RANK if getattr(line.facts, "name", "") in _OWNERSHIP else None
     if isinstance(line.facts, CallAsked) and line.facts.request not in _ASIDE:

@@ -182,8 +182,9 @@ class WebPerson:
 def _code_in(content: bytes) -> str:
     """Return the code of an error in the body of an answer. Empty: none."""
     try:
-        error = msgspec.json.decode(content, type=dict[str, Any]).get("error")
+        answer = msgspec.json.decode(content)
     except msgspec.MsgspecError:
         return ""
+    error = answer.get("error") if isinstance(answer, dict) else None
     code = error.get("code") if isinstance(error, dict) else error
     return code if isinstance(code, str) else ""

@@ -240,7 +240,7 @@ class World:
 
     @property
     def is_calm(self) -> bool:
-        """Whether the last tenth of the life has begun: faults have ended, and nobody asks anything new."""
+        """Whether the last tenth of the life has begun: faults have ended, and people send nothing new."""
         return trio.current_time() >= self.calm_at
 
     # --- what happens to nodes
@@ -298,7 +298,7 @@ class World:
     def restart(self, index: int) -> None:
         """Start a node anew after it was killed or has left. It has the same place and disk, but other ids.
 
-        Without a disk it may start on another computer, where nobody knows how the earlier process ended.
+        Without a disk it may start on another computer, where nothing shows how the earlier process ended.
         """
         before = self.nodes[index]
         if not before.down.is_set():
