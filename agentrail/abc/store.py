@@ -435,7 +435,7 @@ class Store(Protocol):
         Args:
             scope: Scope of the tree.
             root: Root of the tree.
-            node: The new owner, empty for none. It may always take a tree that it has claimed and that no other has taken since.
+            node: The new owner, empty for none.
             cause: Reason of the change.
             force: Whether to fence a live owner too.
             silent: Same as in `TakeOver`.
@@ -444,7 +444,8 @@ class Store(Protocol):
         Raises:
             SessionNotFound: Your move: the session does not exist.
             OptionError: Your move: not the root of its tree, which the message names.
-            HeldBy: Another node owns it and is not dead, or has claimed it. Or the journal does not end with `tail`.
+            HeldBy: Another node owns it and is not dead, whoever has claimed it. Or the owner is dead, and another node that is not has claimed it.
+                Or the journal does not end with `tail`.
         """
         ...
 
@@ -462,7 +463,7 @@ class Store(Protocol):
         """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
 
         An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and it is in `silent`. Trees without
-        an owner count too. A reservation ends with `take`, with `release`, or when the node that made it is dead.
+        an owner count too. A reservation ends with `take`, with `release`, or when the node that made it is dead. It gives nothing while the owner lives again.
 
         Each reserved tree that had an owner or a reservation gets `deaths + 1`. Trees with fewer deaths come first.
 
@@ -473,7 +474,8 @@ class Store(Protocol):
             within_ms: How early a timer counts as due, in milliseconds.
             skip: Scope and root of trees to leave out: this node could not resume them, and others may.
             limit: Maximum number of trees.
-            again: Whether to return the trees that this node has reserved and not taken too: after a claim whose outcome is unknown.
+            again: Whether to return the trees that this node has reserved and not taken too, after a call whose outcome is unknown.
+                Its reservations of trees whose owners live again end.
 
         Returns:
             The roots, with `deaths` as before they were reserved.
@@ -481,9 +483,9 @@ class Store(Protocol):
         ...
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Clear the owner and the reservation of a tree, if this node owns it or has reserved it.
+        """Clear the owner and the reservation of a tree, if this node owns it. If it has only reserved the tree, clear the reservation alone.
 
-        A released reservation leaves the tree without an owner, so the next `claim` does not count another death.
+        A death of the owner that the reservation has counted is taken back, so the next `claim` counts it once.
         """
         ...
 

@@ -549,6 +549,9 @@ class Hibernation:
         except (JournalDrifted, JournalBehind) as error:
             self._note_parked(row.scope, row.session, str(error))
             return error
+        except HeldBy as error:  # its owner lives, or wrote more
+            LOGGER.info("session %s stays with its owner: %s", row.session, error)
+            return error
         except AgentrailError as error:
             LOGGER.warning("session %s was not resumed: %s", row.session, error)
             return error

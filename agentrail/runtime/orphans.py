@@ -191,6 +191,8 @@ class Orphans:
         now = trio.current_time()
         self._stuck = {key: until for key, until in self._stuck.items() if until > now}
         keeping = self._keeping
+        again = self._is_unsure and not self._folds  # reservations that are in use are not returned
+        self._is_unsure = self._is_unsure and not again
         claim = partial(
             self._store.claim,
             keeping.node.id,
@@ -198,10 +200,9 @@ class Orphans:
             codec=keeping.node.codec,
             skip=tuple(self._stuck),
             limit=MAX_CLAIMED,
-            again=self._is_unsure,
+            again=again,
         )
         rows = await keeping.write(claim)
-        self._is_unsure = False
         for row in rows:
             if row.deaths >= MAX_DEATHS:
                 reason = PARKED.format(deaths=row.deaths, session=row.session)
@@ -233,8 +234,11 @@ class Orphans:
         match error:
             case None:
                 return
-            case HeldBy() | StoreUnavailable():
+            case HeldBy():
+                seconds = _LOOK_SECONDS
+            case StoreUnavailable():
                 seconds = 0.0
+                self._is_unsure = True  # the reservation may not be cleared either
             case JournalDrifted() | JournalBehind():
                 seconds = PARKED_SECONDS
             case _:

@@ -207,17 +207,19 @@ def check_take(  # noqa: PLR0913 - the rows that decide, and the clock
     now: int,
     lease: int,
 ) -> None:
-    """Check that a node may take a tree, whose root may be reserved by a node.
+    """Check that a node may take a tree, whose root may be reserved by a node. A reservation counts only while the owner is dead.
 
     Raises:
         HeldBy: As in `Store.take`.
     """
     is_moved = wanted.tail is not None and wanted.tail != top.tail
-    if not is_moved and (wanted.force or claimed_by == wanted.node):
+    if not is_moved and wanted.force:
         return
-    for holder in (claimed_by, top.node):
+    for holder in (top.node, claimed_by):
         node = node_of(holder)
-        if holder not in ("", wanted.node) and not is_dead(node, now=now, lease=lease, silent=wanted.silent):
+        if holder and not is_dead(node, now=now, lease=lease, silent=wanted.silent):
+            if holder == wanted.node:
+                break
             raise _held_by(top, holder, node, now)
     if is_moved:
         raise _held_by(top, top.node, node_of(top.node), now)

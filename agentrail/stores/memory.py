@@ -324,6 +324,9 @@ class MemoryStore:
                 for one in self._nodes.values()
                 if not is_dead(one, now=now, lease=self._lease_ms, silent=silent)
             } | {node}
+            for top in self._journals.values():
+                if again and top.claimed_by == node and top.node in alive:
+                    self._end_claim(top)
             found: list[MemoryJournal] = []
             for key in self._wanting_owner(now + within_ms):
                 if key in skip:
@@ -345,15 +348,22 @@ class MemoryStore:
         return before
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Remove the owner and the reservation of a tree. See `Store.release`."""
+        """Remove the owner or the reservation of a tree. See `Store.release`."""
         with self._lock:
             top = self._journals.get((scope, root))
             if top is None or top.root != root:
                 return
-            if node in (top.node, top.claimed_by):
-                top.claimed_by = ""
+            if node not in (top.node, top.claimed_by):
+                return
+            self._end_claim(top)
+            if top.node == node:
                 for key in self._tree(scope, root):
                     self._own(self._journals[key], "")
+
+    def _end_claim(self, top: MemoryJournal) -> None:
+        if top.node and top.claimed_by:
+            top.deaths = max(0, top.deaths - 1)
+        top.claimed_by = ""
 
     def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions. See `Store.append`."""

@@ -278,7 +278,7 @@ class PostgresStore:
         )
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Clear the owner and the reservation of a tree. See `Store.release`."""
+        """Clear the owner or the reservation of a tree. See `Store.release`."""
         self._transact(lambda connection: release_tree(connection, node, scope, root))
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | JournalBehind | None, ...]:

@@ -108,6 +108,20 @@ def known_nodes(connection: PostgresConnection, lease: int) -> tuple[Node, ...]:
 
 _TOP: Final = ", ".join(f"s.{name}" for name in SESSION_COLUMNS.split(", "))
 
+END_CLAIM: Final = (
+    "deaths = greatest(s.deaths - (s.node <> '' AND s.claimed_by <> '')::int, 0), claimed_by = ''"
+)
+"""Changes of a root `s` whose reservation ends without `take`. The death of an owner, which the reservation counted, is taken back."""
+
+_END_OLD_CLAIMS: Final = f"""
+WITH {DEAD}
+UPDATE agentrail.session AS s SET {END_CLAIM}
+FROM (
+    SELECT scope, session FROM agentrail.session WHERE claimed_by = %(node)b AND claimed_by <> ''
+    AND node <> ALL(ARRAY(SELECT id FROM dead)) FOR UPDATE SKIP LOCKED
+) AS top WHERE s.scope = top.scope AND s.session = top.session RETURNING 1
+"""  # noqa: S608 - a constant
+
 # The conditions on `top` are tested again on a row that changed before it was locked.
 _CLAIM: Final = f"""
 WITH {DEAD}, chosen AS (
@@ -146,6 +160,8 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port
     values = dead_values(node, silent, lease)
     values |= {"codec": codec, "within": within_ms, "limit": max(0, limit), "again": again}
     values |= {"scopes": texts(scope for scope, _ in skip), "roots": texts(root for _, root in skip)}
+    if again:
+        run_named(connection, _END_OLD_CLAIMS, values)
     rows = run_named(connection, _CLAIM, values)
     found = [msgspec.structs.replace(session_of(row[:-1]), deaths=row[-1]) for row in rows]
     return tuple(sorted(found, key=lambda one: (one.deaths, one.scope, one.session)))

@@ -25,6 +25,7 @@ from agentrail.stores.append_rules import (
     takeover_record,
 )
 from agentrail.stores.postgres_connections import LostRaceError, PostgresConnection, bigints, byteas, texts
+from agentrail.stores.postgres_nodes import END_CLAIM, run_named
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
@@ -282,12 +283,13 @@ FROM unnest(%b, %b, %b, %b, %b, %b, %b) AS t (node, scope, session, last_seq, ep
 WHERE s.scope = t.scope AND s.session = t.session
 """  # noqa: S608 - a constant
 
-_RELEASE: Final = """
-UPDATE agentrail.session AS s SET node = '', claimed_by = ''
+_RELEASE: Final = f"""
+UPDATE agentrail.session AS s SET {END_CLAIM}, node = CASE s.node WHEN %(node)b THEN '' ELSE s.node END
 FROM (
-    SELECT scope, session FROM agentrail.session WHERE scope = %b AND session = %b AND (node = %b OR claimed_by = %b) FOR UPDATE
-) AS top WHERE s.root = top.session AND s.scope = top.scope
-"""
+    SELECT scope, session FROM agentrail.session
+    WHERE scope = %(scope)b AND session = %(root)b AND (node = %(node)b OR claimed_by = %(node)b) FOR UPDATE
+) AS top WHERE s.root = top.session AND s.scope = top.scope RETURNING 1
+"""  # noqa: S608 - a constant
 
 
 class TreeRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -398,9 +400,10 @@ def _own(connection: PostgresConnection, sessions: Sequence[StoredSession]) -> N
 
 
 def release_tree(connection: PostgresConnection, node: str, scope: str, root: str) -> None:
-    """Clear the owner and the reservation of a tree, in a transaction of the caller. See `Store.release`."""
+    """Clear the owner or the reservation of a tree, in a transaction of the caller. See `Store.release`."""
     lock_trees(connection, [(scope, root)])
-    run_statement(connection, _RELEASE, scope.encode(), root.encode(), node.encode(), node.encode())
+    values = {"node": node.encode(), "scope": scope.encode(), "root": root.encode()}
+    run_named(connection, _RELEASE, values)
 
 
 # --- snapshots

@@ -48,6 +48,13 @@ DELETE FROM node AS one WHERE (is_gone = 1 OR seen_at_ms <= ?) AND NOT ({_KNOWN}
 AND NOT EXISTS (SELECT 1 FROM session WHERE claimed_by = one.id AND claimed_by <> '')
 """  # noqa: S608 - a constant
 
+END_CLAIM: Final = "deaths = max(deaths - (node <> '' AND claimed_by <> ''), 0), claimed_by = ''"
+"""Changes of a root whose reservation ends without `take`. The death of an owner, which the reservation counted, is taken back."""
+
+_END_OLD_CLAIMS: Final = f"""
+UPDATE session SET {END_CLAIM} WHERE claimed_by = ? AND claimed_by <> '' AND node IN (SELECT value FROM json_each(?))
+"""  # noqa: S608 - a constant
+
 _CLAIMABLE: Final = f"""
 SELECT {SESSION_COLUMNS}, claimed_by FROM session AS top
 WHERE (scope, session) IN (
@@ -125,6 +132,8 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
     alive = _alive(connection, silent, now=now, lease=lease) | {node}
     asked = {"due": due, "codec": codec, "limit": max(0, limit), "node": node, "again": again}
     asked["alive"] = msgspec.json.encode(sorted(alive)).decode()
+    if again:
+        connection.execute(_END_OLD_CLAIMS, (node, asked["alive"]))
     asked["skip"] = msgspec.json.encode([msgspec.json.encode(one).decode() for one in skip]).decode()
     found = connection.execute(_CLAIMABLE, asked).fetchall()
     return tuple(_reserve(connection, session_of(row[:-1]), str(row[-1]), node) for row in found)

@@ -34,7 +34,7 @@ from agentrail.stores.append_rules import (
     resets_deaths,
     takeover_record,
 )
-from agentrail.stores.sqlite_nodes import fetch_node
+from agentrail.stores.sqlite_nodes import END_CLAIM, fetch_node
 from agentrail.stores.sqlite_queries import known, known_root
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
@@ -235,8 +235,8 @@ def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[St
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
     connection.execute(
-        """UPDATE session SET node = '', claimed_by = '' WHERE root = ?1 AND scope = ?2
-        AND EXISTS (SELECT 1 FROM session AS top WHERE top.scope = ?2 AND top.session = ?1 AND ?3 IN (top.node, top.claimed_by))""",
+        f"""UPDATE session SET {END_CLAIM}, node = iif(node = ?3, '', node) WHERE root = ?1 AND scope = ?2
+        AND EXISTS (SELECT 1 FROM session AS top WHERE top.scope = ?2 AND top.session = ?1 AND ?3 IN (top.node, top.claimed_by))""",  # noqa: S608 - a constant
         (root, scope, node),
     )
 

@@ -170,9 +170,9 @@ class PlainStore:
         """Which sessions are taken, by their keys: those that get a record, and those that are given as they stand."""
         top = self.find_root(scope, root)
         is_moved = tail is not None and tail != self.stored((scope, root)).tail
-        if is_moved or not (force or top.claimed_by == node):
-            holders = {top.claimed_by, top.node} - {"", node}
-            if is_moved or not all(self.is_dead(one, silent) for one in holders):
+        if is_moved or not force:
+            holder = top.claimed_by if self.is_dead(top.node, silent) else top.node
+            if is_moved or not (holder == node or self.is_dead(holder, silent)):
                 raise HeldBy(root, node=top.node, address="", seen_ago_ms=0)
         top.claimed_by = ""
         tree = self.tree(scope, root)
@@ -191,9 +191,14 @@ class PlainStore:
         """As `Store.release`."""
         top = self.sessions.get((scope, root))
         if top is not None and top.root == root and node in (top.node, top.claimed_by):
-            top.claimed_by = ""
+            self.end_claim(top)
             for one in self.tree(scope, root).values():
-                one.node = ""
+                one.node = "" if one.node == node else one.node
+
+    def end_claim(self, top):
+        """A reservation ends, and counts no death of the owner."""
+        top.deaths -= bool(top.node and top.claimed_by and top.deaths)
+        top.claimed_by = ""
 
     def claim(self, node, silent, *, codec, within_ms, skip, limit, again):  # noqa: PLR0913 - as in the port
         """As `Store.claim`."""
@@ -207,6 +212,9 @@ class PlainStore:
                 or (one.standing.due_at_ms is not None and one.standing.due_at_ms <= due)
             )
         }
+        for one in self.sessions.values():
+            if again and one.claimed_by == node and not self.is_dead(one.node, silent):
+                self.end_claim(one)
         keys = [key for key in wanting - set(skip) if self.may_claim(key, node, silent, codec, again)]
         found = sorted(keys, key=lambda key: (self.sessions[key].deaths, key))[:limit]
         return tuple(self.reserve(key, node) for key in found)

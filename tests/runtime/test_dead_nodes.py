@@ -16,7 +16,7 @@ from agentrail.runtime.persistence import BEHIND
 from agentrail.runtime.session_clock import now_ms
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import Connection, Machine, node_over, shared_store, taken_by
-from tests.runtime.rig import on_virtual_time, open_over, until
+from tests.runtime.rig import eventually, on_virtual_time, open_over, until
 from tests.stores.rig import opening
 
 pytestmark = on_virtual_time
@@ -320,6 +320,58 @@ async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
         assert b'"gone"' in next(one.body for one in store.read("", "s") if one.kind == "taken")
 
 
+def claimer(store):
+    return store._journals["", "s"].claimed_by  # noqa: SLF001 - no call of the port tells
+
+
+async def claimed(store, second):
+    """Wait until a tree is reserved, by a node that needs seconds until it can take it."""
+    second.answer_seconds = 0.5
+    await eventually(lambda: claimer(store), 2 * LEASE)
+
+
+async def test_an_owner_that_returns_before_its_reserved_tree_is_taken_keeps_it():
+    """The refused take costs nothing: no record, no death, and the other node takes the tree once its owner is really dead."""
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        two, second = await stack.enter_async_context(node_over(store, revive=hanging))
+        first.cut()
+        await claimed(store, second)
+        first.mend()
+        store.beat(one.nodes.node)
+        await trio.sleep(LEASE)
+        assert [name for name, _ in second.calls if name in ("take", "take_many")] != []
+        found = store.get("", "s")
+        assert (found.node, found.deaths, taken_by(store, "s")) == (one.nodes.node.id, 0, [])
+        assert (claimer(store), two.sessions()) == ("", ())
+        assert [one.session_id for one in one.sessions()] == ["s"]
+        first.cut()
+        await trio.sleep(2 * LEASE)
+        assert [one.session_id for one in two.sessions()] == ["s"]
+
+
+async def test_a_reservation_that_could_not_be_released_is_used_later():
+    """The store is away between the claim of a tree and its take, and the release fails too: the same node takes the tree afterwards."""
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        two, second = await stack.enter_async_context(node_over(store, revive=hanging))
+        first.cut()
+        await claimed(store, second)
+        second.cut("take", "take_many", "release")
+        await eventually(lambda: [name for name, _ in second.calls].count("release") == 2, LEASE)
+        assert claimer(store) == two.nodes.node.id
+        second.mend()
+        await trio.sleep(LEASE)
+        assert [one.session_id for one in two.sessions()] == ["s"]
+        assert store.get("", "s").deaths <= 1
+
+
 async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
     """A tree with two deaths is parked and continues on request."""
     store, _ = shared_store()
@@ -360,7 +412,7 @@ async def test_a_tree_that_cannot_be_revived_here_is_left_to_others():
         await trio.sleep(LEASE + 10)
         assert two.sessions() == ()
         three, _ = await stack.enter_async_context(node_over(store, revive=work.options))
-        await trio.sleep(3)
+        await trio.sleep(LEASE + 3)  # it has to see for itself that the owner is silent
         assert [one.session_id for one in three.sessions()] == ["s"]
 
 

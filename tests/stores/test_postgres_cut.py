@@ -142,6 +142,13 @@ def claim(store, data, *, again=False):
     return [(one.session, one.deaths) for one in store.claim(data.two, again=again, codec=9)]
 
 
+def reserved(data):
+    """The owner of the tree lives again after another node has reserved it."""
+    data.begin(standing=WORKS)
+    claim(data.store, data)
+    data.store.beat(Node(id=data.one))
+
+
 def draw(store, data):
     """A draw whose answer is lost may have been stored: then the repeated one draws a second piece."""
     drawn = store.take_allowance(data.key, STEP_MS, 9 * STEP_MS)
@@ -170,6 +177,10 @@ CALLS = {
     "take_many": Call(call=take_many),
     "claim": Call(call=claim, again=partial(claim, again=True), prepare=partial(Data.begin, standing=WORKS)),
     "release": Call(call=lambda store, data: store.release(data.one, data.key, "root")),
+    "release of a claim": Call(
+        call=lambda store, data: store.release(data.two, data.key, "root"), prepare=reserved
+    ),
+    "claim of a live owner": Call(call=partial(claim, again=True), prepare=reserved),
     "put_snapshot": Call(call=lambda store, data: store.put_snapshot(snapshot_behind(data.root.records[1]))),
     "beat": Call(call=beat),
     "gone": Call(call=lambda store, data: store.gone(data.two)),

@@ -389,8 +389,44 @@ def _poison_first(own, _store, *given, **options):
     return own(*given, **options)[::-1]
 
 
+def _takes_what_it_reserved(own, store, *given, **options):
+    is_reserved = store._journals[given[:2]].claimed_by == given[2]
+    return own(*given, **{**options, "force": is_reserved or options.get("force", False)})
+
+
+def _holds_from_owners(own, store, scope, root, node, *given, **options):
+    holder = store._journals[scope, root].claimed_by
+    if holder not in ("", node) and store._is_alive(holder, store.now_ms()):
+        raise HeldBy(root, node=holder, address="", seen_ago_ms=0)
+    return own(scope, root, node, *given, **options)
+
+
+def _releases_for_claimers(own, store, node, scope, root):
+    top = store._journals[scope, root]
+    own(top.node if top.claimed_by == node else node, scope, root)
+
+
+def _takes_back_twice(own, store, node, scope, root):
+    own(node, scope, root)
+    store._journals[scope, root].deaths -= 1
+
+
+def _keeps_old_reservations(own, store, node, *silent, **options):
+    store._end_claim = lambda _top: None
+    try:
+        return own(node, *silent, **options)
+    finally:
+        del store._end_claim
+
+
 ReservesNothing = broken(_reserve=lambda _own, _store, top, node: top.stored())
 ReservesForEver = broken(release=lambda _own, _store, *given: None)
+TakesWhatItReserved = broken(take=_takes_what_it_reserved)
+HoldsFromOwners = broken(take=_holds_from_owners)
+ReleasesForClaimers = broken(release=_releases_for_claimers)
+CountsReleasedDeaths = broken(_end_claim=lambda _own, _store, top: setattr(top, "claimed_by", ""))
+TakesBackTwice = broken(release=_takes_back_twice)
+KeepsOldReservations = broken(claim=_keeps_old_reservations)
 PoisonFirst = broken(claim=_poison_first)
 CountsNoDeaths = broken(
     _reserve=lambda own, store, top, node: (top.__setattr__("deaths", -1), own(top, node))[1]
@@ -861,6 +897,13 @@ BROKEN = {
     ownership.one_of_many_takes: (ForgetsEarlyOwners,),
     claims.no_tree_is_claimed_by_two_nodes: (ReservesNothing,),
     claims.a_reservation_ends: (ReservesNothing, ReservesForEver),
+    claims.a_reservation_gives_nothing_while_the_owner_lives: (TakesWhatItReserved, HoldsFromOwners),
+    claims.a_released_reservation_leaves_the_owner: (
+        ReleasesForClaimers,
+        CountsReleasedDeaths,
+        TakesBackTwice,
+    ),
+    claims.a_claim_again_ends_old_reservations: (KeepsOldReservations,),
     claims.deaths_are_counted: (PoisonFirst, CountsNoDeaths),
     claims.no_newer_tree_is_claimed: (ClaimsAnyCodec,),
     claims.an_expired_lease_needs_a_silent_owner: (TrustsTheClock,),

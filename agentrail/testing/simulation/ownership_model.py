@@ -5,16 +5,21 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, frozen
 
 OwnershipRule: TypeAlias = Literal[
-    "newest epoch", "beats revive nothing", "beats end claims", "lease", "trust", "durable", "not run again"
+    "newest epoch",
+    "beats revive nothing",
+    "claims end",
+    "claims release nothing",
+    "lease",
+    "trust",
+    "durable",
+    "not run again",
 ]
-OWNERSHIP_RULES: Final[frozenset[OwnershipRule]] = frozenset(
-    {"newest epoch", "beats revive nothing", "beats end claims", "lease", "trust", "durable", "not run again"}
-)
+OWNERSHIP_RULES: Final[frozenset[OwnershipRule]] = frozenset(get_args(OwnershipRule))
 TransitionName: TypeAlias = Literal[
     "create",
     "take",
@@ -95,12 +100,14 @@ class State:
         owner: The owner by the store. Empty for none.
         spans: Epochs in the journal, each with the number of its last record.
         claim: Node that has reserved the session, and the end of the journal at that time.
+        appended: First record of the last append since a take. A repeated one begins there.
         began: Effects that have begun.
     """
 
     owner: str = ""
     spans: tuple[tuple[int, int], ...] = ()
     claim: tuple[str, int] = ("", 0)
+    appended: int = 0
     began: frozenset[str] = frozenset()
     nodes: tuple[tuple[str, NodeView], ...] = ()
 
@@ -142,8 +149,6 @@ def apply_transition(
         case "append":
             return _append(state, line, rules)
         case "beat":
-            if state.owner == name and "beats end claims" in rules:
-                state = evolve(state, claim=("", 0))
             revived: LeaseTrust = "doubt" if "beats revive nothing" in rules else "sure"
             trust = revived if node.trust == "over" else node.trust
             return state.knowing(name, evolve(node, is_alive=True, trust=trust))
@@ -163,8 +168,11 @@ def apply_transition(
         case "stop" | "continue" if node.is_stopped == (line.name == "continue"):
             return state.knowing(name, evolve(node, is_stopped=line.name == "stop"))
         case "release":
-            owner = "" if state.owner == name else state.owner
-            return evolve(state, owner=owner, claim=("", 0)).knowing(name, evolve(node, epoch=0))
+            is_owner, is_claimer = state.owner == name, state.claim[0] == name
+            if is_owner or (is_claimer and "claims release nothing" not in rules):
+                state = evolve(state, owner="")
+            claim = ("", 0) if is_owner or is_claimer else state.claim
+            return evolve(state, claim=claim).knowing(name, evolve(node, epoch=0))
         case "gone":
             return state.knowing(name, NodeView(is_alive=False, trust="over"))
         case _:
@@ -173,7 +181,7 @@ def apply_transition(
 
 def _take(state: State, line: OwnershipTransition, rules: frozenset[OwnershipRule]) -> State | None:
     holder, last = state.node(state.owner), line.last or state.last + 1
-    is_claimed = state.claim == (line.node, state.last)
+    is_claimed = state.claim == (line.node, state.last) and "claims end" not in rules
     is_free = state.owner in ("", line.node) or not holder.is_alive or is_claimed or line.is_forced
     if (
         (line.epoch or state.epoch + 1) != state.epoch + 1
@@ -186,21 +194,22 @@ def _take(state: State, line: OwnershipTransition, rules: frozenset[OwnershipRul
     trust: LeaseTrust = "over" if node.trust == "over" else "sure"
     owning = evolve(node, epoch=state.epoch + 1, heard=last, begun=begun, answer=None, trust=trust)
     spans = (*state.spans, (state.epoch + 1, last))
-    return evolve(state, owner=line.node, spans=spans, claim=("", 0)).knowing(line.node, owning)
+    state = evolve(state, owner=line.node, spans=spans, claim=("", 0), appended=0)
+    return state.knowing(line.node, owning)
 
 
 def _append(state: State, line: OwnershipTransition, rules: frozenset[OwnershipRule]) -> State | None:
     """The store executes an append, whatever became of the node that sent it."""
     epoch = line.epoch or state.node(line.node).epoch
     is_newest, is_stored = epoch == state.epoch, line.last <= state.last_of(epoch)
-    if not epoch or epoch > state.epoch or (is_newest and line.first > state.last + 1):
-        return None  # the store never gave this epoch, or has lost records
+    if not epoch or epoch > state.epoch or (is_newest and line.first not in {state.last + 1, state.appended}):
+        return None  # the store never gave this epoch, has lost records, or has others than the node sent
     is_fenced = not is_newest and ("newest epoch" in rules or not is_stored)
     answer = "fenced" if is_fenced else "already there" if is_stored else "stored"
     if answer not in ({"stored", "already there"} if line.answer == "ok" else {line.answer}):
         return None
     if answer == "stored":
-        state = evolve(state, spans=(*state.spans[:-1], (epoch, line.last)))
+        state = evolve(state, spans=(*state.spans[:-1], (epoch, line.last)), appended=line.first)
     node = state.node(line.node)
     if node.epoch != epoch:
         return state
@@ -329,6 +338,8 @@ def _possible(state: State, bounds: StateBounds) -> Iterator[OwnershipTransition
     for name, node in running:
         if not node.epoch:
             yield from (OwnershipTransition("take", name), OwnershipTransition("claim", name))
+            if state.claim[0] == name:
+                yield OwnershipTransition("release", name)
         yield from (OwnershipTransition("beat", name), OwnershipTransition("look", name))
     for kind in ("stop", "lapse", "continue"):
         yield from (OwnershipTransition(kind, name) for name in bounds.nodes)

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing
+from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, TakeOver, take_all
 from agentrail.core.values.port_members import offers
 from agentrail.errors import HeldBy, QuotaReached
 from agentrail.messages import SessionId
@@ -64,6 +64,63 @@ def a_reservation_ends(trial: StoreTrial) -> None:
     expect_same(sorted(_claimed(trial, "n3")), ["a", "c"], "the trees of the dead node")
 
 
+def a_reservation_gives_nothing_while_the_owner_lives(trial: StoreTrial) -> None:
+    """A reserved tree is taken only while its owner is dead. An owner whose heartbeat is back keeps it, and takes it again."""
+    (author,) = _begin_of_the_dead(trial, "s")
+    expect_same(_claimed(trial, "n2"), ["s"], "the tree")
+    trial.store.beat(Node(id="n1"))
+    take = partial(trial.store.take, "", SessionId("s"))
+    wanted = TakeOver(scope="", root=SessionId("s"), node="n2", cause="lease_over", tail=author.tail)
+    for _ in range(2):  # a refusal changes nothing
+        expect_error(HeldBy, lambda: take("n2", "gone"), "taking a reserved tree whose owner lives")
+        (answer,) = take_all(trial.store, [wanted])
+        assert isinstance(answer, HeldBy), f"taking it among others, got {answer!r}"
+        expect_same(answer.node, "n1", "the node that holds it")
+    expect_same((trial.stored("s").node, len(trial.records("s"))), ("n1", 1), "the owner, and the records")
+    trial.keep(author.write("works", standing=_WORKS))
+    trial.store.gone("n1")
+    expect_same(take("n2", "gone").sessions[0].node, "n2", "the owner, after the first is dead again")
+    trial.store.gone("n2")
+    expect_same(_claimed(trial, "n3"), ["s"], "the tree of the second")
+    trial.store.beat(Node(id="n2"))
+    expect_same(take("n2", "start").sessions[0].node, "n2", "the owner, after it takes its own tree")
+
+
+def a_released_reservation_leaves_the_owner(trial: StoreTrial) -> None:
+    """A node that releases a tree that it has only reserved leaves its owner. The death that it counted is taken back, once."""
+    (author, *_) = _begin_of_the_dead(trial, "s", "free")
+    trial.store.release("n1", "", SessionId("free"))
+    expect_same(_claimed(trial, "n2"), ["free", "s"], "the trees")
+    trial.store.beat(Node(id="n1"))
+    for _ in range(2):  # the first answer may be lost
+        trial.store.release("n2", "", SessionId("s"))
+        trial.store.release("n2", "", SessionId("free"))
+    expect_same((trial.stored("s").node, trial.stored("free").node), ("n1", ""), "the owners")
+    expect_same((trial.stored("s").deaths, trial.stored("free").deaths), (0, 0), "their deaths")
+    trial.keep(author.write("works", standing=_WORKS))
+    trial.begin("child", root="s", parent="s")
+    trial.store.gone("n1")
+    expect_same(_claimed(trial, "n2"), ["free", "s"], "the trees for the node that released them")
+    trial.store.gone("n2")
+    expect_same(_claimed(trial, "n3"), ["free", "s"], "the trees for another node")
+    trial.store.release("n3", "", SessionId("s"))
+    expect_same(trial.stored("s").deaths, 1, "deaths after one owner and one claimer died")
+
+
+def a_claim_again_ends_old_reservations(trial: StoreTrial) -> None:
+    """With `again`, a node's reservations of trees whose owners live again end. Otherwise nobody could reserve those trees later."""
+    _begin_of_the_dead(trial, "s", "other")
+    expect_same(_claimed(trial, "n2", limit=1), ["other"], "the first tree")
+    expect_same(_claimed(trial, "n3"), ["s"], "the tree for another node")
+    trial.store.beat(Node(id="n1"))
+    for _ in range(2):
+        expect_same(_claimed(trial, "n2", again=True), [], "reserved trees of a live owner")
+    expect_same((trial.stored("other").node, trial.stored("other").deaths), ("n1", 0), "owner and deaths")
+    trial.store.gone("n1")
+    expect_same(_claimed(trial, "n3"), ["other"], "the tree after its owner is dead again")
+    expect_same(_claimed(trial, "n3", again=True), ["other", "s"], "all trees of that node")
+
+
 def deaths_are_counted(trial: StoreTrial) -> None:
     """Each claim from a dead owner counts a death, fewest come first, and a record of the tree's own work ends the count."""
     (author, *_) = _begin_of_the_dead(trial, "a")
@@ -114,7 +171,8 @@ def an_expired_lease_needs_a_silent_owner(trial: StoreTrial) -> None:
     expect_same(trial.store.claim("n2", frozenset()), (), "trees of a node that was not silent")
     expect_error(HeldBy, lambda: take(silent=frozenset()), "taking from a node that was not silent")
     expect_same(_claimed(trial, "n2", silent=_SILENT), ["s"], "the tree of a silent node")
-    expect_same(take(silent=frozenset()).sessions[0].node, "n2", "the owner, after it was reserved")
+    expect_error(HeldBy, lambda: take(silent=frozenset()), "taking it after its owner was heard again")
+    expect_same(take(silent=_SILENT).sessions[0].node, "n2", "the owner, after it was reserved")
 
 
 def a_tree_is_taken_as_it_was_read(trial: StoreTrial) -> None:
