@@ -234,7 +234,10 @@ class _Campaign:
             if await process.wait() and not self.trouble:
                 self.trouble = f"a process ended with exit code {process.returncode}"
         finally:
-            process.terminate()
+            process.kill()
+            with trio.CancelScope(shield=True):  # it has been killed
+                await process.wait()
+                await told.aclose()
 
 
 def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) -> Exit:
