@@ -70,7 +70,7 @@ def _measure(options: argparse.Namespace) -> int:
                 last = f"{row.get('lives', '')} | {row.get('checker', '')}"
                 print(f"| {bug.file.replace('-', ' ')} | {strategy} | {said} | {last} |", flush=True)
         if options.json:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.parent.mkdir(exist_ok=True)
             options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return int(not rows or any(row["outcome"] != "found" for row in rows))
 
@@ -84,10 +84,8 @@ def plant(bug: Any, tree: Path) -> str | None:
     mutant = bug.read()
     file = tree / "agentrail" / mutant.file
     mutated: str | None = mutant.apply(file.read_text(encoding="utf-8"))
-    if mutated is None:
-        return "the patch no longer applies"
-    file.write_text(mutated, encoding="utf-8")
-    return None
+    file.write_text(mutated or "", encoding="utf-8")
+    return "the patch no longer applies" if mutated is None else None
 
 
 def _try(tree: Path, row: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
@@ -103,8 +101,8 @@ def _try(tree: Path, row: Mapping[str, Any], options: argparse.Namespace) -> dic
 
 def _live(tree: Path, row: Any, first: int, seconds: float, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-m", "scripts.planted", "--live", f"--seconds={seconds:.1f}"]
-    command += [f"--rate={options.rate}", f"--without={options.without}"]
-    command += ["--", row["world"], row["strategy"], str(first)]
+    command += [f"--rate={options.rate}", f"--without={options.without}", "--", row["world"]]
+    command += [row["strategy"], str(first)]
     limit = int(seconds) + GRACE_SECONDS
     limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit))
     ended = subprocess.run(  # noqa: S603 - this script, in a copy
