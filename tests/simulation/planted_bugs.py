@@ -52,6 +52,7 @@ PLANTED: Final = (
     PlantedBug("snapshot-precedes-its-record"),
     PlantedBug("events-start-over-after-a-wake"),
     PlantedBug("client-ids-are-forgotten-by-the-next-owner"),
+    PlantedBug("held-work-is-not-taken-up-again"),
     PlantedBug("timers-are-not-set-again", "desk"),
     PlantedBug("begun-calls-are-lost-in-a-move", "drain"),
     PlantedBug("drain-drops-the-outbox", "drain"),
