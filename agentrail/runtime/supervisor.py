@@ -53,13 +53,7 @@ from agentrail.messages import (
     ToolCall,
     ToolResult,
 )
-from agentrail.otp.child_specs import (
-    NO_ARGUMENTS,
-    Arguments,
-    ChildSpec,
-    Restart,
-    Spec,
-)
+from agentrail.otp.child_specs import NO_ARGUMENTS, Arguments, ChildSpec, Restart, Spec
 from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
@@ -68,12 +62,7 @@ from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import BRANCH, Branch
 from agentrail.runtime.child_sessions import ChildSessions
-from agentrail.runtime.crashes import (
-    MAX_CRASH_MESSAGE,
-    TaskGroup,
-    log_crash,
-    what_travels,
-)
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, TaskGroup, log_crash, what_travels
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.embedder_guard import EmbedderEdge
 from agentrail.runtime.ended_sessions import EndedSessions, LastWords

@@ -193,7 +193,7 @@ def processes_in(place: Path) -> list[psutil.Process]:
 def command_of(one: psutil.Process) -> list[str]:
     """The command line of a process, empty if it has ended meanwhile."""
     with suppress(psutil.Error):
-        return one.cmdline()
+        return list(one.cmdline())
     return []
 
 

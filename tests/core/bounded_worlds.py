@@ -107,7 +107,8 @@ def _queries(_: SessionState, number: int) -> Iterator[s.Signal]:
 
 
 def _decisions(state: SessionState, number: int) -> Iterator[s.Signal]:
-    ids = [m.ApprovalId(one.id) for one in (*state.data.interactions, *state.data.resolved)][:1]
+    open_ids, old_ids = [one.id for one in state.data.interactions], [one.id for one in state.data.resolved]
+    ids = [m.ApprovalId(one) for one in open_ids + old_ids][:1]
     for wanted in ids or [m.ApprovalId("a0")]:
         yield s.Approve(**_by(number), approval_id=wanted)
         yield s.Approve(**_by(number), approval_id=wanted, how="always", auto_resume=False)

@@ -12,7 +12,7 @@ REAL = {
     *("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "pty.spawn"),
 }
 
-_blocks = []
+_blocks: list[list[tuple[str, ...]]] = []
 
 
 def _hear(event, args):

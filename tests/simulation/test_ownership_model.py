@@ -6,6 +6,7 @@ import pytest
 import trio
 from attrs import evolve
 
+from agentrail.messages import ToolMessage
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.simulation.ownership_log import first_strange_line, ownership_lines, strange_lines
 from agentrail.testing.simulation.ownership_model import (
@@ -124,7 +125,7 @@ def interrupted(world: World) -> None:
     """People on two nodes, whose first node stands still for two leases while tools run."""
     shop = world.ledger("shop")
     turns = {False: lambda: calls(("pay", {"amount": 1})), True: lambda: says("Paid.")}
-    model = FunctionModel(lambda request: turns[request.messages[-1].role == "tool"]())
+    model = FunctionModel(lambda request: turns[isinstance(request.messages[-1], ToolMessage)]())
     world.profile("shop", model=model, tools=[shop.tool("pay", seconds=2.0)])
     world.people(3, "shop", pause=(0.5, 2.0))
 

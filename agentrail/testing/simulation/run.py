@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 from attrs import frozen
@@ -139,9 +139,7 @@ def check_size(nodes: int, hours: float) -> None:
         ValueError: Your move: no nodes, too many, or a time that is not positive or more than a day.
     """
     if not 1 <= nodes <= MAX_WORLD_NODES or not 0 < hours * 3600 <= MAX_LIFE_SECONDS:
-        message = (
-            f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_WORLD_NODES} nodes and at most 24 hours"
-        )
+        message = f"nodes is {nodes!r} and hours is {hours!r}: expected 1 to {MAX_WORLD_NODES} nodes and at most 24 hours"
         raise ValueError(message)
 
 
@@ -184,25 +182,8 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     judge = _Judge(world, (checkers or standard_checkers)(world))
     census = Census()
     world.log.watchers += [partial(_write_down, digest), census.see, judge.see]
-
-    async def live() -> float:
-        setting_up = scenario(world)
-        if inspect.isawaitable(setting_up):
-            await setting_up
-        stack.enter_context(world.network.installed())
-        await world.live()
-        return trio.current_time()
-
-    with (
-        seeded_order(seed, order),
-        installed(NodeMachine(seed, WORLD)),
-        ExitStack() as stack,  # left after the run, whose last tasks may still use the network
-        watching(world.log),
-        hearing(world.log),
-        simulated_files(),
-        simulated_witnesses(),
-    ):
-        ended_at = trio.run(live, clock=FakeClock(), instruments=[digest, order])
+    with seeded_order(seed, order), installed(NodeMachine(seed, WORLD)):
+        ended_at = _live(scenario, world, [digest, order])
     judge.finish()
     return Report(
         scenario=scenario,
@@ -218,6 +199,27 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         broken=judge.broken,
         drawn=tape.drawn,
     )
+
+
+def _live(scenario: WorldScenario, world: World, instruments: list[Any]) -> float:
+    """Return the virtual time at which the life has ended."""
+
+    async def live() -> float:
+        setting_up = scenario(world)
+        if inspect.isawaitable(setting_up):
+            await setting_up
+        stack.enter_context(world.network.installed())
+        await world.live()
+        return trio.current_time()
+
+    with (
+        ExitStack() as stack,  # left after the run, whose last tasks may still use the network
+        watching(world.log),
+        hearing(world.log),
+        simulated_files(),
+        simulated_witnesses(),
+    ):
+        return trio.run(live, clock=FakeClock(), instruments=instruments)
 
 
 def _write_down(digest: Digest, line: LogLine) -> None:

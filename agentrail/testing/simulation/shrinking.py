@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from attrs import evolve
 
 from agentrail.distribution import install_command
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.gods_eye import Checker
@@ -176,7 +177,8 @@ class _Search:
     def _breaks_anew(self, given: Mapping[str, Drawn]) -> bool:
         try:
             report = self._live(given)
-        except Exception:  # noqa: BLE001 - an error of the program is another bug than the broken promise
+        except BaseException as error:  # noqa: BLE001 - an error of the program is another bug than the broken promise
+            raise_what_travels(error)
             return False
         if report.broken is None or report.broken.checker != self._checker:
             return False

@@ -47,6 +47,11 @@ def hearing(log: LifeLog) -> Iterator[None]:
 @contextmanager
 def watching(log: LifeLog) -> Iterator[None]:
     """Write the steps, effects and events of all sessions of the process into a log, during the block."""
+    with wrapped((*_step_seams(log), *_effect_seams(log), *_event_seams(log))):
+        yield
+
+
+def _step_seams(log: LifeLog) -> tuple[Seam, ...]:
     noted: list[list[SessionStep]] = []
 
     def note(step: SessionStep) -> None:
@@ -80,6 +85,10 @@ def watching(log: LifeLog) -> Iterator[None]:
 
         return _step_noted
 
+    return (session_actor, "step", steps), (session_actor, "_step_noted", notes)
+
+
+def _effect_seams(log: LifeLog) -> tuple[Seam, ...]:
     def carries_out(before: Any) -> Any:
         def carry_out(interpreter: Interpreter, effect: Any, state: SessionState) -> None:
             if not isinstance(effect, Publish):
@@ -99,6 +108,10 @@ def watching(log: LifeLog) -> Iterator[None]:
 
         return _tell
 
+    return (Interpreter, "carry_out", carries_out), (SessionCell, "_tell", tells)
+
+
+def _event_seams(log: LifeLog) -> tuple[Seam, ...]:
     def publishes(before: Any) -> Any:
         def publish(bus: EventBus, event: Event) -> None:
             meta = event.meta
@@ -117,13 +130,4 @@ def watching(log: LifeLog) -> Iterator[None]:
 
         return close
 
-    seams: tuple[Seam, ...] = (
-        (session_actor, "step", steps),
-        (session_actor, "_step_noted", notes),
-        (Interpreter, "carry_out", carries_out),
-        (SessionCell, "_tell", tells),
-        (EventBus, "publish", publishes),
-        (EventBus, "close", closes),
-    )
-    with wrapped(seams):
-        yield
+    return (EventBus, "publish", publishes), (EventBus, "close", closes)
