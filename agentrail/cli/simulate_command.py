@@ -135,7 +135,7 @@ def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
     try:
         from agentrail.testing.simulation import worlds
         from agentrail.testing.simulation.lives import SeedRange
-        from agentrail.testing.simulation.run import check_size
+        from agentrail.testing.simulation.run import check_life_size
     except ModuleNotFoundError as error:
         message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
         raise _Faulty(message) from error
@@ -150,7 +150,7 @@ def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
         raise _Faulty(message)
     try:
         worlds.find_scenario(name, ".")
-        check_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
+        check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
     except (LookupError, ValueError) as error:
         raise _Faulty(str(error)) from error
     except Exception as error:

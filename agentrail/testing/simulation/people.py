@@ -127,7 +127,9 @@ class Person:
         place = places[(places.index(self._draw("node", places)) + self.counts["dials"]) % len(places)]
         self.counts["dials"] += 1
         token = f"Bearer person-{self.own}"
-        return self.world.network.dial(place, headers=[(b"authorization", token.encode())])
+        headers = [(b"authorization", token.encode())]
+        dialed: AbstractAsyncContextManager[Any] = self.world.network.dial(place, headers=headers)
+        return dialed
 
     # --- rounds
 

@@ -132,7 +132,7 @@ class _Judge:
                 self._world.end()
 
 
-def check_size(nodes: int, hours: float) -> None:
+def check_life_size(nodes: int, hours: float) -> None:
     """Check the size of a world.
 
     Raises:
@@ -174,7 +174,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     fault = why_not_repeatable()
     if fault is not None:
         raise NotRepeatable(fault)
-    check_size(nodes, hours)
+    check_life_size(nodes, hours)
     tape = Tape(seed, given)
     order = TaskOrder(schedule, tape, is_held)
     digest = Digest() if digest is None else digest
