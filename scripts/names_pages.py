@@ -99,6 +99,16 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                         "check_notes",
                         "check_knowledge",
                     ),
+                    *(
+                        "simulation.run",
+                        "simulation.world",
+                        "simulation.faults",
+                        "simulation.people",
+                        "simulation.chatty_model",
+                        "simulation.determinism",
+                        "simulation.sim_files",
+                        "simulation.ownership_model",
+                    ),
                 )
             ),
         ),

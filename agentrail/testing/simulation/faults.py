@@ -36,12 +36,23 @@ class FaultyWorld(Protocol):
     nodes: Any
     machines: Any
 
-    def disk(self, index: int, /) -> Any: ...
-    def clock(self, index: int, /) -> Any: ...
-    def kill(self, index: int, /) -> None: ...
-    def stop(self, index: int, seconds: float, /) -> None: ...
-    def leave(self, index: int, /) -> None: ...
-    def restart(self, index: int, /) -> None: ...
+    def disk(self, index: int, /) -> Any:
+        """Return the disk of a node."""
+
+    def clock(self, index: int, /) -> Any:
+        """Return the clock of a node."""
+
+    def kill(self, index: int, /) -> None:
+        """End a node at once."""
+
+    def stop(self, index: int, seconds: float, /) -> None:
+        """Let a node stand still."""
+
+    def leave(self, index: int, /) -> None:
+        """Shut a node down."""
+
+    def restart(self, index: int, /) -> None:
+        """Start a node again."""
 
 
 # --- values

@@ -113,10 +113,12 @@ class State:
 
     @property
     def epoch(self) -> int:
+        """The newest epoch. 0 before the session is created."""
         return self.spans[-1][0] if self.spans else 0
 
     @property
     def last(self) -> int:
+        """Number of the last record."""
         return self.spans[-1][1] if self.spans else 0
 
     def last_of(self, epoch: int) -> int:
@@ -124,9 +126,11 @@ class State:
         return max((last for one, last in self.spans if one <= epoch), default=0)
 
     def node(self, name: str) -> NodeView:
+        """Return what a node knows. A new node knows nothing."""
         return dict(self.nodes).get(name, NodeView())
 
     def knowing(self, name: str, node: NodeView) -> "State":
+        """Return the state with another view of a node."""
         return evolve(
             self, nodes=tuple(sorted({**dict(self.nodes), name: node}.items(), key=lambda one: one[0]))
         )

@@ -112,6 +112,7 @@ class Person:
 
     @property
     def name(self) -> str:
+        """Its name in the log and on the network."""
         return f"person-{self.index}"
 
     def _draw(self, what: str, options: tuple[T, ...]) -> T:

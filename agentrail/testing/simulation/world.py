@@ -87,10 +87,12 @@ class SimulatedNode:
 
     @property
     def place(self) -> str:
+        """Its name in the log and on the network."""
         return self.machine.place
 
     @property
     def is_up(self) -> bool:
+        """Whether its host is open and takes requests."""
         return self.up.is_set() and not self.down.is_set()
 
 
@@ -191,6 +193,7 @@ class World:
 
     @property
     def ledgers(self) -> tuple[EffectLedger, ...]:
+        """The ledgers so far, in their order of creation."""
         return tuple(self._ledgers.values())
 
     def always(self, check: Callable[[], object]) -> Callable[[], object]:
@@ -214,6 +217,7 @@ class World:
 
     @property
     def allowed_faults(self) -> tuple[Fault, ...]:
+        """The faults that may happen. Empty without `faults`."""
         return self._faults or ()
 
     def allows(self, fault: Fault) -> bool:
