@@ -108,7 +108,7 @@ def a_released_reservation_leaves_the_owner(trial: StoreTrial) -> None:
 
 
 def a_claim_again_ends_old_reservations(trial: StoreTrial) -> None:
-    """With `again`, a node's reservations of trees whose owners live again end. Otherwise nobody could reserve those trees later."""
+    """With `again`, a node's reservations of trees whose owners live again end. Otherwise no node could reserve those trees later."""
     _begin_of_the_dead(trial, "s", "other")
     expect_same(_claimed(trial, "n2", limit=1), ["other"], "the first tree")
     expect_same(_claimed(trial, "n3"), ["s"], "the tree for another node")
