@@ -17,7 +17,7 @@ class Acknowledgements(Checker):
     """
 
     name = "linearizable acknowledgements"
-    kinds = frozenset[LineKind]({"person"})
+    kinds: frozenset[LineKind] = frozenset({"person"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)

@@ -106,8 +106,10 @@ def _without_lifespan(app: Any) -> Any:
 class SimulatedSocket(trio.socket.SocketType):
     """A socket of a place: one end of a connection, or a listener."""
 
-    family, type, proto = system.AF_INET, system.SOCK_STREAM, system.IPPROTO_TCP
-    did_shutdown_SHUT_WR = False  # noqa: N815 - of Trio
+    family: system.AddressFamily = system.AF_INET
+    type: system.SocketKind = system.SOCK_STREAM
+    proto: int = system.IPPROTO_TCP
+    did_shutdown_SHUT_WR: bool = False  # noqa: N815 - of Trio
 
     def __init__(self, network: ByteNetwork, place: str, end: ConnectionEnd | None = None) -> None:
         """Create a socket of a place. `end`: its end of a connection."""

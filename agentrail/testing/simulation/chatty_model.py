@@ -1,14 +1,15 @@
 """`chatty_model`: a model that is a function of the conversation and of the tape, with all failures that a provider may have."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import trio
 
 from agentrail import errors
+from agentrail.abc import Capabilities
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest, ReasoningDelta
 from agentrail.errors import OptionError, Overloaded, ProviderError, RateLimited, StreamTimeout, Transport
@@ -49,8 +50,8 @@ class ChattyModel:
 
     name: str = "chatty"
     model_policy: ModelPolicy = ModelPolicy(timeout_seconds=15.0, stall_seconds=8.0, stall_policy="retry")
-    capabilities = FunctionModel.capabilities
-    encode = FunctionModel.encode
+    capabilities: ClassVar[Callable[..., Capabilities]] = FunctionModel.capabilities
+    encode: ClassVar[Callable[..., bytes]] = FunctionModel.encode
 
     def __init__(self, plans: tuple[str, ...]) -> None:
         """Store its plans, by weight. The first is the calm one."""

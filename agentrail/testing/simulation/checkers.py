@@ -67,7 +67,7 @@ class Fences(Checker):
     """
 
     name = "fences"
-    kinds = frozenset[LineKind]({"effect", "event"})
+    kinds: frozenset[LineKind] = frozenset({"effect", "event"})
 
     def judge(self, line: LogLine) -> str | None:
         if self.eye.fault is not None:
@@ -94,7 +94,7 @@ class Ledgers(Checker):
     """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result."""
 
     name = "at most once, at least once"
-    kinds = frozenset[LineKind]({"effect", "tool"})
+    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -141,7 +141,7 @@ class GapFree(Checker):
     """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events."""
 
     name = "gap-free events"
-    kinds = frozenset[LineKind]({"read", "event"})
+    kinds: frozenset[LineKind] = frozenset({"read", "event"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -197,7 +197,7 @@ class Approvals(Checker):
     """A call that needs approval runs once, on one node, and with the arguments that were approved."""
 
     name = "approvals"
-    kinds = frozenset[LineKind]({"effect", "tool"})
+    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -239,7 +239,7 @@ class Receipts(Checker):
     """After the receipt of an abort, nothing of its turn acts on any node, except what the receipt names."""
 
     name = "abort receipts"
-    kinds = frozenset[LineKind]({"effect", "tool"})
+    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -292,7 +292,7 @@ class Budgets(Checker):
     """What is spent and reserved fits the limit, over all owners of a session together, and a child gets what its parent has reserved."""
 
     name = "budgets"
-    kinds = frozenset[LineKind]({"step", "effect"})
+    kinds: frozenset[LineKind] = frozenset({"step", "effect"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -352,7 +352,7 @@ class Liveness(Checker):
     """At the calm end everything accepted has ended, every caller is answered, every outbox is empty, and nothing spins."""
 
     name = "liveness"
-    kinds = frozenset[LineKind]({"person", "event", "step", "store", "node", "note"})
+    kinds: frozenset[LineKind] = frozenset({"person", "event", "step", "store", "node", "note"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
@@ -427,7 +427,7 @@ class NoBugs(Checker):
     """No call fails for a reason that no caller can do anything about: an exception that a gateway did not expect."""
 
     name = "no bug is logged"
-    kinds = frozenset[LineKind]({"log"})
+    kinds: frozenset[LineKind] = frozenset({"log"})
 
     def judge(self, line: LogLine) -> str | None:
         is_bug = isinstance(line.facts, Logged) and line.facts.is_error and _BUG.match(line.said)

@@ -30,7 +30,8 @@ class StoredFile:
     """A file: its bytes as programs see them, its bytes on the disk, and the changes in between."""
 
     def __init__(self) -> None:
-        self.data, self.durable = bytearray(), bytearray()
+        self.data: bytearray = bytearray()
+        self.durable: bytearray = bytearray()
         self.unsynced: list[DiskChange] = []
         self.number: int = next(NUMBERS)
 
@@ -184,6 +185,7 @@ class SimulatedDisk(apsw.VFS):
                 file.sync()
 
     def xOpen(self, name: Any, flags: list[int]) -> "OpenFile":  # noqa: N802 - SQLite's name, as all that begin with x
+        """Open a file, or create it."""
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
         return OpenFile(self, PurePath(path or "").name, flags)
 
@@ -204,7 +206,9 @@ class OpenFile(apsw.VFSFile):
     """A file that SQLite has open. One without a name is temporary."""
 
     def __init__(self, disk: SimulatedDisk, name: str, flags: list[int]) -> None:
-        self.disk, self.name, self.life = disk, name, disk.crashes
+        self.disk: SimulatedDisk = disk
+        self.name: str = name
+        self.life: int = disk.crashes
         is_new = bool(name) and name not in disk.files
         if is_new and not flags[0] & apsw.SQLITE_OPEN_CREATE:
             raise apsw.CantOpenError(name)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from agentrail.testing.simulation.faults import Fault
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
+from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.tape import Tape
 
 
@@ -15,7 +16,7 @@ class InhabitedWorld(Protocol):
     tape: Tape
     log: LifeLog
     seconds: float
-    network: Any
+    network: SimulatedNetwork
     nodes: Any
 
     @property

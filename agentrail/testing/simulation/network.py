@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
+from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import unquote
@@ -43,7 +44,7 @@ class SimulatedNetwork(Connections):
         """Create a network for one Trio run."""
         super().__init__(tape, latency_seconds=latency_seconds)
         self._log = log
-        self.splits = tape.generator("network/splits")
+        self.splits: Random = tape.generator("network/splits")
 
     def serve(self, place: str, app: Any, spawn: Spawn) -> None:
         """Serve an application at a place until `leave`. `spawn` starts a task for each connection."""

@@ -120,7 +120,7 @@ class FoldEqualsLife(Checker):
     """A shadow folds each durable record of some sessions. Its state, its decisions and its events are those of the live session."""
 
     name = "fold equals life"
-    kinds = frozenset[LineKind]({"step"})
+    kinds: frozenset[LineKind] = frozenset({"step"})
 
     def __init__(self, eye: GodsEye | None = None, is_drawn: Callable[[str], bool] = bool) -> None:
         """Create a judge of the sessions that are drawn, by id."""

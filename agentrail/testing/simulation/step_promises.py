@@ -24,7 +24,7 @@ class Promises(Checker):
     """The promises of `agentrail.testing.promises`, over each step of each session."""
 
     name = "promises of each step"
-    kinds = frozenset[LineKind]({"step"})
+    kinds: frozenset[LineKind] = frozenset({"step"})
 
     def judge(self, line: LogLine) -> str | None:
         step = line.facts
