@@ -444,7 +444,7 @@ class Store(Protocol):
         Raises:
             SessionNotFound: Your move: the session does not exist.
             OptionError: Your move: not the root of its tree, which the message names.
-            HeldBy: Another node owns it and is not dead. Claims make no difference. Or the owner is dead, and another node that is not has claimed it.
+            HeldBy: Another node owns it and is not dead, with or without a claim. Or the owner is dead, and another node that is not has claimed it.
                 Or the journal does not end with `tail`.
         """
         ...
