@@ -479,7 +479,9 @@ def commands() -> Faults:
     headings = "".join(re.findall(r"^## .*$", text, re.MULTILINE))
     described = re.findall(r"`(?:agentrail )?([\w-]+)`", headings)
     yield from lacking("sections of cli.md", described, names - ALIASES)
-    ((tens, ones),) = re.findall(r"^`agentrail` has (twenty|thirty)(?:-(\w+))? commands\.", text, re.MULTILINE)
+    ((tens, ones),) = re.findall(
+        r"^`agentrail` has (twenty|thirty)(?:-(\w+))? commands\.", text, re.MULTILINE
+    )
     if len(names) != {"twenty": 20, "thirty": 30}[tens] + (NUMBERS.index(ones) + 1 if ones else 0):
         yield f"cli.md: there are {len(names)} commands"
 

@@ -177,9 +177,9 @@ class _Search:
     def _breaks_anew(self, given: Mapping[str, Drawn]) -> bool:
         try:
             report = self._live(given)
-        except BaseException as error:  # noqa: BLE001 - an error of the program is another bug than the broken promise
+        except BaseException as error:  # noqa: ASYNC103, BLE001 - no loop runs here; another bug is not the broken promise
             raise_what_travels(error)
-            return False
+            return False  # noqa: ASYNC104 - as above
         if report.broken is None or report.broken.checker != self._checker:
             return False
         if _size(report.drawn) < _size(self.best.drawn):
