@@ -3,7 +3,15 @@
 import pytest
 import trio
 
-from agentrail.events import AgentEnd, PromptQueued, PromptReceived
+from agentrail.events import (
+    AgentEnd,
+    AgentError,
+    ApprovalRequired,
+    ApprovalResolved,
+    PromptQueued,
+    PromptReceived,
+    SubagentEnd,
+)
 from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
 from agentrail.testing.simulation.network import SimulatedNetwork
@@ -13,6 +21,8 @@ from agentrail.testing.simulation.worlds import (
     GREAT_STORM,
     STORM,
     cluster,
+    delegating_tree,
+    desk,
     great_storm,
     protocols,
     storm,
@@ -120,3 +130,25 @@ def test_a_great_storm_holds():
     """All promises hold with 1,000 readers."""
     report, _ = lived(great_storm, seed=1)
     assert len({line.place for line in report.log.lines if line.kind == "read"}) > GREAT_STORM
+
+
+def published(report, kind):
+    return [line.facts for line in report.log.lines if line.kind == "event" and isinstance(line.facts, kind)]
+
+
+def test_people_of_the_desk_decide_about_calls():
+    """Payments and parcels wait for an approval, and are decided, also at two nodes at once."""
+    report, _ = lived(desk, seed=4, hours=0.03)
+    required, resolved = published(report, ApprovalRequired), published(report, ApprovalResolved)
+    assert len(required) > 3
+    assert {one.approval.id for one in required} >= {one.approval.id for one in resolved}
+    assert (
+        len({line.place for line in report.log.lines if getattr(line.facts, "request", "") == "approve"}) > 1
+    )
+
+
+def test_sessions_of_the_tree_delegate_and_reach_their_budget():
+    """Agents work in sessions of their own, and requests beyond the budget of the whole tree are refused."""
+    report, _ = lived(delegating_tree, seed=4, hours=0.03)
+    assert published(report, SubagentEnd)
+    assert any(event.error.code == "budget_exceeded" for event in published(report, AgentError))

@@ -34,6 +34,7 @@ from agentrail.testing.simulation.checkers import (
     GapFree,
     Ledgers,
     Liveness,
+    MessagesOnce,
     Receipts,
 )
 from agentrail.testing.simulation.facts import (
@@ -362,6 +363,18 @@ def test_a_prompt_that_is_sent_again_has_one_receipt():
         facts = evolve(log.lines[place].facts, says=ref)
         (said,) = judged(Acknowledgements, changed_line(log.lines, place, facts=facts))
         assert said == f"s: no order of the calls about m1 explains the answer {ref!r} to q4"
+
+
+def test_a_message_becomes_one_prompt():
+    """Two messages are two prompts. If the second has the client_id of the first, one message became two."""
+    log = WrittenLog()
+    named = [msgspec.structs.replace(prompt(f"p{number}"), client_id=f"m{number}") for number in (1, 2)]
+    log.live(*named)
+    assert judged(MessagesOnce, log.lines) == []
+    place = number_of(log.lines, SessionStep, 1)
+    facts = evolve(log.lines[place].facts, signal=msgspec.structs.replace(named[1], client_id="m1"))
+    (said,) = judged(MessagesOnce, changed_line(log.lines, place, facts=facts))
+    assert said.startswith("s: message m1 became two prompts, ")
 
 
 def test_the_first_decision_counts():

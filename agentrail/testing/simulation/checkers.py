@@ -423,6 +423,26 @@ class Liveness(Checker):
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 
+class MessagesOnce(Checker):
+    """A message that is sent again with its `client_id`, to whatever node, becomes one prompt."""
+
+    name = "one prompt for each client_id"
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._refs: dict[tuple[str, str], str] = {}
+
+    def judge(self, line: LogLine) -> str | None:
+        for session, step in self.eye.steps:
+            name = getattr(step.signal, "client_id", None)
+            for event in _events_of(step) if name else ():
+                if isinstance(event, PromptReceived | PromptQueued):
+                    first = self._refs.setdefault((session, str(name)), event.ref)
+                    if first != event.ref:
+                        return f"{session}: message {name} became two prompts, {first} and {event.ref}"
+        return None
+
+
 class NoBugs(Checker):
     """No call fails for a reason that no caller can do anything about: an exception that a gateway did not expect."""
 
@@ -449,6 +469,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Budgets,
     Receipts,
     Liveness,
+    MessagesOnce,
     NoBugs,
 )
 

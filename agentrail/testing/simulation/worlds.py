@@ -13,7 +13,10 @@ from typing import Any, Final
 import trio
 from attrs import frozen
 
+from agentrail.core.policy.budget import Budget
 from agentrail.named_modules import NAMED_MODULES
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.agent import Agent
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.people import people
@@ -21,26 +24,31 @@ from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
 from agentrail.testing.simulation.world import RESTART_SECONDS, WORLD_LEASE_SECONDS, World
+from agentrail.tools.task import TaskTool
 
 HONEST: Final = EVERYTHING - DAMAGE
 """All faults under which every promise holds. On a disk that lies or loses, those of one machine end."""
 
 
-def _shop(world: World, **options: Any) -> None:
+def _shop(world: World, *tools: Any, **options: Any) -> None:
     """Serve a profile whose tools change an outside world, one of each effect class."""
     shop = world.ledger("shop")
-    tools = [
+    own = [
         shop.tool("pay", "once"),
         shop.tool("look_up", "pure"),
         shop.tool("store_order", "idempotent"),
         shop.tool("ship", "reconcilable"),
     ]
-    world.profile("shop", model=chatty_model(), tools=tools, **options)
+    world.profile("shop", model=chatty_model(), tools=[*own, *tools], **options)
     world.faults(HONEST)
 
 
 BYTES: Final = 0.1
 """Part of the lives of `cluster` whose network carries bytes."""
+
+
+TREE_TOKENS: Final = 6_000
+"""Budget of a session of `tree`, which busy ones reach."""
 
 
 def cluster(world: World) -> None:
@@ -57,6 +65,23 @@ def single(world: World) -> None:
     _shop(world)
     world.faults(HONEST - STORE)
     people(world, 3, "shop", sessions=2)
+
+
+def desk(world: World) -> None:
+    """Let two people share a session in which payments and parcels need an approval, from two nodes at once."""
+    approval = (HumanApproval, {"require_approval_for": ("pay", "ship")})
+    _shop(world, plugins=[approval])
+    people(world, 2, "shop", sessions=1, pause=(2.0, 20.0))
+    people(world, 1, "shop", pause=(2.0, 20.0))
+
+
+def delegating_tree(world: World) -> None:
+    """Serve a shop whose sessions delegate to agents, and have a budget with them together."""
+    clerk = Agent(name="clerk", description="Does small tasks.", max_turns=4)
+    _shop(
+        world, TaskTool(), agents=[clerk], budget=Budget(max_total_tokens=TREE_TOKENS), max_output_tokens=200
+    )
+    people(world, 4, "shop", sessions=3, pause=(2.0, 20.0))
 
 
 def moves(world: World) -> None:
@@ -173,6 +198,7 @@ class WorldKind:
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     {
         "cluster": WorldKind(cluster),
+        "desk": WorldKind(desk),
         "drain": WorldKind(drain_nodes),
         "fleet": WorldKind(fleet, nodes=20),
         "great_storm": WorldKind(great_storm, hours=0.02),
@@ -180,6 +206,7 @@ WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
         "protocols": WorldKind(protocols),
         "single": WorldKind(single, nodes=1),
         "storm": WorldKind(storm, hours=0.02),
+        "tree": WorldKind(delegating_tree),
     }
 )
 
