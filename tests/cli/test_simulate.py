@@ -57,8 +57,8 @@ def begins(world):
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a module of scenarios that is installed nowhere."""
-    (tmp_path / "mine.py").write_text(COUNTING)
-    (tmp_path / "raises.py").write_text("1 / 0")
+    (tmp_path / "my_world.py").write_text(COUNTING)
+    (tmp_path / "raising_world.py").write_text("1 / 0")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -79,7 +79,7 @@ def run_line(line: str, capfd: pytest.CaptureFixture[str]) -> Ran:
 
 def test_a_life_in_which_all_holds_is_measured(folder, capfd):
     """One seed, and several in two processes; JSON has a line for each life."""
-    usual = "--scenario mine:honest --nodes 1 --hours 0.003"
+    usual = "--scenario my_world:honest --nodes 1 --hours 0.003"
     ran = run_line(f"simulate --seed 1 {usual}", capfd)
     assert (ran.code, ran.err) == (0, "")
     assert "seed 1 keeps all promises: 1 lives" in ran.out
@@ -94,7 +94,7 @@ def test_a_life_in_which_all_holds_is_measured(folder, capfd):
 
 def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
     """The invariant of a scenario that does not hold: a story, exit code 1, and a file that tells it once more."""
-    ran = run_line("simulate --seed 5 --scenario mine:careful --nodes 1 --hours 0.003 --save kept", capfd)
+    ran = run_line("simulate --seed 5 --scenario my_world:careful --nodes 1 --hours 0.003 --save kept", capfd)
     assert ran.code == 1, ran
     assert "← BROKEN: a person asked" in ran.out
     (file,) = (folder / "kept").iterdir()
@@ -111,7 +111,7 @@ def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
 @pytest.mark.check
 def test_a_plugin_with_a_hidden_counter_is_found_with_its_story(folder, capfd):
     """It decides differently when its session is folded again."""
-    ran = run_line("simulate --against mine:hidden_counter --seeds 1-20 --shrink 5 --save kept", capfd)
+    ran = run_line("simulate --against my_world:hidden_counter --seeds 1-20 --shrink 5 --save kept", capfd)
     assert ran.code == 1, ran
     assert 'breaks "fold equals life"' in ran.out
 
@@ -120,7 +120,7 @@ def test_a_plugin_with_a_hidden_counter_is_found_with_its_story(folder, capfd):
 @pytest.mark.check
 def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
     """The first line that differs is shown with the code; nothing is shrunk, and the exit code is 3."""
-    ran = run_line("simulate --seed 0 --scenario mine:with_a_clock --nodes 1 --hours 0.003", capfd)
+    ran = run_line("simulate --seed 0 --scenario my_world:with_a_clock --nodes 1 --hours 0.003", capfd)
     assert ran.code == 3, ran
     assert "seed 0 is not repeatable" in ran.out
     assert not list(folder.glob("*.sim"))
@@ -134,8 +134,8 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--jobs 0", "expected a first seed up to a last one, and 1 or more"),
         ("--until 25:00", "expected a time of day"),
         ("--scenario nowhere", "there is no world 'nowhere'"),
-        ("--scenario mine:missing", "'mine' has no 'missing'"),
-        ("--scenario raises:any", "division by zero"),
+        ("--scenario my_world:missing", "'my_world' has no 'missing'"),
+        ("--scenario raising_world:any", "division by zero"),
         ("--scenario no_such_module:any", "no_such_module"),
         ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
         ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
@@ -173,7 +173,7 @@ async def test_ctrl_c_tells_what_was_lived(folder):
         "2",
         "--json",
         "--scenario",
-        "mine:begins",
+        "my_world:begins",
         "--nodes",
         "1",
     )

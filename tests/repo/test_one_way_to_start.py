@@ -13,7 +13,7 @@ PACKAGE = Path(agentrail.__file__).parent
 
 # Who folds, and what for. Only `resuming` makes a live session of what that comes to; the others look, or begin a new journal.
 FOLDS = {
-    "testing/simulation/shadow.py",
+    "testing/simulation/shadow.py",  # compares a fold with what a simulated session did
     "core/journal/replay.py",  # compares a fold with what was lived
     "runtime/session_loader.py",  # reads and folds: what all below are given
     "runtime/journal_state.py",  # what a session was at a number
