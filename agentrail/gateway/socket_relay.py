@@ -245,9 +245,12 @@ class Upstream:
                     await self._take(await connection.get_message())
         except* (OSError, trio.BrokenResourceError, websockets.ConnectionClosed):
             self.was_lost = is_open
-        except* (trio.TooSlowError, msgspec.MsgspecError):
-            pass
-        except* (websockets.HandshakeError, websockets.LocalProtocolError):
+        except* (
+            trio.TooSlowError,
+            msgspec.MsgspecError,
+            websockets.HandshakeError,
+            websockets.LocalProtocolError,
+        ):
             pass
         finally:
             self.has_ended = True
