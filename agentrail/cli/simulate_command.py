@@ -122,7 +122,7 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     return printed if printed is not Exit.DONE else Exit.FAILED
 
 
-def _works(  # noqa: PLR0913, PLR0917 - what is said on the command line
+def _works(  # noqa: PLR0913, PLR0917 - options of the command line
     name: str,
     seed: int | None,
     seeds: str,

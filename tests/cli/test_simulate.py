@@ -133,7 +133,7 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--seeds all", "expected numbers, such as 0-199"),
         ("--jobs 0", "expected a first seed up to a last one, and 1 or more"),
         ("--until 25:00", "expected a time of day"),
-        ("--scenario nowhere", "there is no world 'nowhere'"),
+        ("--scenario nowhere", "world 'nowhere' is unknown"),
         ("--scenario my_world:missing", "'my_world' has no 'missing'"),
         ("--scenario raising_world:any", "division by zero"),
         ("--scenario no_such_module:any", "no_such_module"),

@@ -410,7 +410,7 @@ class Liveness(Checker):
         return f"{key[0]} spins: {count} times {key[1]} in one second" if count > MAX_PER_SECOND else None
 
     def finish(self) -> Iterator[str]:
-        """Return what is still due, if the calm end was long enough for it."""
+        """Return overdue answers and events, if the calm end was long enough."""
         if self.eye.calm_at is None:
             return
         for session, journal in self.eye.journals.items():

@@ -83,7 +83,7 @@ def check_deterministic(
         options: Those of `run`, of JSON.
 
     Raises:
-        ValueError: Your move: the scenario is no function of a module.
+        ValueError: Your move: the scenario is not defined at the top of a module.
         RuntimeError: A life raised an exception; its traceback is in the message.
     """
     name = f"{scenario.__module__}:{scenario.__qualname__}"

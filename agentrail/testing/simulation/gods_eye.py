@@ -34,7 +34,7 @@ class JournalView:
 
 
 class GodsEye:
-    """The truth behind the lines: who owns a session, and which steps are durable. One for all checkers, which look at the same line.
+    """The actual owner of each session, and its durable steps, computed from the lines. All checkers of a life share one.
 
     Attributes:
         journals: By session.

@@ -21,7 +21,7 @@ class NodeMachine(SeededMachine):
         place: Node or client, such as `node-0` or `ann`.
         life: Number of restarts before this one.
         is_held: Whether its tasks do not run: it is stopped, or was killed.
-        is_dead: Whether it was killed, so that it is held for ever.
+        is_dead: Whether it was killed. Its tasks never run again.
         has_ended: Whether its process has ended, however that came about.
         witnesses: Locked files on its computer, by the id of the node whose process locks them.
         wrong_by_seconds: Difference between its wall clock and the world's.

@@ -76,7 +76,7 @@ class NodeView:
         epoch: Epoch under which it owns the session. 0: it does not.
         heard: Last record that it knows to be durable.
         begun: Last record whose effects it let begin. They leave in order.
-        answer: Last record of the answer that has not reached it. None: there is no answer. -1: it was fenced.
+        answer: Last record of the answer that has not reached it. None: no answer is pending. -1: it was fenced.
         is_confirming: Whether that append was sent after the node's last doubt.
         trust: `sure`: it may begin work. `over`: a lease has passed. `doubt`: and a beat since, but no confirmed owner.
         is_alive: Whether the store has had a beat within the lease.

@@ -163,7 +163,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         hours: Virtual time, in hours, up to a day. The calm end comes after it.
         schedule: How the order of tasks is drawn.
         given: Draws of an earlier report. None: they come from the seed.
-        checkers: Judges of the life. None: all that there are.
+        checkers: Judges of the life. None: all standard ones.
         digest: Receives all steps and lines. None: a new one, which keeps no text.
 
     Raises:

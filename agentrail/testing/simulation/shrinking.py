@@ -211,7 +211,7 @@ class _Search:
             size //= 2
 
     def renumber(self) -> None:
-        """Count what is left from 0: the only prompt of a user is the first one, and can then be the only one that is sent."""
+        """Number the remaining draws from 0, so that the only prompt of a user becomes the first one."""
         prefixes = [name[: found.start(1)] for name in self.best.drawn for found in _NUMBER.finditer(name)]
         for prefix in dict.fromkeys(prefixes):
             number = re.compile(f"(?<=^{re.escape(prefix)})[0-9]+")

@@ -75,7 +75,7 @@ def save(report: "Report", path: Path) -> Path:
     """Write a life to a file in one step, and return its path.
 
     Raises:
-        ValueError: Your move: the scenario is no function of a module, so it could not be found again.
+        ValueError: Your move: the scenario is not defined at the top of a module, so it cannot be found again.
         OSError: The file cannot be written, for example on a full disk. An earlier file is unchanged, and nothing half is left.
     """
     scenario: Any = report.scenario

@@ -24,7 +24,7 @@ _ASIDE: Final = frozenset({"other", "status", "receipt"})
 """Requests that change nothing."""
 
 _OWNERSHIP: Final = frozenset({"create", "take", "claim", "append", "release", "delete", "erase", "trim"})
-"""Calls of the store that change who owns a session, or what stands in it."""
+"""Calls of the store that change the owner or the content of a session."""
 
 
 def story(
@@ -57,7 +57,7 @@ def _chosen(report: "Report") -> list[int]:
     ranks = {index: _rank(line) for index, line in enumerate(lines)}
     if report.broken is not None and lines:
         ranks[end] = 0
-    # What is near the end explains more than what is far from it.
+    # Lines near the end explain more.
     order = sorted(
         (index for index, rank in ranks.items() if rank is not None), key=lambda index: abs(end - index)
     )

@@ -1,4 +1,4 @@
-"""The named draws of one life. A seed only fills a tape: each name has its own generator, so that one draw less changes no other."""
+"""The named draws of one life. A seed only fills a tape: each name has its own generator, so removing one draw does not change the others."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

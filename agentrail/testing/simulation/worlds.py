@@ -222,7 +222,7 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
         folder: Directory whose modules can be named.
 
     Raises:
-        LookupError: Your move: there is no such world, or the module has no such name.
+        LookupError: Your move: the world or the name in the module does not exist.
         ImportError: Your move: the module cannot be imported.
     """
     if name in WORLDS:
@@ -230,7 +230,7 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
     path = name.removeprefix("against:")
     module, colon, attribute = path.partition(":")
     if not colon:
-        message = f"there is no world {name!r}: expected one of {', '.join(WORLDS)}, or module:NAME"
+        message = f"world {name!r} is unknown: expected one of {', '.join(WORLDS)}, or module:NAME"
         raise LookupError(message)
     loaded = NAMED_MODULES.load(module, folder)
     found: Any = getattr(loaded, attribute, None)
