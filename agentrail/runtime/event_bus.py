@@ -168,12 +168,20 @@ class EventBus:
     def fill(
         self, place: Envelope, events: Sequence[Event], take_snapshot: Callable[[], TakenSnapshot]
     ) -> None:
-        """Resume at the position of a session that woke. If it has changed since, subscribers start over."""
+        """Resume at the position of a session that woke.
+
+        If another process ran it in the meantime, subscribers get the events of that time. They start over if those are not all here.
+        """
         slept_at, self._last = self._last.seq, place
-        if place.seq != slept_at and self._subscriptions:  # another process ran the session in the meantime
+        events = _without_gap(events, place.seq)
+        missed = place.seq - slept_at
+        if len(events) < missed and self._subscriptions:
             self.begin_anew(slept_at, take_snapshot())
             return
-        self._kept = list(_without_gap(events[-self._keep :], place.seq)) if events and self._keep else []
+        for event in events[len(events) - missed :]:
+            for subscription in self._subscriptions:
+                subscription.offer(event)
+        self._kept = list(events[-self._keep :]) if self._keep else []
         self._first = place.seq + 1 - len(self._kept)
 
     @property

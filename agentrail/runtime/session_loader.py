@@ -74,7 +74,7 @@ class Revived(Folded, frozen=True, kw_only=True, gc=False):
         stored: Its row in the store.
         begun: Open effects that may have begun.
         attempt: Number of consecutive owners without any progress.
-        events: Events of its last records, oldest first, without those that are never replayed.
+        events: Events of its last records since the last rewind, oldest first, without those that are never replayed.
         snapshot: Record number of its newest snapshot. 0 for none.
         set_aside: How often verdicts of plugins on calls were ignored, because the records show whether those ran, by plugin.
     """
@@ -399,6 +399,10 @@ def _fold(
         return fold(start, records, tail=tail, begun=begun, sources=sources), ()
     counts = Counter(dict(head.set_aside)) + Counter(dict(last.set_aside))
     last = msgspec.structs.replace(last, set_aside=tuple(counts.items()))
-    steps = walk(head.state, records[cut:], tail=head.tail, sources=sources)
-    events = [effect.event for one in steps for effect in one.effects if isinstance(effect, Publish)]
-    return last, tuple([one for one in events if one.meta is not None and not one.meta.ephemeral])
+    events: list[Event] = []
+    for one in walk(head.state, records[cut:], tail=head.tail, sources=sources):
+        if one.record.kind == REWOUND:
+            events.clear()  # they no longer count, or are older than those that no longer count
+        published = (effect.event for effect in one.effects if isinstance(effect, Publish))
+        events += [event for event in published if event.meta is not None and not event.meta.ephemeral]
+    return last, tuple(events)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
+import msgspec
 from attrs import frozen
 
 from agentrail.abc import Tool
@@ -39,6 +40,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.child_calls import first_provider
+from agentrail.runtime.journal_events import MAX_OLD_EVENTS, old_events
 from agentrail.runtime.model_lookup import is_object
 from agentrail.runtime.persistence import ENGINE, Keeping, OnDrift
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -111,6 +113,7 @@ class SessionResumption:
         self._wanted = wanted
         self._finder = PluginFinder({})
         self._watch: PluginWatch | None = None
+        self._seen: int | None = None
         self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
@@ -127,7 +130,8 @@ class SessionResumption:
         gathers = opening.config.gathers_context
         return await self._take(cell.ports, workspace, options, gathers_context=gathers)
 
-    async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
+    async def wake(self, row: SleepingSession, *, has_readers: bool) -> tuple[ReadySession, ...]:
+        self._seen = row.place.seq if has_readers else None
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
         self._watch = PluginWatch(
@@ -200,12 +204,22 @@ class SessionResumption:
         self, known: Mapping[SessionId, Revived], taken: tuple[StoredSession, ...]
     ) -> dict[SessionId, Revived]:
         store, finder, ask = self._keeping.store, self._finder, self._ask().quiet()
-        return {
+        found = {
             one.session: taken_on(store, known[one.session], one, finder, ask)
             if one.session in known
             else revive(store, one, finder, ask)
             for one in taken
         }
+        root = found[self._wanted.session_id]
+        before = root.state.data.seq + 1
+        if self._seen is not None and len(root.events) < before - 1 - self._seen <= MAX_OLD_EVENTS:
+            # Another node ran it while it hibernated here, and its readers wait for what that published.
+            stored = root.stored
+            missed = old_events(
+                store, stored.scope, stored.session, after=self._seen, before=before, finder=finder, ask=ask
+            )
+            found[stored.session] = msgspec.structs.replace(root, events=missed or root.events)
+        return found
 
     def _check_codec(self, stored: StoredSession) -> None:
         known = self._keeping.node.codec

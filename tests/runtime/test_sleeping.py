@@ -418,8 +418,9 @@ async def test_one_that_ended_elsewhere_is_forgotten():
 
 
 @on_virtual_time
-async def test_one_that_went_on_elsewhere_lets_its_readers_begin_anew():
-    """What it published there they have not seen: `EventsLost`, with a snapshot."""
+@pytest.mark.parametrize("goes_back", [False, True])
+async def test_readers_of_one_that_went_on_elsewhere(goes_back):
+    """They get what it published there, without a gap. If it was rewound there, they start over, with a snapshot."""
     store = MemoryStore(lease_ms=0)
     async with open_sleepy(store) as supervisor:
         session = await supervisor.start_session(model=saying("a", "c"), session_id="s-1")
@@ -429,13 +430,22 @@ async def test_one_that_went_on_elsewhere_lets_its_readers_begin_anew():
             slept_at = session._cell.bus.last_seq  # noqa: SLF001
             async with open_sleepy(store, after=None) as other:
                 taken = await other.resume_session("s-1", model=saying("b"))
-                await taken.ask("There")
+                number = (await taken.journal())[-1].number
+                async with taken.subscribe(after=slept_at, deltas=False) as there:
+                    await taken.ask("There")
+                    published = await until(there, AgentEnd)
+                if goes_back:
+                    await taken.rewind(number)
                 await other.rest("s-1")
             await session.ask("Here")
-            seen = await until(events, EventsLost)
-            assert (seen[-1].from_seq, events.snapshot.status.messages) == (slept_at + 1, 4)
+            if goes_back:
+                lost = (await until(events, EventsLost))[-1]
+                assert (lost.from_seq, events.snapshot.status.messages) == (slept_at + 1, 2)
+            else:
+                await until(events, AgentEnd)  # that of "Hi"
+                assert await until(events, AgentEnd) == published
             await until(events, AgentEnd)
-        assert await said(session) == ["Hi", "a", "There", "b", "Here", "c"]
+        assert await said(session) == ["Hi", "a", *(() if goes_back else ("There", "b")), "Here", "c"]
 
 
 @on_virtual_time
