@@ -1,6 +1,7 @@
 """Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, Unpack
@@ -505,6 +506,9 @@ class Hibernation:
             self.orphans = Orphans(keeping, keeping.heartbeat, self)
             self._shared.nursery.start_soon(self.orphans.run, name="look for sessions of dead nodes")
         return True
+
+    def left_to_others(self, scope: str, session_id: SessionId) -> AbstractContextManager[None]:
+        return nullcontext() if self.orphans is None else self.orphans.left_to_others(scope, session_id)
 
     async def cluster_facts(self) -> ClusterFacts:
         """Return facts about the nodes of a shared store. Empty for a store of one process.

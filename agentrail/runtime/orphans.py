@@ -1,7 +1,9 @@
 """Takeover of sessions of dead nodes over a shared store. Twice a second, a node finds silent nodes, reserves trees of dead owners, and resumes them."""
 
+import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, Protocol
 
@@ -127,6 +129,15 @@ class Orphans:
                 except StoreUnavailable as error:
                     LOGGER.debug("the nodes cannot be read now: %s", error)
                 await trio.sleep(_LOOK_SECONDS * (0.5 + jitter()))
+
+    @contextmanager
+    def left_to_others(self, scope: str, session_id: SessionId) -> Iterator[None]:
+        """Do not claim a tree within this block: this node releases it for another one."""
+        self._stuck[scope, session_id] = math.inf
+        try:
+            yield
+        finally:
+            self._stuck.pop((scope, session_id), None)
 
     @property
     def _beat_seconds(self) -> float:

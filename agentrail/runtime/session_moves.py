@@ -5,6 +5,7 @@ released, the target takes it. After the release it has no owner: if the target 
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, Protocol
 
@@ -82,9 +83,16 @@ def decide_target(wanted: str | None, own: str, living: Iterable[Node]) -> Node:
 class Moves:
     """Moves sessions of one supervisor."""
 
-    def __init__(self, shared: Shared, *, known: Callable[[str], SessionCell | None]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        known: Callable[[str], SessionCell | None],
+        left_to_others: Callable[[str, SessionId], AbstractContextManager[None]],
+    ) -> None:
         self._shared = shared
         self._known = known
+        self._left_to_others = left_to_others
         self._others: OtherNodes | None = None
 
     def call_nodes(self, others: OtherNodes | None) -> None:
@@ -139,15 +147,16 @@ class Moves:
         target = decide_target(to, own, [one for one in nodes if is_living(one, silent)])
         await others.check_revive(target, scope, wanted)
         cell = self._known(key_of(scope, session_id))
-        if cell is not None and not cell.is_asleep:  # a hibernated one has no owner
-            await leave_for_move(cell, within)
-            await keeping.writer.wait_empty()
-        try:
-            await others.take(target, scope, wanted)
-        except AgentrailError as error:
-            LOGGER.warning(
-                "session %s was released, but node %s did not take it: %s", session_id, target.id, error
-            )
+        with self._left_to_others(scope, wanted):
+            if cell is not None and not cell.is_asleep:  # a hibernated one has no owner
+                await leave_for_move(cell, within)
+                await keeping.writer.wait_empty()
+            try:
+                await others.take(target, scope, wanted)
+            except AgentrailError as error:
+                LOGGER.warning(
+                    "session %s was released, but node %s did not take it: %s", session_id, target.id, error
+                )
         return target
 
     async def stop_at(self, node: Node, scope: str, session_id: SessionId) -> None:

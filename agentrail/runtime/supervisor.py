@@ -217,7 +217,7 @@ class SessionSupervisor:
         )
         if keeping is not None and keeping.heartbeat is not None:
             keeping.heartbeat.sessions = lambda: [entry.cell for entry in self._shared.entries.values()]
-        self._moves = Moves(self._shared, known=self._known)
+        self._moves = Moves(self._shared, known=self._known, left_to_others=self._hibernation.left_to_others)
         self._erasure = UserErasure(
             self._shared,
             known=self._known,

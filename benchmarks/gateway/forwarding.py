@@ -41,7 +41,9 @@ async def _open_nodes(model: Talker, sessions: int) -> AsyncIterator[tuple[int, 
             listeners = await open_listeners("127.0.0.1", 0)
             ((_, port),) = addresses_of(listeners)
             ports.append(port)
-            profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model=model))
+            profile = AgentProfile(
+                id="desk", name="Desk", options=SessionOptions(model=model, sandbox="memory")
+            )
             app = create_app(
                 profiles=[profile], store=store, limits=LIMITS, advertise=f"http://127.0.0.1:{port}"
             )

@@ -33,13 +33,13 @@ class Others:
     """Calls between supervisors of one process, by the ids of their nodes."""
 
     def __init__(self):
-        self.nodes, self.cuts_before_take = {}, False
+        self.nodes, self.cuts_before_take, self.take_after = {}, False, 0
 
     async def check_revive(self, node, scope, session_id):
         await self.nodes[node.id].check_revive(scope, session_id)
 
     async def take(self, node, scope, session_id):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.take_after)
         if self.cuts_before_take:
             message = "it died"
             raise Unreachable(message)
@@ -244,6 +244,29 @@ async def test_if_the_target_dies_before_it_takes_the_node_that_looks_first_does
             while len(work.ledger) < 2:  # noqa: ASYNC110 - as an observer outside would
                 await trio.sleep(0.1)
         assert store.get("", "s").node in others.nodes
+
+
+async def test_a_node_does_not_take_back_what_it_gives_away():
+    """Its own look for sessions without an owner passes over one that another node is about to take."""
+    work, asked = Work("idempotent"), []
+
+    def lacking_after_the_check(opening):
+        asked.append(opening)
+        return work.options() if len(asked) == 1 else {"model": work.options()["model"]}
+
+    async with two_nodes(work.options, lacking_after_the_check) as (store, one, two, others):
+        others.take_after = 10
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.move_session, "s", two.nodes.node.id)
+            await trio.sleep(9)
+            assert not store.get("", "s").node
+        with trio.fail_after(5):
+            while len(work.ledger) < 2:  # noqa: ASYNC110 - as an observer outside would
+                await trio.sleep(0.1)
+        assert store.get("", "s").node == one.nodes.node.id
 
 
 async def test_a_move_names_what_is_wrong():
