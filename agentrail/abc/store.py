@@ -550,7 +550,7 @@ class Store(Protocol):
         ...
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return nodes that own sessions or owed rows, or have a heartbeat within the lease."""
+        """Return nodes that own or have reserved sessions, own owed rows, or have a heartbeat within the lease."""
         ...
 
     def take_allowance(self, key: str, step_ms: float, limit_ms: float) -> SharedDraw:

@@ -224,6 +224,7 @@ class MemoryStore:
         self._working: dict[_Key, None] = {}
         self._timed: dict[_Key, None] = {}
         self._owned: Counter[str] = Counter()
+        self._claims: Counter[str] = Counter()
         self._nodes: dict[str, Node] = {}
         self._blobs: dict[str, bytes] = {}
         self._holders: Counter[str] = Counter()
@@ -294,7 +295,7 @@ class MemoryStore:
             check_take(wanted, top.stored(), top.claimed_by, self._nodes.get, now=now, lease=self._lease_ms)
             engine = self._nodes[node].version if node in self._nodes else ""
             taken: list[StoredSession] = []
-            top.claimed_by = ""
+            self._claim_for(top, "")
             for key in self._tree(scope, root):
                 journal = self._journals[key]
                 self._own(journal, node)
@@ -344,7 +345,7 @@ class MemoryStore:
         if top.claimed_by == node:
             return msgspec.structs.replace(before, deaths=max(0, top.deaths - 1))
         top.deaths += bool(top.node or top.claimed_by)
-        top.claimed_by = node
+        self._claim_for(top, node)
         return before
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
@@ -363,7 +364,12 @@ class MemoryStore:
     def _end_claim(self, top: MemoryJournal) -> None:
         if top.node and top.claimed_by:
             top.deaths = max(0, top.deaths - 1)
-        top.claimed_by = ""
+        self._claim_for(top, "")
+
+    def _claim_for(self, top: MemoryJournal, node: str) -> None:
+        self._claims -= Counter((top.claimed_by,))
+        top.claimed_by = node
+        self._claims[node] += 1
 
     def append(self, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
         """Append records of many sessions. See `Store.append`."""
@@ -416,8 +422,7 @@ class MemoryStore:
             now = self.now_ms()
             before = self._nodes.get(node.id, Node(id=node.id))
             self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now, gone_at_ms=0)
-            claimed = {journal.claimed_by for journal in self._journals.values()}
-            known = {one.id for one in self._known_nodes(now)} | claimed
+            known = {one.id for one in self._known_nodes(now)}
             self._nodes = {
                 name: one
                 for name, one in self._nodes.items()
@@ -475,6 +480,7 @@ class MemoryStore:
             others.pop(key, None)
         self._working.pop(key, None)
         self._timed.pop(key, None)
+        self._claim_for(journal, "")
         self._own(journal, "")
         self._disown(key, journal.owner)
         return journal.size_bytes() + sum(map(len, self._let_go(journal)))
@@ -501,6 +507,7 @@ class MemoryStore:
         journal = self._journals[key]
         self._disown(key, journal.owner)
         records, snapshots = journal.erase(why, self.now_ms())
+        self._claim_for(journal, "")
         self._own(journal, "")
         self._stand(key, journal, journal.standing)
         blobs = len(self._let_go(journal))
@@ -723,7 +730,7 @@ class MemoryStore:
         return (
             one
             for one in self._nodes.values()
-            if self._owned[one.id] or one.id in owing or self._is_alive(one.id, now)
+            if self._owned[one.id] or self._claims[one.id] or one.id in owing or self._is_alive(one.id, now)
         )
 
     def _own(self, journal: MemoryJournal, node: str) -> None:

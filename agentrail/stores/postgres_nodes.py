@@ -54,6 +54,7 @@ SELECT put.seen_at_ms, coalesce(old.seen_at_ms, 0), coalesce(old.gone_at_ms, 0) 
 """  # noqa: S608 - a constant
 
 _OWNS: Final = """EXISTS (SELECT 1 FROM agentrail.session WHERE session.node = one.id)
+OR EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
 OR EXISTS (SELECT 1 FROM agentrail.owed WHERE owed.node = one.id)"""
 
 # Locked rows are left to a later heartbeat: a node that stopped in a transaction must not hold up those of others.
@@ -64,8 +65,7 @@ WITH now AS (SELECT agentrail.now_ms() AS ms), unused AS (
     DELETE FROM agentrail.allowance WHERE key IN (SELECT key FROM unused)
 ), old AS (
     SELECT id FROM agentrail.node AS one WHERE id <> '' AND (SELECT ms FROM now) - seen_at_ms >= {FORGET_NODE_MS}
-    AND NOT ({_OWNS}) AND NOT EXISTS (SELECT 1 FROM agentrail.session WHERE claimed_by = one.id AND claimed_by <> '')
-    FOR UPDATE SKIP LOCKED
+    AND NOT ({_OWNS}) FOR UPDATE SKIP LOCKED
 )
 DELETE FROM agentrail.node WHERE id IN (SELECT id FROM old)
 """  # noqa: S608 - a constant

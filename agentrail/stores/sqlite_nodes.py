@@ -41,11 +41,11 @@ _NODE_COLUMNS: Final = (
 """Columns of a node, in the order of the fields of `Node`."""
 
 _KNOWN: Final = """EXISTS (SELECT 1 FROM session WHERE session.node = one.id)
+OR EXISTS (SELECT 1 FROM session WHERE claimed_by = one.id AND claimed_by <> '')
 OR EXISTS (SELECT 1 FROM owed WHERE owed.node = one.id)"""
 
 _FORGET: Final = f"""
 DELETE FROM node AS one WHERE (is_gone = 1 OR seen_at_ms <= ?) AND NOT ({_KNOWN})
-AND NOT EXISTS (SELECT 1 FROM session WHERE claimed_by = one.id AND claimed_by <> '')
 """  # noqa: S608 - a constant
 
 END_CLAIM: Final = "deaths = max(deaths - (node <> '' AND claimed_by <> ''), 0), claimed_by = ''"

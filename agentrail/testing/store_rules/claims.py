@@ -51,7 +51,7 @@ def no_tree_is_claimed_by_two_nodes(trial: StoreTrial) -> None:
 
 
 def a_reservation_ends(trial: StoreTrial) -> None:
-    """A reservation holds off other nodes until `take`, `release`, or the death of the node that made it."""
+    """A reservation holds off other nodes until `take`, `release`, or the death of the node that made it, which stays known until then."""
     _begin_of_the_dead(trial, "a", "b", "c")
     expect_same(_claimed(trial, "n2"), ["a", "b", "c"], "the trees")
     expect_error(HeldBy, lambda: trial.store.take("", SessionId("a"), "n3", "gone"), "taking a reserved tree")
@@ -62,6 +62,11 @@ def a_reservation_ends(trial: StoreTrial) -> None:
     expect_same(_claimed(trial, "n3"), ["b"], "the released tree")
     trial.store.gone("n2")
     expect_same(sorted(_claimed(trial, "n3")), ["a", "c"], "the trees of the dead node")
+    trial.pass_lease()
+    assert "n3" in [one.id for one in trial.store.nodes()], "a silent node with reservations is not known"
+    trial.store.beat(Node(id="n2"))
+    silent = frozenset({"n3"})
+    expect_same(sorted(_claimed(trial, "n2", silent=silent)), ["b", "c"], "the trees of the silent node")
 
 
 def a_reservation_gives_nothing_while_the_owner_lives(trial: StoreTrial) -> None:
