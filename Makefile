@@ -42,7 +42,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -108,6 +108,9 @@ soak-readers: $(DEV)  ## ten minutes of 200 sessions with a store, and readers i
 
 soak-gateway: $(DEV)  ## the same for a server with a thousand sessions and readers, which is killed every minute: nothing is lost, no reader has a gap; KILL_EVERY=60
 	$(BIN)/python -m benchmarks.gateway_soak --seconds $(SECONDS) --kill-every $(KILL_EVERY) --seed $(SEED)
+
+soak-large: $(DEV)  ## an hour of a server with 100,000 stored sessions, 10,000 in memory and 1,000 readers: flat; SECONDS=3600
+	$(BIN)/python -m benchmarks.large_soak --seconds $(SECONDS) --seed $(SEED)
 
 soak-console: $(DEV)  ## ten minutes of a monkey with a seed in the console of the demo: no exception, a flat heap, each dialogue closes; SECONDS=600 SEED=20261120
 	$(BIN)/python -m tests.console.monkey --seconds $(SECONDS) --seed $(SEED)

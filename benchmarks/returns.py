@@ -4,13 +4,14 @@ Each file is made once, untimed, and copied for each run that changes it.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
@@ -33,7 +34,9 @@ from benchmarks.ours import StubModel, add, expect
 
 T = TypeVar("T")
 
-_SESSION: Final = SessionId("s-0")
+NO_DATA: Final[Mapping[str, Any]] = MappingProxyType({})
+
+_SESSION: Final = SessionId("s-000000")
 _LONG: Final = 10_000
 _WEIGHED_CYCLES: Final = 500
 _IDLE: Final = 10_000
@@ -107,14 +110,14 @@ def idle_start(effort: Effort) -> list[Row]:
     """Opening a supervisor that looks for work, with 10,000 idle sessions in its file; bare: with 10."""
     with TemporaryDirectory() as folder:
         few, many = Path(folder) / "few.db", Path(folder) / "many.db"
-        _fill(few, _FEW)
-        _fill(many, effort.of(_IDLE))
+        fill(few, _FEW)
+        fill(many, effort.of(_IDLE))
         rounds = interleave(
             partial(_open, few),
             partial(_open, many),
             effort.rounds,
             explain=partial(
-                explain_in_a_folder, _on_file(partial(_fill, count=effort.of(_IDLE))), _on_file(_open)
+                explain_in_a_folder, _on_file(partial(fill, count=effort.of(_IDLE))), _on_file(_open)
             ),
         )
     title = f"a supervisor opens, {effort.of(_IDLE):,} idle sessions in its file; bare: {_FEW}"
@@ -135,21 +138,23 @@ def idle_start(effort: Effort) -> list[Row]:
 
 
 def _lived(
-    cycles: int, prompt: str = PROMPT
+    cycles: int, prompt: str = PROMPT, scope: str = "", user_data: Mapping[str, Any] = NO_DATA
 ) -> tuple[tuple[Record, ...], tuple[StoredSnapshot, ...], tuple[Message, ...]]:
     """Let a session live so many cycles, and give its records, its snapshots and its messages."""
     store = MemoryStore()
 
     async def live() -> tuple[Message, ...]:
         async with agentrail.open_supervisor(environ={}, store=store) as supervisor:
-            session = await supervisor.start_session(model=StubModel(), tools=[add], session_id=_SESSION)
+            session = await supervisor.start_session(
+                model=StubModel(), tools=[add], session_id=_SESSION, scope=scope, user_data=dict(user_data)
+            )
             for _ in range(cycles):
                 expect("the answer", await session.ask(prompt), bare.ANSWER)
             return tuple(await session.messages())
 
     messages = trio.run(live)
-    records = store.read("", _SESSION, limit=2 * RECORDS * cycles + 100)
-    return records, store.snapshots("", _SESSION, records[-1].seq), messages
+    records = store.read(scope, _SESSION, limit=2 * RECORDS * cycles + 100)
+    return records, store.snapshots(scope, _SESSION, records[-1].seq), messages
 
 
 def _write(path: Path, records: tuple[Record, ...], snapshots: tuple[StoredSnapshot, ...]) -> None:
@@ -163,17 +168,18 @@ def _write(path: Path, records: tuple[Record, ...], snapshots: tuple[StoredSnaps
         store.checkpoint()
 
 
-def _fill(path: Path, count: int) -> None:
-    """Make a file of so many idle sessions, in one transaction."""
-    (opened, *_), _, _ = _lived(1)
-    draft = Draft(at_ms=opened.at_ms, kind=opened.kind, body=opened.body, events=opened.events)
+def fill(path: Path, count: int, *, scope: str = "", user_data: Mapping[str, Any] = NO_DATA) -> None:
+    """Make a file of so many idle sessions, `s-000000` and so on, in one transaction."""
+    (opened, *_), _, _ = _lived(1, scope=scope, user_data=user_data)
     with closing(SqliteStore(path)) as store:
         now = store.now_ms()
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for number in range(count):
             session = SessionId(f"s-{number:06}")
-            records, _ = sealed((draft,), Tail(), scope="", session=session)
+            body = opened.body.replace(_SESSION.encode(), session.encode())
+            draft = Draft(at_ms=opened.at_ms, kind=opened.kind, body=body, events=opened.events)
+            records, _ = sealed((draft,), Tail(), scope=scope, session=session)
             create_journal(connection, Opening(records=records, root=session, node=""), now)
         connection.execute("COMMIT")
 

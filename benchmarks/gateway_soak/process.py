@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import attrs
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import trio
 from attrs import frozen
 
@@ -80,7 +81,7 @@ def decide_drift_faults(lives: Sequence[Sequence[DeskFigures]]) -> list[str]:
 
 
 class DeskProcess:
-    """`agentrail serve benchmarks.gateway_soak.desk:app`, which is killed and started again.
+    """`agentrail serve` with an application of the benchmarks, which is killed and started again.
 
     Attributes:
         port: Where, in each life.
@@ -89,11 +90,19 @@ class DeskProcess:
         lives: The samples of each.
     """
 
-    def __init__(self, folder: Path, *, metrics: int | None = None, is_calm: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        app: str = "benchmarks.gateway_soak.desk:app",
+        metrics: int | None = None,
+        is_calm: bool = False,
+    ) -> None:
         """Find a port; `start` starts it.
 
         Args:
             folder: For its journals and its log.
+            app: What is served.
             metrics: Port of its metrics. None for no metrics.
             is_calm: Whether nothing in it fails on purpose.
         """
@@ -104,7 +113,7 @@ class DeskProcess:
         self.is_up = False
         self.lives: list[list[DeskFigures]] = []
         self.log = folder / "server.log"
-        self._folder = folder
+        self._folder, self._app = folder, app
         self._process: subprocess.Popen[bytes] | None = None
         self._more = [] if metrics is None else ["--metrics", f"127.0.0.1:{metrics}"]
         self._told = {
@@ -120,7 +129,7 @@ class DeskProcess:
             RuntimeError: It does not start.
         """
         began_at = time.monotonic()
-        command = [sys.executable, "-m", "agentrail", "serve", "benchmarks.gateway_soak.desk:app"]
+        command = [sys.executable, "-m", "agentrail", "serve", self._app]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603, ASYNC220 - ourselves, and it does not wait
                 [*command, "--port", str(self.port), *self._more],
@@ -161,6 +170,13 @@ class DeskProcess:
             while self._process.poll() is None:  # noqa: ASYNC110 - a process has no event
                 await trio.sleep(0.05)
         return self._process.poll()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the process so far."""
+        assert self._process is not None  # noqa: S101 - it was started
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def sample(self, connections: int) -> DeskFigures | None:
         """Count; None where it is not there."""
