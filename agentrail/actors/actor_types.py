@@ -166,7 +166,8 @@ class Options(msgspec.Struct, frozen=True):
 
     Attributes of this library's own use:
         prepare: Called with the cell of each instance before it runs.
-        look: Returns the child's view, also between two instances. Works for a temporary child, whose spec keeps no arguments.
+        look: Returns the child's view, also between two instances. Called with the object whose method starts the child, so that
+            all children share one function.
     """
 
     name: RegistryName | None = None
@@ -175,7 +176,7 @@ class Options(msgspec.Struct, frozen=True):
     limits: Limits = DEFAULT_LIMITS
     trap_exits: bool = False
     prepare: Callable[[ActorCell], None] | None = None
-    look: Callable[[], ActorView] | None = None
+    look: Callable[[Any], ActorView] | None = None
 
 
 Form = Literal["worker", "machine", "subtree"]

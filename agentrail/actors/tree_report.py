@@ -174,7 +174,9 @@ def _node_of_child(core: Core, child: Child, now_seconds: float, above: str) -> 
 
 def _look_of(child: Child) -> ActorView | None:
     start = child.spec.start
-    return start.options.look() if isinstance(start, Start) and start.options.look is not None else None
+    if not isinstance(start, Start) or start.options.look is None:
+        return None
+    return start.options.look(getattr(start.function, "__self__", None))
 
 
 def _nodes_below(

@@ -139,7 +139,7 @@ class ChildSpec:
     def without_arguments(self) -> "ChildSpec":
         """Return this spec without the arguments of its start function."""
         if isinstance(self.start, StartRecipe) and self.start.arguments != NO_ARGUMENTS:
-            return evolve(self, start=evolve(self.start, arguments=NO_ARGUMENTS))
+            return self._started_by(evolve(self.start, arguments=NO_ARGUMENTS))
         return self
 
     def accepted(self) -> "ChildSpec":
@@ -147,8 +147,21 @@ class ChildSpec:
         if isinstance(self.start, StartRecipe):
             own = self.start.arguments.copied()
             if own is not self.start.arguments:
-                return evolve(self, start=evolve(self.start, arguments=own))
+                return self._started_by(evolve(self.start, arguments=own))
         return self
+
+    def _started_by(self, start: StartRecipe) -> "ChildSpec":
+        spec = object.__new__(ChildSpec)  # its other fields were checked
+        spec.__attrs_init__(
+            self.id,
+            start,
+            self.restart,
+            self.significant,
+            self.shutdown_seconds,
+            self.kind,
+            self.start_timeout_seconds,
+        )
+        return spec
 
 
 @frozen

@@ -23,6 +23,7 @@ from msgspec import structs
 from agentrail import errors
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorError
 from agentrail.otp.child_specs import (
+    NO_ARGUMENTS,
     Arguments,
     ChildSpec,
     Spec,
@@ -74,10 +75,12 @@ from agentrail.otp.supervision_types import (
     InstanceStopped,
     InstanceStuck,
     ReconfigureCall,
+    Report,
     RequestCancelled,
     RequestId,
     RestartChildCall,
     RetryDue,
+    StartChild,
     StartChildCall,
     Started,
     StartInstanceCall,
@@ -468,6 +471,10 @@ def step_supervisor(
 
     Source: OTP, supervisor.
     """
+    if isinstance(signal, SupervisorRequest) and signal.handle is not None:
+        simple = _simple_start_of(state, signal)
+        if simple is not None:
+            return _start_at_once(state, simple, signal.handle, signal.at_seconds)
     step = SupervisorStep(state, signal.at_seconds, signal.draw)
     match signal:
         case SupervisorRequest():
@@ -488,6 +495,58 @@ def step_supervisor(
                 step.dropped += 1
     _settle(step)
     return step.result()
+
+
+# A start that meets nothing else, such as that of each session: the same state and effects in half the time.
+
+
+def _simple_start_of(state: SupervisorState, request: SupervisorRequest) -> ChildSpec | None:
+    call, flags = request.call, state.flags
+    if (
+        not isinstance(call, StartChildCall)
+        or request.request_id != NO_CALLER
+        or state.phase != "running"
+        or state.sweep is not None
+        or flags.strategy != "dynamic"
+        or flags.max_children is not None
+    ):
+        return None
+    spec = call.spec
+    return spec if isinstance(spec, ChildSpec) and spec.kind == "worker" and not spec.significant else None
+
+
+def _start_at_once(
+    state: SupervisorState, given: ChildSpec, handle: Hashable, now: float
+) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
+    number, attempt, spec = state.next_number, state.attempts + 1, given.accepted()
+    child = Child(
+        number=number,
+        spec=spec.without_arguments() if spec.restart == "temporary" else spec,
+        phase=ChildPhase.RUNNING,
+        attempt=attempt,
+        handle=handle,
+        incarnation=1,
+        started_seconds=now,
+    )
+    after = structs.replace(
+        state,
+        children=state.children.add(number, child),
+        handles=state.handles.put(handle, number),
+        active=state.active + 1,
+        open=state.open + 1,
+        attempts=attempt,
+        next_number=number + 1,
+    )
+    up = Report(
+        kind="progress",
+        supervisor=state.name,
+        child_id=spec.id,
+        incarnation=1,
+        child_kind=spec.kind,
+        restart=spec.restart,
+        at_seconds=now,
+    )
+    return after, (StartChild(child.token, spec, NO_ARGUMENTS, 1, handle), up)
 
 
 # --- signals from processes

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -52,7 +53,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_sandbox import MakeSandbox, Workspace, is_unconfined
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnStores, StoreDesks
-from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
+from agentrail.runtime.tool_specs import MakeListing, SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.trace_reader import TraceReader
 from agentrail.runtime.tree_secrets import Withheld, handles_in
@@ -63,7 +64,7 @@ from agentrail.structs import picked_fields
 
 def make_ready(
     agents: Sequence[Agent],
-    listing: ToolListing,
+    listing: MakeListing,
     specs: ToolSpecs,
     find: Callable[[str], ModelFacts],
     stack: Stack,
@@ -110,6 +111,8 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
 
 
 def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
+    if not agents:
+        return None
     unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
     boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
     specs = [spec for box in boxes if box is not None for spec in box.specs]
@@ -336,8 +339,8 @@ class Dependencies:
 def assemble(
     session_id: SessionId, options: SessionOptions, dependencies: Dependencies
 ) -> tuple[SessionCell, Workspace]:
-    working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
-    listing = _listing_of(session_id, options, working_dir)
+    working_dir = _working_dir_of(options.working_dir)
+    listing = partial(_listing_of, session_id, options, working_dir)
     # Before the model lookup, so that two tools of one name are reported first.
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
@@ -393,6 +396,18 @@ def assemble(
     return cell, workspace
 
 
+def _working_dir_of(given: str | os.PathLike[str]) -> str:
+    if given != _USUAL_DIRECTORY:
+        return os.path.abspath(given)  # noqa: PTH100 - links are the sandbox's business
+    try:
+        return os.getcwd()  # noqa: PTH109 - a string
+    except FileNotFoundError:
+        raise OptionError(["working_dir is '.': there is no such directory"]) from None
+
+
+_USUAL_DIRECTORY: Final = "."
+
+
 def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | None) -> OwnStores:
     """Return the stores of the session's owner, or none if the owner cannot be determined."""
     try:
@@ -431,7 +446,9 @@ def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str
 
 def toolbox_of(options: SessionOptions) -> Toolbox:
     """Return the tools that a session with these options starts with."""
-    listing = _listing_of(SessionId(options.session_id or ""), options, os.fspath(options.working_dir))
+    listing = partial(
+        _listing_of, SessionId(options.session_id or ""), options, os.fspath(options.working_dir)
+    )
     return ToolSpecs().box_of(_with_agent_tools(options), listing)[0]
 
 
@@ -516,7 +533,7 @@ def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:
 
 def _agents_of(
     options: SessionOptions,
-    listing: ToolListing,
+    listing: MakeListing,
     dependencies: Dependencies,
     known: tuple[dict[str, Provider], Mapping[str, Mapping[str, Any]]],
     stack: Stack,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
@@ -270,7 +271,7 @@ def _specs_of(cell: SessionCell, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
     origins = [source_origin(tool) or (tool_origin(tool) if is_kept else None) for tool in tools]
     if _is_stored(cell):
         refuse(*(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None))
-    listing = _listing(cell, model_of(cell.state.data).model)
+    listing = partial(_listing, cell, model_of(cell.state.data).model)
     specs = [cell.ports.spec_of(tool, listing) for tool in tools]
     return tuple(
         [
@@ -283,7 +284,7 @@ def _specs_of(cell: SessionCell, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
 def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
     ports, box = cell.ports, cell.state.data.tools
     tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
-    listing = _listing(cell, model)
+    listing = partial(_listing, cell, model)
     return tuple(
         msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
         for spec, tool in zip(box, tools, strict=True)

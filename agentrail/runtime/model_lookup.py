@@ -117,18 +117,33 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
         raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
     known: Capabilities = asked
     policy = call_guarded(partial(_refuse_provider, model), model_policy_of, provider)
-    facts = ModelFacts(
-        model=model,
-        max_output_tokens=known.max_output_tokens,
-        price=policy.price or known.price,
-        max_retries=policy.max_retries,
-        stalls=StallOptions(
+    facts = _facts_of(
+        model,
+        policy.context_window or known.context_window,
+        known.max_output_tokens,
+        policy.max_retries,
+        StallOptions(
             stall_policy=policy.stall_policy,
             stall_ms=_milliseconds(policy.stall_seconds),
             timeout_ms=_milliseconds(policy.timeout_seconds),
         ),
     )
-    window = policy.context_window or known.context_window
+    price = policy.price or known.price
+    # Not in the memory, which would give a price in whole dollars to one that is equal and has fractions.
+    return facts if price is None else msgspec.structs.replace(facts, price=price)
+
+
+@lru_cache(64)  # one value for all sessions of a model, not one for each of ten thousand
+def _facts_of(
+    model: str,
+    window: int | None,
+    max_output_tokens: int | None,
+    max_retries: int | None,
+    stalls: StallOptions,
+) -> ModelFacts:
+    facts = ModelFacts(
+        model=model, max_output_tokens=max_output_tokens, max_retries=max_retries, stalls=stalls
+    )
     if window is None:
         return facts
     return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
@@ -144,7 +159,7 @@ def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsa
     return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
 
 
-@lru_cache(64)  # one number shared by all sessions, not one for each of ten thousand
+@lru_cache(64)
 def _milliseconds(seconds: float) -> int:
     """Convert a time limit to milliseconds: at least 1 if it is above 0, and at most as long as a state can hold."""
     return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))

@@ -321,10 +321,9 @@ def faults_of_value(name: str, value: object) -> list[str]:
 
 def faults_of(options: SessionOptions) -> list[str]:
     faults: list[str] = []
-    values = _values_of(options)
     # Most of the thirty options have their default, which needs no check. C code filters those out.
-    for (name, check), value in compress(zip(_BY_OPTION, values, strict=True), map(is_not, values, _USUAL)):
-        faults += check(name, value)
+    for name, check in compress(_BY_OPTION, map(is_not, _values_of(options), _USUAL)):
+        faults += check(name, getattr(options, name))
     return faults
 
 
@@ -603,9 +602,5 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
 )
 """The checks of each option, in the order in which faults are reported. An option can have several."""
 _DEFAULTS: Final = {attribute.name: attribute.default for attribute in attrs.fields(SessionOptions)}
-_USUAL: Final = tuple(
-    # The default directory is checked too: it may no longer exist.
-    attrs.NOTHING if name == "working_dir" else _DEFAULTS[name]
-    for name, _ in _BY_OPTION
-)
+_USUAL: Final = tuple(_DEFAULTS[name] for name, _ in _BY_OPTION)
 _values_of: Final[Callable[[SessionOptions], tuple[Any, ...]]] = attrgetter(*(name for name, _ in _BY_OPTION))

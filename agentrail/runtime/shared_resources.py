@@ -1,6 +1,6 @@
 """State shared by the parts of a supervisor, and delegation of its methods to them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
@@ -62,7 +62,11 @@ class SessionEntry:
     cell: SessionCell
     workspace: Workspace
     branch: Branch
+    life: Callable[["SessionEntry"], Awaitable[None]]
     tools: SessionTools | None = None
+
+    def live(self) -> Awaitable[None]:
+        return self.life(self)
 
     def look(self) -> ActorView:
         cell = self.cell

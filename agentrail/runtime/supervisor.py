@@ -53,7 +53,7 @@ from agentrail.messages import (
     ToolCall,
     ToolResult,
 )
-from agentrail.otp.child_specs import NO_ARGUMENTS, Arguments, ChildSpec, Restart, Spec
+from agentrail.otp.child_specs import ChildSpec, Restart, Spec
 from agentrail.otp.crash_text import describe_bug, describe_crash
 from agentrail.otp.exits import Stuck
 from agentrail.otp.supervision_types import Report, Started
@@ -137,6 +137,9 @@ class SupervisorStatistics:
 
 DISMISS_WITHIN_SECONDS: Final = 5.0
 """Seconds that an ended or crashed session waits for its tools. Tools that shield themselves for longer are left behind."""
+
+
+_OPTIONS: Final = Options(look=SessionEntry.look)
 
 
 def _journals(supervisor: "SessionSupervisor") -> Journals:
@@ -742,7 +745,7 @@ class SessionSupervisor:
         if len(cell.state.data.config.path) == 1 and (self.sources.running or cell.ports.servers):
             tools = SessionTools(cell, self.sources, branch.start_child)
             tools.join()
-        entry = self._shared.entries[key] = SessionEntry(cell, workspace, branch, tools)
+        entry = self._shared.entries[key] = SessionEntry(cell, workspace, branch, self._life, tools)
         cell.find = self._find
         if self._shared.keeping is not None:
             cell.branching = self._forks
@@ -753,8 +756,7 @@ class SessionSupervisor:
         return Session(cell)
 
     def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
-        options = Options(look=entry.look)
-        start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=options)
+        start = Start(entry.live, options=_OPTIONS)
         # A session ends cleanly only on request, so a `permanent` one must not restart either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.key, start, restart)

@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, get_args
 
@@ -19,7 +19,9 @@ from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.session_options import TOOL_MEMBERS
 
-SpecOf: TypeAlias = Callable[[Tool, ToolListing], ToolSpec]
+MakeListing: TypeAlias = Callable[[], ToolListing]
+"""Describes a session to the tools that write their description for it. Few do."""
+SpecOf: TypeAlias = Callable[[Tool, MakeListing], ToolSpec]
 """Returns the checked spec of a tool for a session."""
 
 MAX_KEPT: Final = 256
@@ -34,7 +36,7 @@ class ToolSpecs:
         self._by_content: dict[_Content, ToolSpec] = {}
         self._last_box: tuple[tuple[ToolSpec, ...], Toolbox] = ((), Toolbox())
 
-    def box_of(self, tools: Iterable[Tool], listing: ToolListing) -> tuple[Toolbox, tuple[str, ...]]:
+    def box_of(self, tools: Iterable[Tool], listing: MakeListing) -> tuple[Toolbox, tuple[str, ...]]:
         """Return the frozen toolbox of a new session: that of the previous session, if the tools are the same."""
         specs = tuple([self.of(tool, listing) for tool in tools])
         known, box = self._last_box
@@ -46,10 +48,12 @@ class ToolSpecs:
             self._last_box = (specs, box)
         return box, tuple([spec.name for spec in specs])
 
-    def of(self, tool: Tool, listing: ToolListing) -> ToolSpec:
-        spec = _spec_of(tool, listing)
+    def of(self, tool: Tool, listing: MakeListing) -> ToolSpec:
         # A tool without a hash, or with one that raises, is checked for each session.
         kept = call_guarded(lambda _: _NO_KEY, self._kept.get, tool)
+        if kept and call_guarded(lambda _: False, _is_unchanged, tool, kept):
+            return kept
+        spec = _spec_of(tool, listing)
         if kept is None or kept != spec:  # a tool's spec may change over time, or between callers
             _check_types(spec)
             checked = self._checked(spec)
@@ -72,6 +76,11 @@ class ToolSpecs:
         return known
 
 
+def _is_unchanged(tool: Tool, kept: ToolSpec) -> bool:
+    """Return whether each member is the object that was checked, none of which can change. A computed text is another one."""
+    return all(map(is_, _read_members(tool), _read_members(kept)))
+
+
 _Content: TypeAlias = tuple[object, ...]
 
 _EXACT: Final = frozenset({str, int, float, bool, type(None)})
@@ -89,16 +98,16 @@ def _content_of(spec: ToolSpec) -> _Content | None:
     return None if schema is None else (schema, kinds, *members)
 
 
-_NO_KEY: Final[Any] = object()
+_NO_KEY: Final[Any] = ()
 
 
-def _spec_of(tool: Any, listing: ToolListing) -> ToolSpec:
+def _spec_of(tool: Any, listing: MakeListing) -> ToolSpec:
     spec = call_guarded(partial(_refuse_reading, tool), _read_all, tool)
     described: Any = spec.description
     if not callable(described):
         return spec
     return msgspec.structs.replace(
-        spec, description=call_guarded(partial(_refuse_description, spec.name), described, listing)
+        spec, description=call_guarded(partial(_refuse_description, spec.name), described, listing())
     )
 
 
@@ -134,6 +143,9 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     }
 )
 """Defaults of members that a tool does not define."""
+_read_members: Final[Callable[[Any], tuple[object, ...]]] = attrgetter(
+    "name", "description", "parameters", *_DEFAULTS
+)
 
 
 def _refuse_reading(tool: Any, error: BaseException) -> NoReturn:

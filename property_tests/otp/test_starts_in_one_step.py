@@ -5,7 +5,7 @@ from hypothesis.stateful import rule
 from msgspec import structs
 
 from agentrail.otp.supervision import step_supervisor
-from agentrail.otp.supervision_types import InstanceStarted, StartChild, SupervisorRequest
+from agentrail.otp.supervision_types import NO_CALLER, InstanceStarted, StartChild, SupervisorRequest
 from property_tests.otp.test_supervision_properties import Shell, shown
 
 
@@ -32,8 +32,13 @@ class Offering(Shell):
         )
 
     def send_offer(self, signal):
-        """Take the step, and beside it those that there were without a handle; both come to the same."""
-        before = self.state
+        """Take the step. Whether a caller waits for it or not, the steps without a handle come to the same."""
+        for request_id in (signal.request_id, NO_CALLER):
+            self.compare(self.state, structs.replace(signal, request_id=request_id))
+        self.send(SupervisorRequest, signal.request_id, signal.caller_path, signal.call, signal.handle)
+
+    def compare(self, before, signal):
+        """Take the step, and those that there were without a handle."""
         after, effects = step_supervisor(before, signal)
         plain, first = step_supervisor(before, structs.replace(signal, handle=None))
         up = next((one for one in effects if isinstance(one, StartChild) and one.handle is not None), None)
@@ -47,7 +52,6 @@ class Offering(Shell):
             bare = [structs.replace(one, handle=None) if one is up else one for one in effects]
             assert shown(bare) == shown((*first, *second))
             assert after == plain
-        self.send(SupervisorRequest, signal.request_id, signal.caller_path, signal.call, signal.handle)
 
     def carry_out(self, effects):
         """Note what is owed: of what is up already, no answer."""

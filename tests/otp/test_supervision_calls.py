@@ -3,6 +3,7 @@
 from collections import deque
 
 import pytest
+from msgspec import structs
 
 from agentrail.errors import (
     AlreadyPresent,
@@ -18,7 +19,9 @@ from agentrail.errors import (
 )
 from agentrail.otp.child_specs import Arguments, SupervisorFlags
 from agentrail.otp.exits import InitFailed, Shutdown, Stuck
+from agentrail.otp.supervision import begin_supervisor, step_supervisor
 from agentrail.otp.supervision_types import (
+    NO_CALLER,
     AnswerUntaken,
     ByHandle,
     ById,
@@ -26,6 +29,7 @@ from agentrail.otp.supervision_types import (
     DeleteChildCall,
     GetChildSpecCall,
     InstanceIgnored,
+    InstanceStarted,
     InstanceStuck,
     ReconfigureCall,
     RestartChildCall,
@@ -33,6 +37,7 @@ from agentrail.otp.supervision_types import (
     Started,
     StartInstanceCall,
     StopCall,
+    SupervisorRequest,
     TerminateChildCall,
     Token,
     WhichChildrenCall,
@@ -388,3 +393,19 @@ def test_a_start_is_not_undone_twice():
 
 
 # --- garbage
+
+
+@pytest.mark.parametrize("restart", ["permanent", "transient", "temporary"])
+def test_a_start_in_one_step_comes_to_the_same_as_in_two(restart):
+    """A start for which no caller waits may bring its handle. State and effects are those of one that reports itself later."""
+    state, _ = begin_supervisor("top", SupervisorFlags("dynamic"), [W("t")], at_seconds=0.0)
+    for handle in ("first", "second"):
+        call = StartChildCall(W(handle, ["an argument"], restart=restart))
+        offered = SupervisorRequest(NO_CALLER, (), call, handle, at_seconds=1.0, draw=0.5)
+        after, effects = step_supervisor(state, offered)
+        plain, (start,) = step_supervisor(state, structs.replace(offered, handle=None))
+        told = InstanceStarted(start.token, handle, at_seconds=1.0, draw=0.5)
+        plain, reports = step_supervisor(plain, told)
+        assert after == plain
+        assert effects == (structs.replace(start, handle=handle), *reports)
+        state = after

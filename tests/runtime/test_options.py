@@ -35,6 +35,15 @@ async def test_all_faults_are_named_at_once(supervisor):
     assert supervisor.sessions() == ()
 
 
+async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monkeypatch):
+    """The process still stands in it, so that only the lookup of its path can tell."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(OptionError, match=r"working_dir is '\.': there is no such directory"):
+        await supervisor.start_session(model="demo:")
+    assert supervisor.sessions() == ()
+
+
 @each(
     ("name", "value", "fault"),
     [

@@ -15,7 +15,9 @@ from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import saying
 from tests.thinned import each
 
-LISTING = ToolListing(session_id=SessionId("s"), model="demo:", working_dir="/", user_data={})
+
+def listing() -> ToolListing:
+    return ToolListing(session_id=SessionId("s"), model="demo:", working_dir="/", user_data={})
 
 
 class Search:
@@ -128,7 +130,7 @@ def test_a_member_that_fails_once_is_refused_all_the_same():
             return True
 
     with pytest.raises(ToolDefinitionError, match="tool 'search' could be read once but not again"):
-        ToolSpecs().of(Fickle(), LISTING)
+        ToolSpecs().of(Fickle(), listing)
 
 
 async def test_what_a_class_lacks_is_named(supervisor):
@@ -208,17 +210,33 @@ def test_what_resembles_a_tool_that_was_checked_is_checked_itself(malformed):
         well["parameters"] = {"type": "object", "title": "YWJj", "default": [1, 2]}
         malformed = {**malformed, **{name: well[name] for name in ("killable", "timeout_seconds", "polling")}}
     specs = ToolSpecs()
-    specs.of(Written(**well), LISTING)
+    specs.of(Written(**well), listing)
     with pytest.raises(ToolDefinitionError):
-        specs.of(Written(**{**well, **malformed}), LISTING)
+        specs.of(Written(**{**well, **malformed}), listing)
 
 
 def test_no_more_specs_are_kept_than_a_bound_says():
     """A program that never says the same twice keeps its memory; what it says often stays."""
     specs, often = ToolSpecs(), made()
-    kept = specs.of(often, LISTING)
+    kept = specs.of(often, listing)
     for number in range(3 * MAX_KEPT):
-        specs.of(Written(description=f"Number {number}."), LISTING)
+        specs.of(Written(description=f"Number {number}."), listing)
         if number % 100 == 0:
-            assert specs.of(made(), LISTING) is kept
+            assert specs.of(made(), listing) is kept
     assert len(specs._by_content) == MAX_KEPT  # noqa: SLF001 - what nobody sees but in a list of processes
+
+
+def test_a_tool_that_was_edited_is_read_again():
+    """A spec is used again only while each member is the very object that was checked."""
+    specs, tool = ToolSpecs(), Search()
+    before = specs.of(tool, listing)
+    assert specs.of(tool, listing) is before
+    tool.description = "Search the archive."
+    assert specs.of(tool, listing).description == "Search the archive."
+    tool.parameters = {"type": "object", "properties": {}}
+    assert specs.of(tool, listing).parameters == {"type": "object", "properties": {}}
+    tool.parameters["required"] = ["words"]  # the same dict with other contents
+    assert list(specs.of(tool, listing).parameters["required"]) == ["words"]
+    tool.name = 7
+    with pytest.raises(ToolDefinitionError, match="a tool is named 7"):
+        specs.of(tool, listing)
