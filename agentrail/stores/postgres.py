@@ -342,7 +342,7 @@ class PostgresStore:
 
     def owned(self, node: str) -> Mapping[tuple[str, SessionId], int]:
         """Return the epoch of each session that a node owns and that has not ended."""
-        return self._read(lambda connection: owned_sessions(connection, node))
+        return self._transact_aside(lambda connection: owned_sessions(connection, node))
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
         """Return records from number `after + 1`, in order. See `Store.read`."""

@@ -168,8 +168,18 @@ def claim_trees(  # noqa: PLR0913 - the arguments of the port
 
 
 def owned_sessions(connection: PostgresConnection, node: str) -> dict[tuple[str, SessionId], int]:
-    statement = "SELECT scope, session, epoch FROM agentrail.session WHERE node = %b AND NOT has_ended"
-    rows = run_statement(connection, statement, node.encode())
+    """Return the epochs of the sessions of a node, in a transaction of the caller.
+
+    A take that has found the node silent may not be over yet. It has locked the root, so this waits for it.
+    """
+    mine = "WHERE node = %b AND NOT has_ended"
+    lock = f"SELECT 1 FROM agentrail.session {mine} AND session = root ORDER BY scope, session FOR SHARE"  # noqa: S608 - a constant
+    run_statement(connection, lock, node.encode())
+    rows = run_statement(
+        connection,
+        f"SELECT scope, session, epoch FROM agentrail.session {mine}",  # noqa: S608 - a constant
+        node.encode(),
+    )
     return {(scope.decode(), SessionId(session.decode())): epoch for scope, session, epoch in rows}
 
 

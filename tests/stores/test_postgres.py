@@ -1,7 +1,7 @@
 """`PostgresStore`: it keeps to the port, under every rule that there is for stores, on a clock that the test moves."""
 
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 
 import psycopg
@@ -9,6 +9,8 @@ import pytest
 
 from agentrail.abc.store import Node, Standing
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
+from agentrail.stores import postgres_writes
+from agentrail.stores.append_rules import check_take
 from agentrail.stores.postgres import PostgresStore
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, StoreRoles, migrate, schema_sql
 from agentrail.testing.check_store import STORE_RULES, store_rule_name
@@ -65,6 +67,27 @@ def test_a_claim_passes_over_a_locked_tree(store, url):
             assert not blocked, "the claim waits for the lock"
         assert [one.session for one in claimed.result()] == ["a", "c"]
     assert [one.session for one in store.claim("n2")] == ["b"]
+
+
+def test_a_node_that_returns_waits_for_a_take_that_found_it_silent(store, url, monkeypatch):
+    """Its heartbeat and its look at its sessions come between the read of the nodes and the commit of the take: it is not told that it owns the tree."""
+    store.beat(Node(id="n1"))
+    store.create(opening("a", node="n1", standing=Standing(is_working=True)))
+    store.beat(Node(id="n2"))
+    run_sql(url, "UPDATE agentrail.node SET gone_at_ms = 1 WHERE id = 'n1'")
+    looked = []
+
+    def check(*given, **more):
+        store_of_n1.beat(Node(id="n1"))
+        looked.append(pool.submit(store_of_n1.owned, "n1"))
+        wait(looked, timeout=0.5)
+        return check_take(*given, **more)
+
+    monkeypatch.setattr(postgres_writes, "check_take", check)
+    with closing(PostgresStore(url)) as store_of_n1, ThreadPoolExecutor(1) as pool:
+        store.take("", "a", "n2", "gone")
+        assert looked[0].result() == {}
+    assert store.owned("n2") == {("", "a"): 2}
 
 
 def test_a_claim_reads_no_sessions_of_living_nodes(url):
