@@ -125,8 +125,8 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 WORLDS := single cluster desk tree protocols storm moves drain fleet
 
 simulate: $(DEV)  ## a minute of simulated lives from fixed seeds: one node on a disk, and a cluster, each with faults; stops at a broken promise
-	$(BIN)/python -m agentrail simulate --world single --seeds 0-39 --save build --shrink 0
-	$(BIN)/python -m agentrail simulate --world cluster --seeds 0-14 --save build --shrink 0
+	$(BIN)/python -m agentrail simulate --world single --jobs 2 --seeds 0-39 --save build --shrink 0
+	$(BIN)/python -m agentrail simulate --world cluster --jobs 2 --seeds 0-14 --save build --shrink 0
 
 crash-nodes: $(DEV) nginx  ## three servers on PostgreSQL behind nginx for ten minutes, with a fault every five seconds: nothing is lost, twice or left behind; SECONDS=600 SEED=20261120
 	$(BIN)/python -m scripts.crash_nodes --seconds $(SECONDS) --seed $(SEED)
