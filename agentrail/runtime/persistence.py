@@ -298,7 +298,7 @@ class Keeping:
 
     def give_back(self, scope: str, root: SessionId) -> None:
         """Release the ownership of a tree, after all earlier calls of the store. Does nothing if this node is not the owner."""
-        self.writer.post(partial(self.store.release, self.node.id, scope, root))
+        self.writer.release(self.node.id, scope, root)
 
     async def read(self, function: Callable[[], T]) -> T:
         if self.store.is_immediate:
@@ -380,6 +380,8 @@ class Keeping:
         if self.store.is_immediate:
             create()
             return
+        first = opening.records[0]
+        self.writer.unreleased.pop((first.scope, opening.root), None)  # of a deleted session with this id
         is_done = False
         try:
             with trio.move_on_after(self.writer.patience_seconds):

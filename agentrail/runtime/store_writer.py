@@ -3,6 +3,7 @@
 Only `commit` blocks. A failed batch is retried, which is safe: writing the same records again has no effect.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -41,6 +42,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.events import Event
+from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded
@@ -111,6 +113,7 @@ class BatchOutcome:
 class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
+    released: tuple[str, SessionId] | None = None
     is_wanted: bool = True
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
@@ -130,6 +133,9 @@ class Writer:
         self._jobs: dict[WriterClient, WriterJob] = {}
         self._again: deque[WriterJob] = deque()  # retried one by one
         self._calls: deque[_Call] = deque()
+        self.unreleased: dict[tuple[str, SessionId], Callable[[], object]] = {}
+        """Releases of trees, by scope and root, that the store has not answered. A node that lives on must not keep a tree that it does not use."""
+        self._release_at = -math.inf
         self._under_way: tuple[WriterJob, ...] = ()
         self._since: float | None = None
         self._trouble = ""
@@ -199,6 +205,15 @@ class Writer:
             call_guarded(lambda _: None, function)
             return
         self._calls.append(_Call(function))
+        self._wake()
+
+    def release(self, node: str, scope: str, root: SessionId) -> None:
+        """Release a tree after all earlier calls. Repeated until the store has answered, or this node takes the tree again."""
+        function = partial(self.store.release, node, scope, root)
+        if self.store.is_immediate:
+            self.post(function)
+            return
+        self._calls.append(_Call(function, released=(scope, root)))
         self._wake()
 
     def _wake(self) -> None:
@@ -296,7 +311,11 @@ class Writer:
                 if not self._jobs and not self._again and not self._calls:
                     self._is_empty.set()
                     self._has_work = trio.Event()
-                    await self._has_work.wait()
+                    with trio.CancelScope(deadline=self._release_at if self.unreleased else math.inf):
+                        await self._has_work.wait()
+                if self.unreleased and trio.current_time() >= self._release_at:
+                    self._calls.extend(_Call(one, released=key) for key, one in self.unreleased.items())
+                    self.unreleased.clear()
                 while self._calls:
                     await self._carry_out(self._next_calls())
                 batch = self.take_batch()
@@ -349,6 +368,11 @@ class Writer:
             self._done()
         for call in calls:
             call.done.set()
+            if call.tree is not None:
+                self.unreleased.pop((call.tree.scope, call.tree.root), None)
+            elif call.released is not None and isinstance(call.error, StoreUnavailable):
+                self.unreleased[call.released] = call.function
+                self._release_at = trio.current_time() + LONGEST_PAUSE_SECONDS
 
     async def _watch_patience(self) -> None:
         while True:

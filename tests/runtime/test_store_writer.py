@@ -242,6 +242,35 @@ async def test_trees_that_wait_side_by_side_are_taken_in_one_call():
     assert isinstance(found["held"], HeldBy)
 
 
+class ReleasingStore(TakingStore):
+    """A store that does not answer the first releases."""
+
+    def __init__(self, unanswered):
+        super().__init__()
+        self.unanswered = unanswered
+
+    def release(self, node, scope, root):
+        self.asked.append(f"release {root} of {node}")
+        if len(self.asked) <= self.unanswered:
+            message = "away"
+            raise StoreUnavailable(message)
+
+
+@on_virtual_time
+@pytest.mark.parametrize("is_taken_again", [False, True])
+async def test_a_release_is_repeated_until_the_store_answers(running, is_taken_again):
+    """A node that lives on keeps no tree that it does not use. It keeps one that it has taken again in the meantime."""
+    store = ReleasingStore(unanswered=3)
+    writer = running(store)
+    writer.release("n1", "", "s-1")
+    await writer.wait_empty()
+    if is_taken_again:
+        await writer.take(tree("s-1"))
+    await trio.sleep(10)
+    again = ["s-1"] if is_taken_again else ["release s-1 of n1"] * 3
+    assert store.asked == ["release s-1 of n1", *again]
+
+
 @on_virtual_time
 async def test_a_tree_that_nobody_waits_for_any_more_is_not_tried_again():
     """Who was cancelled while many were taken gives back what was taken for it; behind that nothing is."""
