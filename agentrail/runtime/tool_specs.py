@@ -55,7 +55,6 @@ class ToolSpecs:
             return kept
         spec = _spec_of(tool, listing)
         if kept is None or kept != spec:  # a tool's spec may change over time, or between callers
-            _check_types(spec)
             checked = self._checked(spec)
             _check_traits(tool, checked)
             if kept is _NO_KEY:
@@ -66,6 +65,9 @@ class ToolSpecs:
     def _checked(self, spec: ToolSpec) -> ToolSpec:
         content = _content_of(spec)
         known = None if content is None else self._by_content.pop(content, None)
+        # The bytes of a schema do not tell what is no JSON in it, but a schema is frozen: the same object was checked.
+        if known is None or known.parameters is not spec.parameters:
+            _check_types(spec)
         if known is None:
             spec.check()
             known = spec

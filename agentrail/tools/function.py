@@ -214,7 +214,7 @@ def check_returned(function: Callable[..., object]) -> None:
         ToolDefinitionError: The tool author's move: names the function, the annotation, and what to return instead.
     """
     hint = _annotation_of(function)
-    if hint is str or hint is None:  # most are
+    if hint is None or _is_plain(hint):  # most are
         return
     found = _fault_of(hint, set())
     if found is None:
@@ -228,7 +228,7 @@ def check_returned(function: Callable[..., object]) -> None:
 def _annotation_of(function: Callable[..., object]) -> Any:
     """Resolve the annotation. `Any` if there is none, or it does not resolve."""
     hint = getattr(function, "__annotations__", {}).get("return", Any)
-    if hint is str or hint is None:
+    if hint is None or _is_plain(hint):
         return hint
     # As for parameters: in the namespace of the wrapped function, and one annotation at a time.
     holder = types.SimpleNamespace(__annotations__={"return": hint})
@@ -814,7 +814,8 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         ToolDefinitionError: Your move: the message names the function, the parameter or the return type, and the remedy.
     """
 
-    def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+    # Quoted: otherwise each tool would build these two types, which takes longer than its schema.
+    def decorate(function: "Callable[P, R]") -> "FunctionTool[P, R]":
         made = FunctionTool(
             function=_checked_function(function),
             name=function.__name__ if name is None else name,
