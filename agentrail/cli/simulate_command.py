@@ -18,6 +18,7 @@ from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
 from agentrail.distribution import install_command
+from agentrail.errors import AgentrailError
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.lives import Lived, SeedRange
@@ -44,6 +45,14 @@ def simulate(  # noqa: PLR0913 - the options of a command
         str | None,
         Parameter(
             help="module:NAME of a plugin, or a list of them, to try in the usual world", show_default=False
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        Parameter(
+            name="--from",
+            help="STORE:ID of a stored session, such as sqlite:sessions.db:s1, that goes on in each life",
+            show_default=False,
         ),
     ] = None,
     seed: Annotated[int | None, Parameter(help="one seed, told as a story", show_default=False)] = None,
@@ -74,7 +83,11 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
-        works = _works(f"against:{against}" if against else scenario, seed, seeds, jobs, until, nodes, hours)
+        if begin and against:
+            message = "--from and --against are two worlds: give one of them"
+            raise _Faulty(message)
+        name = f"from:{begin}" if begin else f"against:{against}" if against else scenario
+        works = _works(name, seed, seeds, jobs, until, nodes, hours)
         works = [
             msgspec.structs.replace(
                 work,
@@ -112,8 +125,8 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     except NotRepeatable as error:
         write_error(f"{error}.")
         return Exit.NOTHING_LEFT
-    except (DamagedSimFile, ImportError, LookupError, OSError) as error:
-        raise _Faulty(str(error)) from error
+    except (DamagedSimFile, ImportError, LookupError, OSError, AgentrailError) as error:
+        raise _Faulty(str(error).rstrip(".")) from error
     for one in told:
         write_error(f"{one.message}.")
     if report.broken is None:
@@ -149,10 +162,12 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
         message = f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
         raise _Faulty(message)
     try:
-        worlds.find_scenario(name, ".")
+        found_scenario: Any = worlds.find_scenario(name, ".")
+        if name.startswith("from:"):
+            name = f"from:{found_scenario.__qualname__}"  # it must stay the same in all lives
         check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
-    except (LookupError, ValueError) as error:
-        raise _Faulty(str(error)) from error
+    except (LookupError, ValueError, AgentrailError) as error:
+        raise _Faulty(str(error).rstrip(".")) from error
     except Exception as error:
         message = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         raise _Faulty(message) from error

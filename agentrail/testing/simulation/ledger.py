@@ -8,9 +8,10 @@ from attrs import define, field
 from agentrail import outside
 from agentrail.abc import Done, Error, NotDone, Ok, Reconciled, ToolContext, ToolOutcome, Unknown
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.values.toolbox import EffectClass
+from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.events import ToolExecutionEnd
 from agentrail.messages import JsonObject
+from agentrail.structs import picked_fields
 from agentrail.testing.simulation.facts import LedgerEntry, Read
 from agentrail.testing.simulation.faults import TOOL_TROUBLE
 from agentrail.testing.simulation.inhabited_world import InhabitedWorld
@@ -22,6 +23,10 @@ T = TypeVar("T")
 _BEHAVIOURS: Final = (
     *(("well",) * 40),
     *("slow", "deaf", "huge result", "raise before", "raise after", "error", "result after stop"),
+)
+_OF_SPEC: Final = (
+    *("name", "description", "parameters"),
+    *("killable", "effect_class", "timeout_seconds", "answered_by"),
 )
 _DEAF_SECONDS: Final = 8.0
 _HUGE: Final = "0123456789abcdef" * 8_192
@@ -54,6 +59,13 @@ class EffectLedger:
         """Create a tool with an effect, at the beginning, in the middle or at the end of so many seconds."""
         made = EffectTool(name=name, effect_class=effect_class, seconds=seconds, ledger=self)
         self._tools[name] = made
+        return made
+
+    def tool_of(self, spec: ToolSpec, seconds: float = 1.0) -> "EffectTool":
+        """Create a tool with the description of another one."""
+        made = self._tools[spec.name] = EffectTool(
+            **picked_fields(spec, *_OF_SPEC), seconds=seconds, ledger=self
+        )
         return made
 
     def each_once(self) -> bool:

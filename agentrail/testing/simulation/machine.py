@@ -23,6 +23,7 @@ class NodeMachine(SeededMachine):
         is_held: Whether its tasks do not run: it is stopped, or was killed.
         is_dead: Whether it was killed. Its tasks never run again.
         has_ended: Whether its process has ended, however that came about.
+        beginning: Date of the beginning of the life, in seconds since 1970.
         witnesses: Locked files on its computer, by the id of the node whose process locks them.
         wrong_by_seconds: Difference between its wall clock and the world's.
         drift: Seconds that its wall clock gains per second.
@@ -38,6 +39,7 @@ class NodeMachine(SeededMachine):
         self.is_held: bool = False
         self.is_dead: bool = False
         self.has_ended: bool = False
+        self.beginning: float = BEGINNING
         self.witnesses: dict[str, NodeMachine] = {}
         self.wrong_by_seconds: float = 0.0
         self.drift: float = 0.0
@@ -47,7 +49,7 @@ class NodeMachine(SeededMachine):
 
     def wall(self) -> float:
         """Return the time of this node, which may be wrong."""
-        return BEGINNING + self.stopwatch() * (1.0 + self.drift) + self.wrong_by_seconds
+        return self.beginning + self.stopwatch() * (1.0 + self.drift) + self.wrong_by_seconds
 
     async def _wait_before(self) -> None:
         await trio.sleep(self.slow_seconds + self._latency.uniform(0, MAX_LATENCY_SECONDS))

@@ -67,6 +67,7 @@ class ModelStore(CutStore):
     A fault may be limited to a place, such as `node-0`, and to names of calls: `store.go_away(place="node-0", names=["beat"])`.
 
     Attributes:
+        beginning: Date of the beginning of the life on its clock, in seconds since 1970.
         wrong_by_seconds: Difference between its own clock and the world's. `mend` leaves it, since a step back is a fault too.
         is_synchronous: Whether its standby has each commit before the answer, so that a failover loses none. A scenario may set it to False.
     """
@@ -84,6 +85,7 @@ class ModelStore(CutStore):
             lease_ms: Same as that of the nodes.
             now_ms: Its own clock. By default the world's, wrong by `wrong_by_seconds`.
         """
+        self.beginning: float = BEGINNING
         self.wrong_by_seconds: float = 0.0
         self.is_synchronous: bool = True
         self._log, self._lease_ms, self._now_ms = log, lease_ms, now_ms
@@ -243,7 +245,7 @@ class ModelStore(CutStore):
             return self._replayed_ms
         if self._now_ms is not None:
             return self._now_ms()
-        return int((BEGINNING + _now() + self.wrong_by_seconds) * 1000)
+        return int((self.beginning + _now() + self.wrong_by_seconds) * 1000)
 
     def _replay(self) -> None:
         self._store = self._open()

@@ -12,6 +12,7 @@ from attrs import frozen
 from agentrail.outside import installed
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.digest import Digest
+from agentrail.testing.seams import wrapped
 from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
@@ -208,6 +209,7 @@ def _live(scenario: WorldScenario, world: World, instruments: list[Any]) -> floa
         setting_up = scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
+        stack.enter_context(wrapped(world.seams))
         stack.enter_context(world.network.installed())
         await world.live()
         return trio.current_time()

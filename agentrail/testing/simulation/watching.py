@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from agentrail import logs
 from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller
 from agentrail.core.session.state import SessionState
 from agentrail.events import Event
@@ -21,6 +22,9 @@ from agentrail.testing.simulation.nemesis import SimulatedCrash
 
 _LOGGER: Final = logging.getLogger("agentrail")
 
+_NO_BUGS: Final = (SimulatedCrash.__name__, "CallRefused: 500 internal")
+"""Errors that are faults of the world, or relayed from another node, which has logged its own."""
+
 
 class _Writer(logging.Handler):
     def __init__(self, log: LifeLog) -> None:
@@ -29,7 +33,7 @@ class _Writer(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        is_error = record.levelno >= logging.ERROR and SimulatedCrash.__name__ not in text
+        is_error = record.levelno >= logging.ERROR and not any(one in text for one in _NO_BUGS)
         self._log.note("log", "logs: " + text.split("\n", 1)[0], facts=Logged(is_error))
 
 
@@ -39,7 +43,10 @@ def hearing(log: LifeLog) -> Iterator[None]:
     before = _LOGGER.handlers, _LOGGER.propagate
     _LOGGER.handlers, _LOGGER.propagate = [_Writer(log)], False
     try:
-        yield
+        with wrapped(
+            [(logs, "_structlog_set_up", lambda _: lambda: None)]
+        ):  # the program's own log is not read
+            yield
     finally:
         _LOGGER.handlers, _LOGGER.propagate = before
 

@@ -17,6 +17,7 @@ from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.testing.seams import Seam
 from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
@@ -107,6 +108,7 @@ class World:
         store: The store of all nodes.
         nodes: By index.
         machines: Machines of clients, by name.
+        seams: Wrappers around members of the product, for the time of the life.
     """
 
     def __init__(self, tape: Tape, order: TaskOrder, *, nodes: int, seconds: float) -> None:
@@ -127,6 +129,7 @@ class World:
             SimulatedNode(index, NodeMachine(tape.seed, f"node-{index}")) for index in range(nodes)
         ]
         self.machines: dict[str, NodeMachine] = {}
+        self.seams: list[Seam] = []
         self._machines_of_nodes: list[NodeMachine] = []  # of all lives
         self.is_over: bool = False
         self._order = order
@@ -171,6 +174,11 @@ class World:
         """
         self._plugins += plugins
         self._options |= options
+
+    def begin_at(self, seconds: float) -> None:
+        """Let the life begin at a date, in seconds since 1970, unless it usually begins later."""
+        for machine in (self.store, outside.current(), *(node.machine for node in self.nodes)):
+            machine.beginning = max(machine.beginning, seconds)  # type: ignore[attr-defined]
 
     def use_disks(self) -> None:
         """Let each node keep its sessions on a disk of its own, in a `SqliteStore`."""
@@ -230,7 +238,8 @@ class World:
 
     def inhabit(self, name: str, live: Callable[[], Awaitable[object]]) -> None:
         """Add a client: an async function that lives on a machine of its own, beginning with the first node."""
-        self.machines.setdefault(name, NodeMachine(self.tape.seed, name))
+        machine = self.machines.setdefault(name, NodeMachine(self.tape.seed, name))
+        machine.beginning = self.store.beginning
         self._inhabitants.append((name, live))
 
     def people(self, n: int, profile: str, **options: Any) -> None:
@@ -308,6 +317,7 @@ class World:
         if not before.down.is_set():
             return
         machine = NodeMachine(self.tape.seed, before.place, before.machine.life + 1)
+        machine.beginning = self.store.beginning
         if before.disk is not None or not self.tape.chance(f"nodes[{index}].moves", ELSEWHERE):
             machine.witnesses = before.machine.witnesses
         else:

@@ -19,6 +19,7 @@ from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.agent import Agent
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
+from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
@@ -215,7 +216,7 @@ USUAL: Final = WORLDS["cluster"]
 
 
 def find_scenario(name: str, folder: str) -> WorldScenario:
-    """Return the scenario of a name: a world, `module:NAME`, or `against:module:NAME` for plugins in the usual world.
+    """Return the scenario of a name: a world, `module:NAME`, `against:module:NAME` for plugins in the usual world, or `from:STORE:ID`.
 
     Args:
         name: The name. That of a saved life is one, too.
@@ -224,9 +225,12 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
     Raises:
         LookupError: Your move: the world or the name in the module does not exist.
         ImportError: Your move: the module cannot be imported.
+        AgentrailError: Your move: see `read_past`.
     """
     if name in WORLDS:
         return WORLDS[name].scenario
+    if name.startswith("from:"):
+        return read_past(name.removeprefix("from:"))
     path = name.removeprefix("against:")
     module, colon, attribute = path.partition(":")
     if not colon:
