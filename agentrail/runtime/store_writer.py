@@ -114,6 +114,7 @@ class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
     released: tuple[str, SessionId] | None = None
+    after: Sequence[WriterJob] = ()  # records that are written first
     is_wanted: bool = True
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
@@ -201,19 +202,20 @@ class Writer:
         return call.value
 
     def post(self, function: Callable[[], object]) -> None:
+        """Run another write of the store after all records and calls that were accepted before it. Nobody waits for it."""
         if self.store.is_immediate:  # at once, so that later calls find it done
             call_guarded(lambda _: None, function)
             return
-        self._calls.append(_Call(function))
+        self._calls.append(_Call(function, after=self._waiting()))
         self._wake()
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Release a tree after all earlier calls. Repeated until the store has answered, or this node takes the tree again."""
+        """Release a tree after all earlier records and calls. Repeated until the store has answered, or this node takes the tree again."""
         function = partial(self.store.release, node, scope, root)
         if self.store.is_immediate:
             self.post(function)
             return
-        self._calls.append(_Call(function, released=(scope, root)))
+        self._calls.append(_Call(function, released=(scope, root), after=self._waiting()))
         self._wake()
 
     def _wake(self) -> None:
@@ -316,7 +318,7 @@ class Writer:
                 if self.unreleased and trio.current_time() >= self._release_at:
                     self._calls.extend(_Call(one, released=key) for key, one in self.unreleased.items())
                     self.unreleased.clear()
-                while self._calls:
+                while self._calls and not self._is_early(self._calls[0]):
                     await self._carry_out(self._next_calls())
                 batch = self.take_batch()
                 if batch:
@@ -349,6 +351,12 @@ class Writer:
             await trio.lowlevel.checkpoint()
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
+
+    def _waiting(self) -> Sequence[WriterJob]:
+        return (*self._again, *self._jobs.values())
+
+    def _is_early(self, call: _Call) -> bool:
+        return any(job in self._again or self._jobs.get(job.of) is job for job in call.after)
 
     def _next_calls(self) -> list[_Call]:
         """Return the next call. If it takes over a tree, also all directly following ones that do. Batches run in between."""

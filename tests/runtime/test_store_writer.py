@@ -56,8 +56,8 @@ def record(seq, session="s-1"):
     return Record(scope="", session=session, seq=seq, epoch=1, at_ms=0, kind="x", body=b"{}")
 
 
-def writer_of(store):
-    return Writer(store, patience_seconds=5, outside=Inline())
+def writer_of(store, outside=None):
+    return Writer(store, patience_seconds=5, outside=outside or Inline())
 
 
 def drive(writer):
@@ -100,8 +100,8 @@ async def test_one_that_is_fenced_takes_no_other_along():
 async def running():
     async with trio.open_nursery() as nursery:
 
-        def start(store):
-            writer = writer_of(store)
+        def start(store, outside=None):
+            writer = writer_of(store, outside)
             nursery.start_soon(writer.run)
             return writer
 
@@ -165,6 +165,33 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     with pytest.raises(StoreUnavailable, match=r"did not answer within 5 s|has not taken"):
         await writer.call(lambda: made.append(1))
     assert not made
+
+
+@on_virtual_time
+async def test_a_posted_call_follows_the_records_before_it(running):
+    """A release comes after the last record of its session, also if both wait for an earlier call. It does not wait for later records."""
+    made, store = [], FakeStore()
+    writer = running(store, Slow())
+
+    def post(name):
+        writer.post(lambda: made.append((name, store.batches.copy())))
+
+    store.release = lambda *_: made.append(("release", store.batches.copy()))
+    post("earlier")
+    await trio.testing.wait_all_tasks_blocked()
+    writer.put(Heard(), [record(1)])
+    post("snapshot")
+    writer.release("node", "", "s-1")
+    writer.put(Heard(), [record(1, "s-2")])
+    await writer.wait_empty()
+    assert made == [("earlier", []), ("snapshot", [[[1], [1]]]), ("release", [[[1], [1]]])]
+
+    post("earlier")
+    await trio.testing.wait_all_tasks_blocked()
+    post("release")
+    writer.put(Heard(), [record(2)])
+    await writer.wait_empty()
+    assert made[3:] == [("earlier", [[[1], [1]]]), ("release", [[[1], [1]]])]
 
 
 def tree(name):
