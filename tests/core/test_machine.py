@@ -1,7 +1,5 @@
 """What is promised about a step holds in all of a small world; the large one is in property_tests/core."""
 
-from types import MappingProxyType
-
 import pytest
 
 from agentrail.core.protocol import signals as s
@@ -9,7 +7,7 @@ from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller
 from agentrail.core.session import machine, transitions
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import Phase
-from agentrail.core.session.transitions import Cell, Verdict
+from agentrail.core.session.transitions import Verdict
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import HistoryError, InternalError, MailboxFull
 from agentrail.events import AbortReceipt, AgentStart
@@ -85,9 +83,8 @@ def test_one_who_waits_too_late_for_the_end_of_a_teardown_is_refused():
 
 def test_what_is_postponed_too_often_is_refused_or_a_bug(monkeypatch):
     """One call more is told MailboxFull, and those before it wait on; a notice has no caller who hears of it, so its table is wrong."""
-    cells = MappingProxyType({phase: Cell(Verdict.POSTPONE, frozenset({phase})) for phase in Phase})
-    postponed = {**transitions.LEGALITY, s.StatusQuery: cells, s.SessionBegan: cells}
-    monkeypatch.setattr(transitions, "LEGALITY", postponed)
+    for kind in (s.StatusQuery, s.SessionBegan):
+        monkeypatch.setitem(transitions.VERDICTS, kind, (dict.fromkeys(Phase, Verdict.POSTPONE), None))
     full = run(s.StatusQuery(at_ms=1, signal_id=s.SignalId(f"q{n}")) for n in range(machine.MAX_POSTPONED))
     state, (refusal,) = machine.step(full, s.StatusQuery(at_ms=1, signal_id=s.SignalId("one more")))
     assert isinstance(refusal, Refuse)

@@ -804,10 +804,11 @@ def start_stream(step: StepContext, request: ModelRequest, context: EffectId | N
 def note_chunk(step: StepContext) -> None:
     """Record the arrival of a chunk. After the first one, another time limit applies, which may end before the next check."""
     stream = step.stream
-    clock = stream.clock.heard(step.at_ms)
-    step.data.stream = msgspec.structs.replace(stream, clock=clock)
+    step.data.stream = msgspec.structs.replace(stream, clock=stream.clock.heard(step.at_ms))
+    if stream.clock.begun:
+        return
     stalls = model_of(step.data).stalls
-    if not stream.clock.begun and stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
+    if stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
         _look_at(step, stream.effect_id, step.at_ms + stalls.stall_ms)
 
 

@@ -21,7 +21,7 @@ def append_text(step: StepContext, pieces: Sequence[str]) -> None:
     signals.
     """
     stream = step.stream
-    text = "".join(pieces)
+    text = pieces[0] if len(pieces) == 1 else "".join(pieces)
     reader, visible = stream.reader, text
     tags: tuple[Tag, ...] = ()
     # The case of nearly all chunks: no tag is pending and none begins.

@@ -77,9 +77,13 @@ def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
     """
     note_chunk(step)
+    chunks = signal.chunks
+    if len(chunks) == 1 and type(chunks[0]) is TextDelta:  # nearly all signals
+        append_text(step, (chunks[0].text,))
+        return Phase.STREAMING
     said: list[str] = []
     thought: list[str] = []
-    for chunk in signal.chunks:
+    for chunk in chunks:
         match chunk:
             case TextDelta(text=text):
                 said.append(text)

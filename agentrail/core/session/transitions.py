@@ -127,13 +127,21 @@ AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[effect_own
 """The owners that expect each class of outcome. From any other owner, it is late or a bug in the shell."""
 
 
+# What `verdict` reads in each step, in two lookups: the verdicts by phase, and the owners that an outcome must have.
+VERDICTS: Final = {
+    kind: ({phase: cell.verdict for phase, cell in row.items()}, AWAITED_BY.get(kind))  # type: ignore[arg-type]  # none of the calls is in it
+    for kind, row in LEGALITY.items()
+}
+
+
 def verdict(phase: Phase, data: Known, signal: signals.Signal) -> Verdict:
     """Look up the table. An outcome that its owner does not expect is dropped in any phase."""
-    cell = LEGALITY[type(signal)][phase].verdict
-    if cell is Verdict.TAKE and isinstance(signal, signals.EffectOutcome):
-        is_awaited = type(data.open.get(signal.effect_id)) in AWAITED_BY[type(signal)]
-        return cell if is_awaited else _D
-    return cell
+    by_phase, awaited_by = VERDICTS[type(signal)]
+    found = by_phase[phase]
+    if awaited_by is None or found is not Verdict.TAKE:
+        return found
+    outcome: Any = signal
+    return found if type(data.open.get(outcome.effect_id)) in awaited_by else _D
 
 
 def is_ephemeral_signal(signal: signals.Signal) -> bool:
