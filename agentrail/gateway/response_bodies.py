@@ -207,7 +207,8 @@ class CheckReply(CallReply, frozen=True, kw_only=True):
         status: Whether it passed.
         duration_ms: Duration of the check in milliseconds.
         error: Kind of failure. The log has the cause.
-        reason: Code of the error, if it has one: `store_unavailable` if no recent heartbeat of this node reached a shared store, `draining`.
+        reason: Code of the error, if it has one: `store_unavailable` if no recent heartbeat of this node reached a shared store, `draining`. A `store` that passed
+            has `sessions_need_newer` if sessions wait for a node of a newer version.
     """
 
     name: str

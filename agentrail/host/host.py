@@ -39,7 +39,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.plugin_chain import HookRunner, PluginOrder
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.quotas import DayBudgets
-from agentrail.host.readiness import CheckResult, Readiness
+from agentrail.host.readiness import CheckResult, Readiness, Remark
 from agentrail.host.request_run import HostParts, Sending, WhenBusy
 from agentrail.host.requests import (
     HostRequest,
@@ -116,8 +116,11 @@ class OwnChecks:
             own = {"store": self._check_store, **own}
         return {**own, **self.given}
 
-    async def _check_store(self) -> None:
-        await self.sessions.supervisor.check_store()
+    async def _check_store(self) -> Remark | None:
+        supervisor = self.sessions.supervisor
+        await supervisor.check_store()
+        # Still ready: a balancer that left it out during an update would leave out all nodes of the old version.
+        return Remark("sessions_need_newer") if (await supervisor.cluster_facts()).needs_newer else None
 
     async def _check_supervisor(self) -> None:
         if self.is_leaving() or self.sessions.supervisor.is_closing:

@@ -30,7 +30,7 @@ class CheckResult:
         name: Name of the check.
         error: `failed` or `timeout`. None if it is ready.
         duration_ms: Duration in milliseconds.
-        reason: Code of the error, such as `store_unavailable` or `draining`. Empty without one.
+        reason: Code of the error, such as `store_unavailable` or `draining`, or of what an operator should know although it passed. Empty without one.
     """
 
     name: str
@@ -42,6 +42,13 @@ class CheckResult:
     def is_ready(self) -> bool:
         """Whether it passed."""
         return self.error is None
+
+
+@frozen
+class Remark:
+    """Returned by a check that passes, with a code for the operator."""
+
+    reason: str
 
 
 @define(eq=False)
@@ -124,7 +131,8 @@ class Readiness:
         reason = ""
         with trio.CancelScope(deadline=check_run.began + self._within) as scope:
             try:
-                await check()
+                answer = await check()
+                reason = answer.reason if isinstance(answer, Remark) else ""
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
                 raise_what_travels(raised)
                 LOGGER.warning("readiness check %s failed: %s", name, describe_bug(raised))

@@ -10,7 +10,7 @@ import trio.lowlevel
 
 import agentrail
 from agentrail.abc.living_nodes import is_first, living_nodes
-from agentrail.abc.store import Beat, Node
+from agentrail.abc.store import Beat, Node, Standing
 from agentrail.errors import DayBudgetSpent, OptionError, QuotaReached, StoreUnavailable
 from agentrail.host import Limits, Webhooks
 from agentrail.host.identity import SessionOwner
@@ -26,6 +26,7 @@ from agentrail.tools.mcp import McpServer
 from tests.host.hosting import ANN, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
 from tests.runtime.test_spending import Priced
+from tests.stores.rig import opening
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 HOOK = "https://hooks.example/in"
@@ -140,7 +141,6 @@ def sent_by(messages, session):
     return [one.id for one in messages if one.session_id == session]
 
 
-@pytest.mark.machine(12)
 @on_virtual_time
 async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     """Each of 40 is accepted once, never sent by two nodes at once, in order per session, and with at most two attempts."""
@@ -204,12 +204,12 @@ async def test_content_that_stays_on_one_machine_is_refused_with_several_nodes(g
 async def test_the_database_of_the_store_needs_one(option):
     """A store in files has none, nor has one that is open and is no database."""
     for store in (None, "memory:", shared_store()):
-        for opening in (
+        for refused in (
             hosting(answering(), store=store, **{option: "postgres:"}),
             agentrail.open_supervisor(store=store, **{option: "postgres:"}),
         ):
             with pytest.raises(OptionError, match=f"{option} is 'postgres:', the database of the store, but"):
-                async with opening:
+                async with refused:
                     pass  # not reached
 
 
@@ -309,6 +309,18 @@ async def test_a_budget_of_a_day_holds_over_all_nodes():
         with pytest.raises(DayBudgetSpent):
             await asked(second.host)
         await (await asked(second.host, by=EVE)).outcome()
+
+
+@on_virtual_time
+async def test_sessions_that_wait_for_a_newer_version_are_named_by_ready():
+    """The nodes stay ready: a balancer must not leave out all nodes of the old version."""
+    store = shared_store()
+    async with hosting(answering(), store=store) as host:
+        assert {result.reason for result in await host.ready()} == {""}
+        store.create(opening("newer", node="gone", standing=Standing(is_working=True), codec=99))
+        reasons = {result.name: (result.is_ready, result.reason) for result in await host.ready()}
+    assert reasons["store"] == (True, "sessions_need_newer")
+    assert all(is_ready for is_ready, _ in reasons.values())
 
 
 @on_virtual_time
