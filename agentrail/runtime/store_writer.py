@@ -77,6 +77,7 @@ class WriterClient(Protocol):
 class WriterJob:
     of: WriterClient
     records: list[Record]
+    number: int
     blobs: dict[str, bytes] = field(factory=dict)
     bugs: int = 0
 
@@ -114,7 +115,7 @@ class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
     released: tuple[str, SessionId] | None = None
-    after: Sequence[WriterJob] = ()  # records that are written first
+    after: int = 0  # number of the last job that is written first
     is_wanted: bool = True
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
@@ -132,6 +133,7 @@ class Writer:
         # A thread of its own: all shared threads may be busy, and then no record would become durable.
         self._limiter = trio.CapacityLimiter(1)
         self._jobs: dict[WriterClient, WriterJob] = {}
+        self._last_job = 0
         self._again: deque[WriterJob] = deque()  # retried one by one
         self._calls: deque[_Call] = deque()
         self.unreleased: dict[tuple[str, SessionId], Callable[[], object]] = {}
@@ -161,7 +163,8 @@ class Writer:
         """Accept records without waiting. They are written whatever happens to the caller."""
         job = self._jobs.get(of)
         if job is None:
-            job = self._jobs[of] = WriterJob(of, [])
+            self._last_job += 1
+            job = self._jobs[of] = WriterJob(of, [], self._last_job)
         job.records.extend(records)
         if blobs:
             job.blobs.update(blobs)
@@ -206,7 +209,7 @@ class Writer:
         if self.store.is_immediate:  # at once, so that later calls find it done
             call_guarded(lambda _: None, function)
             return
-        self._calls.append(_Call(function, after=self._waiting()))
+        self._calls.append(_Call(function, after=self._last_job))
         self._wake()
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
@@ -215,7 +218,7 @@ class Writer:
         if self.store.is_immediate:
             self.post(function)
             return
-        self._calls.append(_Call(function, released=(scope, root), after=self._waiting()))
+        self._calls.append(_Call(function, released=(scope, root), after=self._last_job))
         self._wake()
 
     def _wake(self) -> None:
@@ -352,11 +355,9 @@ class Writer:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
-    def _waiting(self) -> Sequence[WriterJob]:
-        return (*self._again, *self._jobs.values())
-
     def _is_early(self, call: _Call) -> bool:
-        return any(job in self._again or self._jobs.get(job.of) is job for job in call.after)
+        oldest = self._again[0] if self._again else next(iter(self._jobs.values()), None)
+        return oldest is not None and oldest.number <= call.after
 
     def _next_calls(self) -> list[_Call]:
         """Return the next call. If it takes over a tree, also all directly following ones that do. Batches run in between."""
