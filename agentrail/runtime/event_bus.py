@@ -10,6 +10,7 @@ from agentrail.events import (
     AgentAbort,
     AgentEnd,
     AgentError,
+    AgentSuspended,
     Envelope,
     Event,
     EventsLost,
@@ -19,6 +20,7 @@ from agentrail.events import (
     SessionEnd,
     SessionRestarted,
     StreamError,
+    SubagentEvent,
     ThinkingDelta,
     ToolExecutionEnd,
     ToolProgress,
@@ -94,6 +96,8 @@ STARTS: Final[frozenset[type[Event]]] = frozenset({MessageDelta, ThinkingDelta, 
 
 CHANGES_TEXT: Final[frozenset[type[Event]]] = STARTS | {ToolExecutionEnd} | _BEGINS_ANEW | _ENDS
 """Kinds of events that change unfinished output. All others can skip it."""
+
+_MAY_WAIT: Final[frozenset[type[Event]]] = frozenset({AgentSuspended, SubagentEvent})
 
 
 ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
@@ -245,8 +249,9 @@ class EventBus:
                 self._kept[(meta.seq - self._first) % self._keep] = event
             for subscription in self._subscriptions:
                 subscription.offer(event)
-            for look in self._watchers:
-                look(event)
+            if type(event) in _MAY_WAIT:
+                for look in self._watchers:
+                    look(event)
             if self.on_commit is not None:
                 self.on_commit(event)
 
@@ -340,6 +345,7 @@ class EventBus:
 
     @contextmanager
     def watched(self, look: Callable[[Event], None]) -> Iterator[None]:
+        """Call a function with each event that may begin a wait for users."""
         self._watchers = (*self._watchers, look)
         try:
             yield

@@ -1,6 +1,7 @@
 """The two clocks of the shell: the signal clock, with dates for users, and Trio's clock, for all waiting."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,10 +23,11 @@ Not fewer: each turn lets all senders refill the mailbox, so a flooded session w
 request.
 """
 
-_WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, float]]] = trio.lowlevel.RunVar(
-    "agentrail_wall_clock_at_trio_zero"
+_WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, tuple[float, Callable[[], float]]]]] = (
+    trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
 )
-"""One entry per machine in this run: the nodes of a simulation have separate clocks."""
+"""One entry per machine in this run: the nodes of a simulation have separate clocks. With the reading of Trio's clock, which
+`trio.current_time` finds through three calls."""
 
 _STORE_CLOCKS: Final[trio.lowlevel.RunVar[dict[Outside, "StoreClock"]]] = trio.lowlevel.RunVar(
     "agentrail_clocks_of_shared_stores"
@@ -73,15 +75,18 @@ def follow_store(outside: Outside, at_zero: float) -> None:
 def now_ms() -> int:
     """Return the time of the signal clock, in milliseconds since 1970."""
     try:
+        wall_at_zero, read = _WALL_AT_ZERO.get()[current()]
+    except LookupError:
         return ms_of(trio.current_time())
     except RuntimeError:
         raise NoTrioRun from None
+    return int((wall_at_zero + read()) * 1000)
 
 
 def ms_of(trio_time: float) -> int:
     outside = current()
     try:
-        wall_at_zero = _WALL_AT_ZERO.get()[outside]
+        wall_at_zero, _ = _WALL_AT_ZERO.get()[outside]
     except LookupError:
         with suppress(LookupError):
             return int(_STORE_CLOCKS.get()[outside].read(trio_time) * 1000)
@@ -101,7 +106,7 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
     except LookupError:
         known = {}
         _WALL_AT_ZERO.set(known)
-    known[outside] = seconds
+    known[outside] = seconds, trio.lowlevel.current_clock().current_time
 
 
 # Shared by all sessions without timers, and never written to: an empty or emptied dict per session would add up in ten
