@@ -1,6 +1,7 @@
 """`agentrail simulate`: live simulated lives from seeds, and tell the story of the first one that breaks a promise."""
 
 import re
+import signal
 import sys
 import warnings
 from datetime import datetime, timedelta
@@ -83,11 +84,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
-        if begin and against:
-            message = "--from and --against are two worlds: give one of them"
-            raise _Faulty(message)
-        name = f"from:{begin}" if begin else f"against:{against}" if against else scenario
-        works = _works(name, seed, seeds, jobs, until, nodes, hours)
+        works = _works(_name_of(scenario, against, begin), seed, seeds, jobs, until, nodes, hours)
         works = [
             msgspec.structs.replace(
                 work,
@@ -105,6 +102,13 @@ def simulate(  # noqa: PLR0913 - the options of a command
     except _Faulty as error:
         write_error(f"{error}.")
         return Exit.USAGE
+
+
+def _name_of(scenario: str, against: str | None, begin: str | None) -> str:
+    if begin and against:
+        message = "--from and --against are two worlds: give one of them"
+        raise _Faulty(message)
+    return f"from:{begin}" if begin else f"against:{against}" if against else scenario
 
 
 def _faults() -> str:
@@ -208,7 +212,13 @@ def _tell(work: "SeedRange", *, shows_all: bool) -> Exit:
     return printed if printed is not Exit.DONE else _EXITS[lived.outcome]
 
 
-_EXITS: Final = {"held": Exit.DONE, "broken": Exit.FAILED, "not repeatable": Exit.NOTHING_LEFT}
+_EXITS: Final = {
+    "held": Exit.DONE,
+    "interrupted": Exit.INTERRUPTED,
+    "broken": Exit.FAILED,
+    "not repeatable": Exit.NOTHING_LEFT,
+}
+_SAVING_SECONDS: Final = 10.0
 
 
 @define
@@ -218,6 +228,7 @@ class _Campaign:
     as_json: bool
     lived: "list[Lived]" = field(factory=list)
     trouble: str = ""
+    is_over: bool = False
 
     async def run(self, works: "list[SeedRange]") -> None:
         async with trio.open_nursery() as nursery:
@@ -225,34 +236,43 @@ class _Campaign:
                 nursery.start_soon(self._follow, work, nursery.cancel_scope)
 
     async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
-        from agentrail.testing.simulation.lives import LIVED_DECODER
-
         command = [
             sys.executable,
             "-m",
             "agentrail.testing.simulation.lives",
             msgspec.json.encode(work).decode(),
         ]
-        process = await outside.processes().open(command, stdout=-1)
+        # In a group of its own: Ctrl-C reaches it from here, once.
+        process = await outside.processes().open(command, stdout=-1, start_new_session=True)
         told: Any = process.stdout
-        line = b""
+        rest = bytearray()
         try:
-            async for piece in told:
-                *whole, line = (line + piece).split(b"\n")
-                for one in whole:
-                    lived = LIVED_DECODER.decode(one)
-                    self.lived.append(lived)
-                    if self.as_json:
-                        print_text(one.decode())
-                    if lived.outcome != "held":
-                        all_of_them.cancel(reason="a life is broken")
+            await self._read(told, rest, all_of_them)
             if await process.wait() and not self.trouble:
                 self.trouble = f"a process ended with exit code {process.returncode}"
         finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _SAVING_SECONDS):
+                if not self.is_over:
+                    process.send_signal(signal.SIGINT)  # it saves its life so far
+                    await self._read(told, rest, all_of_them)
             process.kill()
             with trio.CancelScope(shield=True):  # it has been killed
                 await process.wait()
                 await told.aclose()
+
+    async def _read(self, told: Any, rest: bytearray, all_of_them: trio.CancelScope) -> None:
+        from agentrail.testing.simulation.lives import LIVED_DECODER
+
+        async for piece in told:
+            *whole, rest[:] = (bytes(rest) + piece).split(b"\n")
+            for one in whole:
+                lived = LIVED_DECODER.decode(one)
+                self.lived.append(lived)
+                if self.as_json:
+                    print_text(one.decode())
+                if lived.outcome != "held":
+                    self.is_over = True
+                    all_of_them.cancel(reason="a life is broken")
 
 
 def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) -> Exit:

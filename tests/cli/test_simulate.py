@@ -97,7 +97,8 @@ def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
     ran = run_line("simulate --seed 5 --scenario my_world:careful --nodes 1 --hours 0.003 --save kept", capfd)
     assert ran.code == 1, ran
     assert "← BROKEN: a person asked" in ran.out
-    (file,) = (folder / "kept").iterdir()
+    file, test = sorted((folder / "kept").iterdir())
+    assert test.name == "test_seed_5.py"
     ran = run_line(f"simulate {file}", capfd)
     assert ran.code == 1, ran
     assert "← BROKEN: a person asked" in ran.out
@@ -164,7 +165,7 @@ def test_the_next_time_of_day_is_today_or_tomorrow():
 
 @pytest.mark.check
 async def test_ctrl_c_tells_what_was_lived(folder):
-    """The processes of the lives end with the command, with exit code 130."""
+    """The processes of the lives save them so far, and end with the command, with exit code 130."""
     line = (
         "simulate",
         "--seeds",
@@ -181,3 +182,4 @@ async def test_ctrl_c_tells_what_was_lived(folder):
         await wait_until((folder / "begun").exists)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
+    assert list(folder.glob("seed-*.sim"))

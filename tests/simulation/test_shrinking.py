@@ -302,7 +302,7 @@ def test_the_written_test_fails_before_the_mending_and_passes_after_it(
     """The test that is written for a failure fails while the bug is there, with the story, and passes once it is mended."""
     saved = save(shrunk, tmp_path / "saved.sim")
     test = write_test(shrunk, saved, tmp_path / "tests")
-    assert sorted(one.name for one in test.parent.iterdir()) == [f"seed_{SEED}.sim", f"test_seed_{SEED}.py"]
+    assert sorted(one.name for one in test.parent.iterdir()) == ["saved.sim", f"test_seed_{SEED}.py"]
     written = runpy.run_path(str(test))[f"test_seed_{SEED}"]
     with pytest.raises(AssertionError, match=f'seed {SEED} breaks "{PROMISE}"'):
         written()

@@ -1,7 +1,7 @@
 """The facts of the log's lines: frozen values that checkers, the census and the story read. Facts of other lines are the product's own values."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -9,6 +9,9 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.state import SessionState
 from agentrail.events import Event
+
+INTERRUPTED: Final = "interrupted"
+"""Name of the promise of a life that Ctrl-C ended, in the place of a broken one."""
 
 
 @frozen

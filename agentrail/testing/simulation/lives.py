@@ -4,6 +4,7 @@ python -m agentrail.testing.simulation.lives '{"name": "cluster", "first": 0, "s
 """
 
 import sys
+from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,8 @@ from agentrail import outside
 from agentrail.structs import Value, decoder_of
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import determinism, shrinking, sim_files, story, worlds
-from agentrail.testing.simulation.run import Report, run
+from agentrail.testing.simulation.facts import INTERRUPTED
+from agentrail.testing.simulation.run import LifeInterrupted, Report, run
 
 CHECKED_EVERY: Final = 50
 """One seed of so many is played in two processes."""
@@ -55,11 +57,11 @@ class Lived(Value, frozen=True, kw_only=True):
     """What became of one life.
 
     Attributes:
-        outcome: `held`, `broken`, or `not repeatable`.
+        outcome: `held`, `broken`, `not repeatable`, or `interrupted` by Ctrl-C.
         node_hours: Virtual time, by nodes.
         seconds: Real time.
         told: The story of a broken promise, or how two lives of the seed differ.
-        file: The `.sim` file of a broken life.
+        file: The `.sim` file of a broken or interrupted life. Empty if it could not be written.
         census: How often each situation was met.
     """
 
@@ -84,10 +86,14 @@ def live_one(work: SeedRange, seed: int) -> Lived:
         found = determinism.compare_lives(work.name, seed, options, work.folder)
         if found is not None:
             return Lived(seed=seed, outcome="not repeatable", told=str(found))
-    report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+    outcome = "held"
+    try:
+        report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+    except LifeInterrupted as error:
+        report, outcome = error.report, INTERRUPTED
     lived = Lived(
         seed=seed,
-        outcome="held",
+        outcome=outcome,
         steps=report.steps,
         node_hours=report.virtual_seconds * report.nodes / 3600,
         seconds=outside.stopwatch() - began,
@@ -114,18 +120,29 @@ def _options(work: SeedRange) -> dict[str, Any]:
 
 
 def tell_broken(work: SeedRange, report: Report, lived: Lived) -> Lived:
-    """Shrink and save a broken life, and return it with its story."""
+    """Shrink and save a broken life, write its test, and return it with its story. One that was interrupted is only saved."""
+    is_whole = lived.outcome != INTERRUPTED
+    file = test = None
     why = ""
     try:
-        if work.max_lives:
+        if work.max_lives and is_whole:
             report = shrinking.shrink(report, max_lives=work.max_lives, max_seconds=work.max_seconds)
     except (
         NotRepeatable
     ) as error:  # hidden state of a plugin outlives a life, so the same draws lead to another one
         why = f"\nnot shrunk: {error}"
-    file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
-    told = story.story(report, saved=file)
-    return msgspec.structs.replace(lived, outcome="broken", told=f"{told}{why}", file=str(file))
+    try:
+        file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
+        test = sim_files.write_test(report, file, file.parent) if is_whole else None
+    except OSError as error:
+        why += f"\nnot saved: {error}"
+    told = story.story(report, saved=file, test=test)
+    return msgspec.structs.replace(
+        lived,
+        outcome="broken" if is_whole else INTERRUPTED,
+        told=f"{told}{why}",
+        file="" if file is None else str(file),
+    )
 
 
 def main(given: str) -> None:
@@ -134,10 +151,14 @@ def main(given: str) -> None:
     for seed in islice(count(work.first, work.step), work.count):
         if work.until is not None and outside.wall() >= work.until:
             break
-        sys.stdout.buffer.write(msgspec.json.encode(live_one(work, seed)) + b"\n")
+        lived = live_one(work, seed)
+        sys.stdout.buffer.write(msgspec.json.encode(lived) + b"\n")
         sys.stdout.buffer.flush()
+        if lived.outcome == INTERRUPTED:
+            break
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path.cwd()))
-    main(*sys.argv[1:])
+    with suppress(KeyboardInterrupt):  # between two lives
+        main(*sys.argv[1:])

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import trio
 from attrs import frozen
 
+from agentrail.otp.guarded_calls import what_leaves
 from agentrail.outside import installed
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.digest import Digest
@@ -17,11 +18,12 @@ from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeat
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
 from agentrail.testing.simulation.disk_store import simulated_files
+from agentrail.testing.simulation.facts import INTERRUPTED
 from agentrail.testing.simulation.gods_eye import Checker
 from agentrail.testing.simulation.log import WORLD, LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.node_witness import simulated_witnesses
-from agentrail.testing.simulation.schedule import PORTFOLIO, Schedule, TaskOrder
+from agentrail.testing.simulation.schedule import PORTFOLIO, Deadlock, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Drawn, Tape
 from agentrail.testing.simulation.watching import hearing, watching
 from agentrail.testing.simulation.world import World
@@ -95,6 +97,19 @@ class Report:
     shrunk: Shrunk | None = None
 
 
+class LifeInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a life.
+
+    Attributes:
+        report: The life so far. Another life with its draws is the same one up to here, and then calm.
+    """
+
+    def __init__(self, report: Report) -> None:
+        """Store the report."""
+        super().__init__(f"seed {report.seed} was interrupted")
+        self.report: Report = report
+
+
 class _Judge:
     """Shows each line to all checkers, and keeps the first broken promise."""
 
@@ -109,14 +124,14 @@ class _Judge:
         for checker in self._checkers:
             said = checker.see(line)
             if said is not None:
-                self._break(checker.name, said)
+                self.break_off(checker.name, said)
         for name, check in self._world._always:  # noqa: SLF001 - one room
             self._ask(name, check)
 
     def finish(self) -> None:
         for checker in self._checkers:
             for said in checker.finish():
-                self._break(checker.name, said)
+                self.break_off(checker.name, said)
         for name, check in self._world._finally:  # noqa: SLF001 - one room
             self._ask(name, check)
 
@@ -124,11 +139,12 @@ class _Judge:
         try:
             check()
         except AssertionError as error:
-            self._break(name, str(error) or f"{name} does not hold")
+            self.break_off(name, str(error) or f"{name} does not hold")
 
-    def _break(self, name: str, said: str) -> None:
+    def break_off(self, name: str, said: str) -> None:
         if self.broken is None:
-            self.broken = Broken(name, said, self._world.log.lines[-1].at, len(self._world.log.lines) - 1)
+            lines = self._world.log.lines
+            self.broken = Broken(name, said, lines[-1].at if lines else 0.0, len(lines) - 1)
             if trio.lowlevel.in_trio_run():
                 self._world.end()
 
@@ -170,6 +186,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     Raises:
         NotRepeatable: Your move: under this release of Trio a seed would mean nothing.
         ValueError: Your move: no nodes, or a time that is not positive or more than a day.
+        LifeInterrupted: Ctrl-C. It has the report of the life so far.
         BaseException: An exception of the scenario, or of a node: an error of the program, not a broken promise.
     """
     fault = why_not_repeatable()
@@ -184,9 +201,10 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     census = Census()
     world.log.watchers += [partial(_write_down, digest), census.see, judge.see]
     with seeded_order(seed, order), installed(NodeMachine(seed, WORLD)):
-        ended_at = _live(scenario, world, [digest, order])
-    judge.finish()
-    return Report(
+        interrupted = _live(scenario, world, judge, [digest, order])
+    if not interrupted:
+        judge.finish()
+    report = Report(
         scenario=scenario,
         seed=seed,
         nodes=nodes,
@@ -194,25 +212,27 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         schedule=schedule,
         digest=digest.hexdigest(),
         steps=order.steps,
-        virtual_seconds=ended_at,
+        virtual_seconds=world.ended_at,
         log=world.log,
         census=census,
         broken=judge.broken,
         drawn=tape.drawn,
     )
+    if interrupted:
+        raise LifeInterrupted(report)
+    return report
 
 
-def _live(scenario: WorldScenario, world: World, instruments: list[Any]) -> float:
-    """Return the virtual time at which the life has ended."""
+def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: list[Any]) -> bool:
+    """Live a life to its end, and return whether it was interrupted. One that cannot end is broken."""
 
-    async def live() -> float:
+    async def live() -> None:
         setting_up = scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
         stack.enter_context(wrapped(world.seams))
         stack.enter_context(world.network.installed())
         await world.live()
-        return trio.current_time()
 
     with (
         ExitStack() as stack,  # left after the run, whose last tasks may still use the network
@@ -221,7 +241,18 @@ def _live(scenario: WorldScenario, world: World, instruments: list[Any]) -> floa
         simulated_files(),
         simulated_witnesses(),
     ):
-        return trio.run(live, clock=FakeClock(), instruments=instruments)
+        try:
+            trio.run(live, clock=FakeClock(), instruments=instruments)
+        except trio.TrioInternalError as error:
+            if not isinstance(error.__cause__, Deadlock):
+                raise
+            judge.break_off("a life ends", str(error.__cause__))
+        except BaseException as error:
+            if what_leaves(error, (KeyboardInterrupt,)) is None:
+                raise
+            judge.break_off(INTERRUPTED, "Ctrl-C")
+            return True
+    return False
 
 
 def _write_down(digest: Digest, line: LogLine) -> None:

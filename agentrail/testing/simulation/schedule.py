@@ -10,7 +10,7 @@ the one after the next two, `hold[418]=30` takes the first one out of the line f
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, NoReturn, TypeAlias, cast
 
 import trio
 import trio.testing
@@ -69,7 +69,7 @@ PARTS: Final = (FAIR, TRIO, WALK, HYBRID, HYBRID, HYBRID, pct(3), POS)
 
 
 class Deadlock(Exception):
-    """No task can ever continue: none is ready, none has a deadline. The cause of a `trio.TrioInternalError`."""
+    """A life that cannot end: no task can ever continue, or some continue long after its end. The cause of a `trio.TrioInternalError`."""
 
 
 class TaskOrder(trio.abc.Instrument):
@@ -78,6 +78,7 @@ class TaskOrder(trio.abc.Instrument):
     Attributes:
         schedule: The schedule of this life: of `PORTFOLIO`, the drawn part.
         steps: Number of task steps so far.
+        ends_by: Virtual time at which the run must have ended.
     """
 
     def __init__(self, schedule: Schedule, tape: Tape, is_held: Callable[[TrioTask], bool]) -> None:
@@ -90,6 +91,7 @@ class TaskOrder(trio.abc.Instrument):
         """
         self.schedule: Schedule = tape.choice("schedule", PARTS) if schedule == PORTFOLIO else schedule
         self.steps: int = 0
+        self.ends_by: float = math.inf
         self._tape = tape
         self._is_held = is_held
         self._chance = tape.generator("schedule")
@@ -130,6 +132,8 @@ class TaskOrder(trio.abc.Instrument):
 
     def shuffle(self, batch: list[TrioTask]) -> None:
         """Leave only those tasks in the list that run now, the last one first. The list is sorted by the age of the tasks."""
+        if self._clock.current_time() > self.ends_by:
+            self._give_up("tasks are still running long after the end of the life")
         if self._anchor is not None:
             batch.remove(self._anchor)
             self._anchor = None  # Trio has emptied its queue
@@ -227,8 +231,11 @@ class TaskOrder(trio.abc.Instrument):
             self._decision += steps
             self._clock.jump(steps * _IDLE_SECONDS)
         elif left == math.inf:
-            _ABANDONED.append(trio.lowlevel.current_root_task())
-            raise Deadlock
+            self._give_up("no task can ever continue")
+
+    def _give_up(self, why: str) -> NoReturn:
+        _ABANDONED.append(trio.lowlevel.current_root_task())
+        raise Deadlock(why)
 
     def _after(self, number: int, mean: int) -> int:
         return number + self._chance.randint(1, 2 * mean - 1)

@@ -20,6 +20,7 @@ from agentrail.private_paths import write_private
 from agentrail.structs import converter_of
 from agentrail.testing.digest import canonical
 from agentrail.testing.seeded import NotRepeatable
+from agentrail.testing.simulation.facts import INTERRUPTED
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.run import Report
@@ -45,7 +46,7 @@ class SimFile(msgspec.Struct, frozen=True, kw_only=True):
         scenario: `module:NAME`.
         schedule: Strategy and depth.
         draws: See `Tape`.
-        life: Digest of the life.
+        life: Digest of the life. Empty for a part of one, which Ctrl-C ended.
         broken: Checker and sentence. Empty if it broke nothing.
         digest: Digest of this file, without this field.
     """
@@ -92,7 +93,7 @@ def save(report: "Report", path: Path) -> Path:
         seconds=report.seconds,
         schedule=(report.schedule.strategy, report.schedule.depth),
         draws=dict(report.drawn),
-        life=report.digest,
+        life="" if report.broken is not None and report.broken.checker == INTERRUPTED else report.digest,
         broken=() if report.broken is None else (report.broken.checker, report.broken.said),
     ).sealed()
     _write(path, msgspec.json.format(msgspec.json.encode(saved), indent=1) + b"\n")
@@ -159,7 +160,7 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
         schedule=Schedule(strategy, saved.schedule[1]),
         given=saved.draws,
     )
-    if report.digest != saved.life:
+    if saved.life not in {"", report.digest}:
         changed = differences(saved)
         message = (
             f"{path} plays another life than the saved one: {'; '.join(changed) or 'nothing else differs'}"
@@ -190,7 +191,7 @@ def environment() -> dict[str, str]:
 
 
 def write_test(report: "Report", saved: Path, folder: Path) -> Path:
-    """Write a test that lives a saved life again, and fails until its bug is mended. The file is copied to its folder.
+    """Write a test that lives a saved life again, and fails until its bug is mended. The file is copied to its folder, unless it is there.
 
     Raises:
         ValueError: Your move: the life broke nothing.
@@ -200,13 +201,17 @@ def write_test(report: "Report", saved: Path, folder: Path) -> Path:
         message = f"seed {report.seed} breaks no promise, so there is nothing to test"
         raise ValueError(message)
     name = "".join(letter if letter.isalnum() else "_" for letter in str(report.seed))
-    beside, test = folder / f"seed_{name}.sim", folder / f"test_seed_{name}.py"
-    _write(beside, saved.read_bytes())
+    beside, test = folder / saved.name, folder / f"test_seed_{name}.py"
+    if beside != saved:
+        _write(beside, saved.read_bytes())
     checker, said = (
         " ".join(text.replace("\\", "/").replace('"', "'").split())[:_SAID]
         for text in (report.broken.checker, report.broken.said)
     )
-    _write(test, _TEST.format(seed=report.seed, name=name, checker=checker, said=said).encode())
+    _write(
+        test,
+        _TEST.format(seed=report.seed, name=name, file=saved.name, checker=checker, said=said).encode(),
+    )
     return test
 
 
@@ -223,7 +228,7 @@ from agentrail.testing.simulation.story import story
 @pytest.mark.filterwarnings("ignore::agentrail.testing.seeded.NotRepeatable")
 def test_seed_{name}() -> None:
     """The life of this seed breaks no promise. It broke one: {said}."""
-    report = replay(Path(__file__).with_name("seed_{name}.sim"))
+    report = replay(Path(__file__).with_name("{file}"))
     assert report.broken is None, story(report)
 '''
 

@@ -42,6 +42,9 @@ CALM: Final = 0.9
 SETTLING_SECONDS: Final = 60.0
 """Virtual time after the end of a life in which everything accepted has to come to its end."""
 
+ENDING_SECONDS: Final = 600.0
+"""Virtual time after that in which all tasks must have ended."""
+
 RESTART_SECONDS: Final = 1.0
 
 ELSEWHERE: Final = 0.4
@@ -132,7 +135,9 @@ class World:
         self.seams: list[Seam] = []
         self._machines_of_nodes: list[NodeMachine] = []  # of all lives
         self.is_over: bool = False
+        self.ended_at: float = 0.0
         self._order = order
+        order.ends_by = seconds + SETTLING_SECONDS + ENDING_SECONDS
         self._profiles: dict[str, AgentProfile] = {}
         self._plugins: list[Callable[[], HostPlugin]] = []
         self._options: dict[str, Any] = {
@@ -382,6 +387,7 @@ class World:
         """Start nodes and clients, and return when the life is over, with its calm end."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self._end_with_all)
             if self._faults is not None:
                 until = self.seconds * CALM
                 self._nemesis = Nemesis(
@@ -410,13 +416,21 @@ class World:
 
     def end(self) -> None:
         """End the life now. What runs on dead nodes is cancelled with the rest, and no longer looked at."""
-        self.is_over = True
+        if not self.is_over:
+            self.is_over, self.ended_at = True, trio.current_time()
         self.log.watchers.clear()  # no judge looks at what follows, and no fault strikes in it
         assert self._nursery is not None
         self._nursery.cancel_scope.cancel(reason="the life is over")
         for machine in (*self.machines.values(), *self._machines_of_nodes):
             machine.is_held = False
         self._order.release()
+
+    async def _end_with_all(self) -> None:
+        """Whatever ends the life also ends what stands still: its tasks would never be cancelled."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.end()
 
     async def _inhabit(self, name: str, live: Callable[[], Awaitable[object]]) -> None:
         await live()

@@ -1,0 +1,125 @@
+"""How lives end that do not end by themselves: by Ctrl-C, in a deadlock, or with tasks that ignore their cancellation."""
+
+import signal
+
+import pytest
+import trio
+
+from agentrail.testing.simulation import sim_files
+from agentrail.testing.simulation.lives import SeedRange, live_one
+from agentrail.testing.simulation.run import LifeInterrupted, run
+from agentrail.testing.simulation.sim_files import load_sim_file, replay
+from agentrail.testing.simulation.story import story
+from agentrail.testing.simulation.worlds import cluster
+
+HOURS = 0.003
+IS_OPEN = [True]
+"""Whether somebody presses Ctrl-C in the world `interrupted`."""
+
+
+def interrupted(world):
+    """A cluster with a node that stands still, in which Ctrl-C is pressed after four seconds."""
+    cluster(world)
+
+    async def press():
+        await trio.sleep(4.0)
+        world.stop(1, 600.0)
+        if IS_OPEN:
+            signal.raise_signal(signal.SIGINT)
+
+    world.inhabit("somebody", press)
+
+
+def test_ctrl_c_ends_a_life_and_keeps_what_was_lived():
+    """Also while a node stands still, whose tasks cannot be cancelled. The draws so far lead to the same life again."""
+    with pytest.raises(LifeInterrupted) as caught:
+        run(interrupted, 5, nodes=3, hours=HOURS)
+    report = caught.value.report
+    assert report.broken.checker == "interrupted"
+    assert 4.0 <= report.virtual_seconds < 4.5
+    with pytest.raises(LifeInterrupted) as again:
+        run(interrupted, 5, nodes=3, hours=HOURS, given=report.drawn)
+    assert [line.said for line in again.value.report.log.lines] == [line.said for line in report.log.lines]
+
+
+def test_an_interrupted_life_is_saved(tmp_path, monkeypatch):
+    """It is neither shrunk nor a test. Its file plays the life so far, and then a calm one."""
+    work = SeedRange(name=f"{__name__}:interrupted", first=5, nodes=3, hours=HOURS, save=str(tmp_path))
+    lived = live_one(work, 5)
+    assert (lived.outcome, lived.file) == ("interrupted", str(tmp_path / "seed-5.sim"))
+    assert "BROKEN: Ctrl-C" in lived.told
+    assert [file.name for file in tmp_path.iterdir()] == ["seed-5.sim"]
+    monkeypatch.setattr(f"{__name__}.IS_OPEN", [])
+    report = replay(tmp_path / "seed-5.sim")
+    assert report.broken is None
+    assert report.virtual_seconds > 4.5
+
+
+def test_a_scenario_that_waits_for_ever_is_a_broken_life(tmp_path):
+    """No exception: it has a story, and its file plays it again."""
+
+    async def waits(world):
+        cluster(world)
+        world.note("waits for nothing")
+        await trio.sleep_forever()
+
+    report = run(waits, 5, nodes=1, hours=HOURS)
+    assert (report.broken.checker, report.broken.said) == ("a life ends", "no task can ever continue")
+    assert "waits for nothing   ← BROKEN: no task can ever continue" in story(report)
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_a_task_that_cannot_be_cancelled_is_a_broken_life(is_busy):
+    """Such as one that is shielded and works, or waits for something that never comes. The same seed ends in the same way."""
+
+    def stays(world):
+        cluster(world)
+
+        async def stay():
+            with trio.CancelScope(shield=True):
+                while is_busy:  # noqa: ASYNC110 - it waits for nothing
+                    await trio.sleep(1.0)
+                await trio.sleep_forever()
+
+        world.inhabit("a guest", stay)
+
+    reports = [run(stays, 5, nodes=1, hours=HOURS) for _ in range(2)]
+    said = (
+        "tasks are still running long after the end of the life" if is_busy else "no task can ever continue"
+    )
+    assert [one.broken.said for one in reports] == [said, said]
+    assert reports[0].digest == reports[1].digest
+
+
+ASKED = "somebody asked"
+
+
+def broken_at_once(world):
+    """A cluster whose first call breaks a promise."""
+    cluster(world)
+
+    @world.always
+    def nobody_asks():
+        if any(line.kind == "person" for line in world.log.lines):
+            raise AssertionError(ASKED)
+
+
+def test_a_broken_life_has_a_test_and_a_story_without_a_file_on_a_full_disk(tmp_path, monkeypatch):
+    """The story names the test that was written. If nothing can be written, it says so."""
+    work = SeedRange(
+        name=f"{__name__}:broken_at_once", first=5, nodes=1, hours=HOURS, save=str(tmp_path), max_lives=0
+    )
+    lived = live_one(work, 5)
+    assert lived.outcome == "broken"
+    assert f"as a test: {tmp_path / 'test_seed_5.py'} (written)" in lived.told
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["seed-5.sim", "test_seed_5.py"]
+    assert load_sim_file(tmp_path / "seed-5.sim").broken[1] == ASKED
+
+    def is_full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sim_files, "write_private", is_full)
+    lived = live_one(work, 5)
+    assert (lived.outcome, lived.file) == ("broken", "")
+    assert ASKED in lived.told
+    assert "not saved: [Errno 28] No space left on device: the file was not written" in lived.told
