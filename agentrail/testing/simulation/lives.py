@@ -101,7 +101,9 @@ def live_one(work: SeedRange, seed: int) -> Lived:
     )
     if report.broken is None:
         return lived
-    return tell_broken(work, report, lived)
+    told, file = tell_broken(report, Path(work.save), work.max_lives, work.max_seconds)
+    outcome = "broken" if outcome == "held" else outcome
+    return msgspec.structs.replace(lived, outcome=outcome, told=told, file="" if file is None else str(file))
 
 
 def live_report(work: SeedRange, seed: int) -> str:
@@ -119,30 +121,26 @@ def _options(work: SeedRange) -> dict[str, Any]:
     }
 
 
-def tell_broken(work: SeedRange, report: Report, lived: Lived) -> Lived:
-    """Shrink and save a broken life, write its test, and return it with its story. One that was interrupted is only saved."""
-    is_whole = lived.outcome != INTERRUPTED
+def tell_broken(
+    report: Report, folder: Path | None, max_lives: int, max_seconds: float
+) -> tuple[str, Path | None]:
+    """Shrink a broken life, save it with its test if there is a folder, and return its story and its file. One that Ctrl-C ended is only saved."""
+    assert report.broken is not None
+    is_whole = report.broken.checker != INTERRUPTED
     file = test = None
     why = ""
     try:
-        if work.max_lives and is_whole:
-            report = shrinking.shrink(report, max_lives=work.max_lives, max_seconds=work.max_seconds)
-    except (
-        NotRepeatable
-    ) as error:  # hidden state of a plugin outlives a life, so the same draws lead to another one
+        if max_lives and is_whole:
+            report = shrinking.shrink(report, max_lives=max_lives, max_seconds=max_seconds)
+    except (NotRepeatable, ImportError) as error:  # hidden state of a plugin, or no Hypothesis
         why = f"\nnot shrunk: {error}"
     try:
-        file = sim_files.save(report, Path(work.save, f"seed-{report.seed}.sim"))
-        test = sim_files.write_test(report, file, file.parent) if is_whole else None
+        if folder is not None:
+            file = sim_files.save(report, folder / f"seed-{report.seed}.sim")
+            test = sim_files.write_test(report, file, folder) if is_whole else None
     except OSError as error:
         why += f"\nnot saved: {error}"
-    told = story.story(report, saved=file, test=test)
-    return msgspec.structs.replace(
-        lived,
-        outcome="broken" if is_whole else INTERRUPTED,
-        told=f"{told}{why}",
-        file="" if file is None else str(file),
-    )
+    return f"{story.story(report, saved=file, test=test)}{why}", file
 
 
 def main(given: str) -> None:

@@ -1,7 +1,7 @@
 """`story(report)`: a broken life as one page: what an outside observer could have seen, in order."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.log import WORLD, LogLine
@@ -105,8 +105,14 @@ def _head(report: "Report") -> str:
 
 
 def _foot(report: "Report", saved: Path | None, test: Path | None) -> str:
-    again = f"play again: agentrail simulate {saved or f'--seed {report.seed}'}"
+    again = f"play again: agentrail simulate {saved or _options(report)}"
     return again if test is None else f"{again}   ·   as a test: {test} (written)"
+
+
+def _options(report: "Report") -> str:
+    scenario: Any = report.scenario
+    size = f"--nodes {report.nodes} --hours {report.seconds / 3600:g}"
+    return f"--scenario {scenario.__module__}:{scenario.__qualname__} --seed {report.seed} {size}"
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

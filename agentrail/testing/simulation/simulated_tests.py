@@ -1,0 +1,75 @@
+"""`simulation(...)`: a scenario as a test, which lives it from many seeds. It needs no pytest.
+
+@simulation(nodes=3, store="postgres", hours=0.1, seeds=200)
+async def test_orders(world: World) -> None:
+    ...
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from agentrail.testing.simulation.lives import tell_broken
+from agentrail.testing.simulation.run import WorldScenario, check_life_size, run
+from agentrail.testing.simulation.shrinking import MAX_LIVES
+from agentrail.testing.simulation.world import World
+
+
+class SimulatedTest(Protocol):
+    """A test without arguments. With a world it is its scenario, so a `.sim` file can name it."""
+
+    def __call__(self, world: World | None = None) -> Awaitable[object] | None: ...
+
+
+def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a broken one, by keyword
+    *,
+    nodes: int = 1,
+    store: Literal["postgres", "sqlite"] = "postgres",
+    hours: float = 0.1,
+    seeds: int | Iterable[int] = 200,
+    save: Path | None = None,
+    max_lives: int = MAX_LIVES,
+    max_seconds: float = 60.0,
+) -> Callable[[WorldScenario], SimulatedTest]:
+    """Let a scenario be a test. It fails with the story of the first broken life, shrunk.
+
+    Args:
+        nodes: Number of nodes.
+        store: A shared PostgreSQL, simulated; or SQLite on a disk of each node.
+        hours: Virtual time of a life, in hours, up to a day.
+        seeds: Number of lives, from seed 0, or their seeds.
+        save: Directory for the `.sim` file of a broken life and its test. None: nothing is written.
+        max_lives: Number of lives to shrink a broken one. 0: it is not shrunk.
+        max_seconds: Time of the processor for that.
+
+    Raises:
+        ValueError: Your move: as in `run`, an unknown store, or no seeds.
+    """
+    check_life_size(nodes, hours)
+    chosen = range(seeds) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or store not in {"postgres", "sqlite"}:
+        message = (
+            f"seeds is {seeds!r} and store is {store!r}: expected one seed or more, and postgres or sqlite"
+        )
+        raise ValueError(message)
+
+    def decorate(scenario: WorldScenario) -> SimulatedTest:
+        def test(world: World | None = None) -> Awaitable[object] | None:
+            if world is not None:
+                if store == "sqlite":
+                    world.use_disks()
+                return scenario(world)
+            for seed in chosen:
+                report = run(test, seed, nodes=nodes, hours=hours)
+                if report.broken is not None:
+                    told, _ = tell_broken(report, save, max_lives, max_seconds)
+                    raise AssertionError(told)
+            return None
+
+        # Not `functools.wraps`: pytest would find the scenario's own argument, and look for a fixture `world`.
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(test, name, getattr(scenario, name))
+        test.__dict__.update(vars(scenario))
+        return test
+
+    return decorate

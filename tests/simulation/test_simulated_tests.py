@@ -1,0 +1,92 @@
+"""`simulation(...)`: a scenario as a test. The first one is such a test itself, collected by pytest."""
+
+import inspect
+import warnings
+
+import pytest
+import trio
+
+from agentrail.testing.seeded import NotRepeatable
+from agentrail.testing.simulation import faults
+from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.sim_files import replay
+from agentrail.testing.simulation.simulated_tests import simulation
+from agentrail.testing.simulation.world import World
+
+LIVED: list[World] = []
+"""Worlds of the tests below."""
+
+
+def shop_of(world):
+    shop = world.ledger("orders")
+    world.profile("shop", model=chatty_model(), tools=[shop.tool("pay", effect_class="once")])
+    world.people(2, profile="shop", pause=(1.0, 5.0))
+    return shop
+
+
+@simulation(nodes=2, store="postgres", hours=0.004, seeds=2)
+async def test_orders(world: World) -> None:
+    """The scenario of the specification: nothing is paid twice, whatever fails but the disk."""
+    LIVED.append(world)
+    await trio.lowlevel.checkpoint()
+    shop = shop_of(world)
+    world.faults(faults.EVERYTHING - faults.DAMAGE)
+
+    @world.always
+    def never_paid_twice() -> None:
+        assert shop.each_once()
+
+
+def test_a_test_lives_all_its_seeds():
+    """It takes no argument, keeps its name and docstring, and returns nothing."""
+    LIVED.clear()
+    assert test_orders() is None
+    assert [world.tape.seed for world in LIVED] == [0, 1]
+    assert len(LIVED[0].nodes) == 2
+    assert (test_orders.__name__, test_orders.__doc__[:12]) == ("test_orders", "The scenario")
+    assert not [one for one in inspect.signature(test_orders).parameters.values() if one.default is one.empty]
+
+
+@simulation(hours=0.004, seeds=[7, 8], store="sqlite", max_lives=20)
+def a_test_that_breaks(world):
+    """Nobody may ask anything."""
+    shop_of(world)
+    assert world.disk(0) is not None
+
+    @world.always
+    def nobody_asks():
+        said = "somebody asked"
+        if any(line.kind == "person" for line in world.log.lines):
+            raise AssertionError(said)
+
+
+def test_a_broken_life_fails_the_test_with_its_story():
+    """It is shrunk, and the last line plays it again. Nothing is written."""
+    with pytest.raises(AssertionError) as caught:
+        a_test_that_breaks()
+    first, *_, last = str(caught.value).splitlines()
+    assert first.startswith('seed 7 breaks "nobody_asks" (scenario=a_test_that_breaks, nodes=1; shrunk from')
+    assert "← BROKEN: somebody asked" in str(caught.value)
+    assert last == (
+        f"play again: agentrail simulate --scenario {__name__}:a_test_that_breaks --seed 7 --nodes 1 --hours 0.004"
+    )
+
+
+def test_a_saved_life_names_the_test(tmp_path):
+    """Its file finds the scenario, with its store, by the name of the test."""
+    saving = simulation(hours=0.004, seeds=[7], store="sqlite", max_lives=0, save=tmp_path)
+    with pytest.raises(AssertionError, match=r"test_seed_7\.py \(written\)"):
+        saving(a_test_that_breaks)()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotRepeatable)
+        report = replay(tmp_path / "seed-7.sim")
+    assert report.broken.said == "somebody asked"
+
+
+@pytest.mark.parametrize(
+    "options", [{"nodes": 0}, {"nodes": 51}, {"hours": 0.0}, {"seeds": 0}, {"seeds": []}, {"store": "mysql"}]
+)
+def test_wrong_options_are_refused_before_a_life(options):
+    """At the decorator, with what is expected."""
+    with pytest.raises(ValueError, match="expected"):
+        simulation(**options)
