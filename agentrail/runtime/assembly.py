@@ -350,7 +350,9 @@ def assemble(
     watch = PluginWatch(session_id, options.user_data, dependencies.outside, withheld=withheld)
     stack, plugin_states = load_stack(_without_secrets(options.plugins, withheld), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
-    provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
+    provider_opts: dict[str, Mapping[str, Any]] = (
+        {model: options.provider_opts} if options.provider_opts else {}
+    )
     providers = _providers_of({model: provider}, provider_opts, options, dependencies)
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
@@ -599,7 +601,7 @@ def _config_of(
         immune_tools=frozenset(options.immune_tools) or _NO_TOOLS,
         approval_timeout_ms=round(options.approval_timeout_seconds * 1000) or None,
         question_timeout_ms=round(options.tool_timeout_seconds * 1000),
-        fallbacks=tuple(facts_of(name, providers[name]) for name in options.fallback_models),
+        fallbacks=tuple([facts_of(name, providers[name]) for name in options.fallback_models]),
         response_format=None if wanted is None else ResponseFormat(wanted),
         replaced_sections=options.replace_sections,
         working_dir=working_dir,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
-import attrs
 import msgspec
 import trio
 from attrs import frozen
@@ -214,7 +213,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
     state = new_session(
         withheld.in_value(config), withheld.in_tools(toolbox), change.stack, withheld.in_value(change.states)
     )
-    own_ports = attrs.evolve(
+    own_ports = msgspec.structs.replace(
         ports,
         session_id=session_id,
         tools=tools,

@@ -207,7 +207,9 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     ports, tools = cell.ports, state.data.tools
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
-    known = attrs.evolve(ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools})
+    known = msgspec.structs.replace(
+        ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools}
+    )
     missing = missing_code(state, known)
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
@@ -243,7 +245,7 @@ def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
 
 
 def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
-    own = attrs.evolve(
+    own = msgspec.structs.replace(
         fresh,
         tools={**live.tools, **fresh.tools},
         providers={**live.providers, **fresh.providers},

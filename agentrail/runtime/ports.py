@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from attrs import define, field, frozen
+from msgspec.structs import force_setattr
 
 from agentrail.abc import (
     NO_HOST,
@@ -75,8 +77,7 @@ NO_READY_AGENTS: Final[Mapping[str, ReadyAgent]] = MappingProxyType({})
 """For a session without agents."""
 
 
-@frozen(kw_only=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Adapters and environment of a session.
 
     Attributes:
@@ -97,7 +98,7 @@ class Ports:
     session_id: SessionId
     providers: dict[str, Provider]
     tools: dict[tuple[str, int], Tool]
-    from_sources: dict[str, Tool] = field(factory=dict)
+    from_sources: dict[str, Tool] = {}
     find_provider: ResolveProvider
     spec_of: SpecOf
     run_child: "RunChild"
@@ -106,29 +107,31 @@ class Ports:
     workspace: Workspace
     working_dir: str
     user_data: JsonObject = EMPTY
-    deps: object = field(default=None, repr=False, eq=False)
-    own: OwnStores = field(default=NOTHING_OWN, repr=False, eq=False)
-    above: InstructionsAbove | None = field(default=None, repr=False, eq=False)
-    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # includes keys
+    deps: object = None
+    own: OwnStores = NOTHING_OWN
+    above: InstructionsAbove | None = None
+    provider_opts: dict[str, Mapping[str, Any]] = {}
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
     scope: str = NO_SCOPE
     threads: ToolThreads
     context_providers: tuple[ContextProvider, ...] = ()
-    outside: Outside = field(factory=current)
+    outside: Outside = msgspec.field(default_factory=current)
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
     servers: tuple[ToolServer | str, ...] | None = ()
-    withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
-    traces: TraceReader = field(factory=TraceReader, repr=False, eq=False)
-    parent_trace: TraceContext | None = field(default=None, repr=False, eq=False)
+    withheld: Withheld = msgspec.field(default_factory=Withheld)
+    traces: TraceReader = msgspec.field(default_factory=TraceReader)
+    parent_trace: TraceContext | None = None
+    key: str = ""
 
-    key: str = field(init=False)
+    def __post_init__(self) -> None:
+        """Name it."""
+        force_setattr(self, "key", key_of(self.scope, self.session_id))
 
-    @key.default
-    def _key(self) -> str:
-        return key_of(self.scope, self.session_id)
+    def __repr__(self) -> str:
+        return f"Ports({self.key!r})"  # without keys of providers
 
 
 @frozen(kw_only=True)

@@ -272,7 +272,7 @@ class SessionResumption:
             own = ports_of(revived.state, above, self._imported, agent)
             if not is_root:
                 parent_trace = trace_of_child(found[config.path[-2]].state.data, config.session_id)
-                own = attrs.evolve(own, parent_trace=parent_trace)
+                own = msgspec.structs.replace(own, parent_trace=parent_trace)
             all_ports[config.session_id] = own
             gone = gone_tools(revived.state, own)
             lost = [
@@ -467,7 +467,7 @@ def ports_of(
     if model not in providers and _plain(model) in providers:
         providers[model] = providers[_plain(model)]
     is_root = len(data.config.path) == 1
-    return attrs.evolve(
+    return msgspec.structs.replace(
         above,
         session_id=data.config.session_id,
         tools=tools,

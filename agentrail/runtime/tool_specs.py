@@ -41,9 +41,7 @@ class ToolSpecs:
         specs = tuple([self.of(tool, listing) for tool in tools])
         known, box = self._last_box
         # Identical ones, not equal ones: `of` has compared them already.
-        if len(specs) != len(known) or any(
-            spec is not other for spec, other in zip(specs, known, strict=True)
-        ):
+        if len(specs) != len(known) or not all(map(is_, specs, known)):
             box = Toolbox(specs)
             self._last_box = (specs, box)
         return box, tuple([spec.name for spec in specs])
