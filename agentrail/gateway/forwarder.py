@@ -249,19 +249,26 @@ class Forwarder:
             session_id = None
         if session_id is None and aim.node is None:
             return await run_here()
-        find = partial(self._find, session_id, call.principal.tenant_id, aim.node)
+        is_read = call.head.method in ("GET", "HEAD")
+        find = partial(self._find, session_id, call.principal.tenant_id, aim.node, is_read=is_read)
         if call.node_call is not None:
             log_node_call(call.node_call, call.head.method, call.head.path)
             return await run_for_node(find, run_here)
-        is_safe = call.head.method in ("GET", "HEAD") or aim.client_id is not None
+        is_safe = is_read or aim.client_id is not None
         return await run_at_owner(find, run_here, partial(self._send, call, route), is_safe=is_safe)
 
     async def _find(
-        self, session_id: str | None, tenant_id: str, node_id: str | None, *, is_fresh: bool
+        self,
+        session_id: str | None,
+        tenant_id: str,
+        node_id: str | None,
+        *,
+        is_read: bool,
+        is_fresh: bool = False,
     ) -> SessionPlace:
         place: SessionPlace = "nowhere"
         if session_id is not None:
-            place = await self.host.owner_of(session_id, tenant_id, is_fresh=is_fresh)
+            place = await self.host.owner_of(session_id, tenant_id, is_fresh=is_fresh, is_read=is_read)
         return await self.nodes.place_of_node(node_id) if place == "nowhere" and node_id else place
 
     @asynccontextmanager

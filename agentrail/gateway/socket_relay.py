@@ -406,7 +406,7 @@ class SocketRelay:
         session_id = aim.session_of(SessionOwner.of(principal))
         if session_id is None or fault_of_session_id("session_id", session_id) is not None:
             return await run_here()
-        find = self._find(session_id, principal)
+        find = self._find(session_id, principal, is_read=is_read)
         if self.is_for_node:
             return await run_for_node(find, run_here)
 
@@ -470,8 +470,8 @@ class SocketRelay:
         except HeldBy:  # another node was faster
             return "lost", False
 
-    def _find(self, session_id: str, principal: Principal) -> FindOwner:
-        return partial(self.gateway.opened()[0].owner_of, session_id, principal.tenant_id)
+    def _find(self, session_id: str, principal: Principal, *, is_read: bool = False) -> FindOwner:
+        return partial(self.gateway.opened()[0].owner_of, session_id, principal.tenant_id, is_read=is_read)
 
     def _upstream(self, node: Node, principal: Principal) -> Upstream:
         open_socket, host = self.gateway.open_node_socket, self.gateway.opened()[0]

@@ -345,9 +345,12 @@ class Host:
 
     # --- sessions
 
-    async def owner_of(self, session_id: str, scope: str, *, is_fresh: bool = False) -> SessionPlace:
+    async def owner_of(
+        self, session_id: str, scope: str, *, is_fresh: bool = False, is_read: bool = False
+    ) -> SessionPlace:
         """Return the node that owns a session of a tenant. See `SessionNodes.owner_of`."""
-        return await self.supervisor.nodes.owner_of(session_id, scope=scope, is_fresh=is_fresh)
+        nodes = self.supervisor.nodes
+        return await nodes.owner_of(session_id, scope=scope, is_fresh=is_fresh, is_read=is_read)
 
     async def profile_for(self, principal: Principal, agent_id: str) -> AgentProfile:
         """Return a profile for a new session of a caller.

@@ -92,6 +92,10 @@ class NodeHeartbeat:
         self._held[journal] = None
         return False
 
+    def may_answer(self, journal: SessionJournal) -> bool:
+        """Whether no other node can have taken a session yet, so that reads may be answered from memory."""
+        return trio.current_time() < stops_at(self.trust) and journal.confirmed >= self.trust.doubts
+
     @property
     def is_trusted(self) -> bool:
         """Whether sessions whose owner is confirmed may begin work now."""

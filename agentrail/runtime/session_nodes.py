@@ -10,9 +10,9 @@ from agentrail.abc.store import Node, SharedSecret, StoredSession
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.runtime.persistence import has_other_nodes
+from agentrail.runtime.persistence import Keeping, has_other_nodes
 from agentrail.runtime.session_keys import key_of
-from agentrail.runtime.shared_resources import Shared
+from agentrail.runtime.shared_resources import SessionEntry, Shared
 from agentrail.runtime.trust import is_living, silent_nodes
 
 OWNER_SECONDS: Final = 5.0
@@ -55,6 +55,11 @@ def node_that_reads(codec: int, nodes: Iterable[Node], silent: frozenset[str] = 
     return min(able, key=lambda one: (one.load, one.id), default=None)
 
 
+def _is_doubtful(entry: SessionEntry, keeping: Keeping) -> bool:
+    journal, heartbeat = entry.cell.journal, keeping.heartbeat
+    return journal is not None and heartbeat is not None and not heartbeat.may_answer(journal)
+
+
 class SessionNodes:
     """Places of the sessions of one supervisor. Costs nothing unless its store is shared."""
 
@@ -86,13 +91,16 @@ class SessionNodes:
             raise OptionError([message])
         return await keeping.read(keeping.store.secret)
 
-    async def owner_of(self, session_id: str, *, scope: str, is_fresh: bool = False) -> SessionPlace:
+    async def owner_of(
+        self, session_id: str, *, scope: str, is_fresh: bool = False, is_read: bool = False
+    ) -> SessionPlace:
         """Return the place of a session.
 
         Args:
             session_id: Its id.
             scope: Its scope.
             is_fresh: Whether to read its row even if its owner is remembered.
+            is_read: Whether its state is only read. A node that may have lost it does not answer from memory: its row decides.
 
         Raises:
             StoreUnavailable: The store cannot be read now.
@@ -102,7 +110,12 @@ class SessionNodes:
         await trio.lowlevel.checkpoint()
         key, node, keeping = key_of(scope, session_id), self.node, self._shared.keeping
         # A hibernated session has no owner in the store, so another node may have woken it.
-        if node is None or keeping is None or self._shared.live(key) is not None:
+        entry = self._shared.live(key)
+        if (
+            node is None
+            or keeping is None
+            or (entry is not None and not (is_read and _is_doubtful(entry, keeping)))
+        ):
             return "here"
         known, until = self._owners.get(key, (None, 0.0))
         if known is not None and not is_fresh and trio.current_time() < until:
