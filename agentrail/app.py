@@ -47,7 +47,7 @@ from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift, has_other_nodes
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Durability, OnDrift, has_other_nodes
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_loader import read_after
@@ -77,7 +77,13 @@ from agentrail.stores.memory_store_names import (
     opened_notes,
     opened_recall,
 )
-from agentrail.stores.store_names import faults_of_keeping, faults_of_limits, faults_of_node, opened_store
+from agentrail.stores.store_names import (
+    faults_of_durability,
+    faults_of_keeping,
+    faults_of_limits,
+    faults_of_node,
+    opened_store,
+)
 from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, TelemetryReader
@@ -156,6 +162,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "park",
+    durability: Durability = "grouped",
     keep_days: float | None = None,
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
@@ -183,6 +190,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
         resume: Stored sessions to resume first: those with unfinished work (`working`), `all`, or `none`.
         revive: Returns the code that a `StoredOpening` needs, as options by name.
         on_drift: For a journal that newer code folds differently: `park` leaves it and raises `JournalDrifted`, `go_on` continues it, see `resume_session`.
+        durability: `grouped`: a request to a model may leave before its record, and records that no caller and no tool waits for share a commit within 5 ms. `strict`: everything waits for its own record, as with `postgres://…` and budgets.
         keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs stay.
         keep_bytes: Maximum bytes of stored sessions per scope, from 1. The oldest are deleted. None: no limit.
         hibernate_after: Idle seconds before a session leaves memory until its next call. None for never.
@@ -205,7 +213,7 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     """
     need_trio()
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
-    options = evolve(options, advertise=advertise, lease=lease)
+    options = evolve(options, durability=durability, advertise=advertise, lease=lease)
     named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
     given = scripts or {}, deps_for, store, data_dir, options, named
     async with _opened(shell_fallback, os.environ if environ is None else environ, *given) as supervisor:
@@ -396,6 +404,7 @@ def _check_options(
         *faults_of_keeping(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
+        *faults_of_durability(options.durability),
         *faults_of_limits(store, limits.days, limits.size_bytes),
         *faults_of_node(options.advertise, options.lease),
         *named.faults(),

@@ -13,7 +13,7 @@ With `--sessions` the child is a supervisor whose sessions answer prompts and ru
 the conversation of its session once, when that has come back and rests, and each call has one result.
 
 With `--slow` their plugin sometimes takes longer than it may, with `--changed` each life has another one, and with `--busy 4` four
-processes compute beside them all.
+processes compute beside them all; `--durability strict` is the supervisor's option.
 
 A killed process leaves what the operating system has taken; what a power cut leaves is another matter, of `fsync`.
 """
@@ -192,7 +192,9 @@ def run_rounds(options: argparse.Namespace, folder: Path, totals: Totals) -> Non
     open_store = opener(options.store)
     work: Work = work_on_records
     if options.sessions:
-        work = partial(work_sessions, is_slow=options.slow, is_changed=options.changed)
+        work = partial(
+            work_sessions, is_slow=options.slow, is_changed=options.changed, durability=options.durability
+        )
     account = Account()
     path = folder / "0"
     while totals.rounds < options.rounds and time.monotonic() < ends_at:
@@ -257,6 +259,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--slow", action="store_true", help="with --sessions: their plugin is sometimes slow")
     parser.add_argument(
         "--changed", action="store_true", help="with --sessions: each life has another plugin"
+    )
+    parser.add_argument(
+        "--durability",
+        choices=("grouped", "strict"),
+        default="grouped",
+        help="with --sessions: what waits for a record",
     )
     parser.add_argument("--busy", type=int, default=0, help="so many processes compute meanwhile")
     parser.add_argument(

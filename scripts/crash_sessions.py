@@ -22,6 +22,7 @@ from agentrail.abc import Ok, ToolContext, ToolOutcome
 from agentrail.abc.store import Filters
 from agentrail.errors import AlreadyStarted
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
+from agentrail.runtime.persistence import Durability
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.cancelling import check_history
@@ -103,6 +104,7 @@ def work_sessions(  # noqa: PLR0913 - what a life is like
     *,
     is_slow: bool = False,
     is_changed: bool = False,
+    durability: Durability = "grouped",
 ) -> None:
     """Work with sessions on a store until killed; as `crash_worker.work`.
 
@@ -113,20 +115,27 @@ def work_sessions(  # noqa: PLR0913 - what a life is like
         seed: As there.
         is_slow: Whether handlers of their plugin sometimes take longer than they may.
         is_changed: Whether this life has another plugin than the one before.
+        durability: The option of the supervisor.
     """
     say = sayer(pipe)
     logging.disable()
     try:
         chance = random.Random(seed)  # noqa: S311 - the same life again
         change = chance.choice(CHANGES) if is_changed else "nothing"
-        trio.run(_work, open_store, path, seed, say, Changing(change, chance, is_slow=is_slow))
+        plugin = Changing(change, chance, is_slow=is_slow)
+        trio.run(_work, open_store, path, seed, say, plugin, durability)
     except BaseException:
         say(Failed(traceback.format_exc()))
         raise
 
 
-async def _work(
-    open_store: OpenStore, path: Path, seed: str, say: Callable[[Frame], None], plugin: Changing
+async def _work(  # noqa: PLR0913, PLR0917 - what a life is like
+    open_store: OpenStore,
+    path: Path,
+    seed: str,
+    say: Callable[[Frame], None],
+    plugin: Changing,
+    durability: Durability,
 ) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same prompts again
 
@@ -134,7 +143,8 @@ async def _work(
         tools = [Acting(name=name, effect_class=name, say=say) for name in ("once", "idempotent")]
         return {"model": FunctionModel(_answer), "tools": tools, "plugins": [plugin]}
 
-    async with open_nameless(store=open_store(path), resume="all", revive=given) as supervisor:
+    opened = open_nameless(store=open_store(path), resume="all", revive=given, durability=durability)
+    async with opened as supervisor:
         found = await _stored(supervisor)
         for one in found:
             with suppress(AlreadyStarted):  # it is parked: a person lets it go on
@@ -171,7 +181,9 @@ async def _prompt(session: Session, name: str, say: Callable[[Frame], None]) -> 
         number += 1
         text = f"prompt {name}-{number}"
         say(Asks(session.session_id, text))
-        await session.prompt(text, client_id=f"{name}-{number}")
+        # The answer to the one is a receipt, at once. The record of the other waits for company, and its request for none.
+        ask = session.ask if number % 2 else session.prompt
+        await ask(text, client_id=f"{name}-{number}")
         say(Asked(session.session_id, text))
         await _rest(session)
 

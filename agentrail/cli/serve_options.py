@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import attrs
@@ -46,6 +46,7 @@ class ServeFlags:
         demo: Whether to serve the built-in demo.
         metrics: An address for metrics alone, without a token.
         store: Name of the store, without an application of one's own. Nodes share a `postgres://` database.
+        durability: Whether requests to models may leave before their record.
         advertise: Address under which the other nodes of a shared store reach this one.
         lease: Seconds after which other nodes may take the sessions of a silent node.
         node_ca: File with the certificates that sign those of the nodes.
@@ -126,6 +127,13 @@ class ServeFlags:
             show_default=False,
         ),
     ] = None
+    durability: Annotated[
+        Literal["grouped", "strict"] | None,
+        Parameter(
+            help="What waits for the disk: with strict, requests to models too. Default: as configured, otherwise grouped.",
+            show_default=False,
+        ),
+    ] = None
     advertise: Annotated[
         str | None,
         Parameter(
@@ -157,7 +165,7 @@ class ServeFlags:
     debug: Debug = False
 
 
-NODE_FLAGS: Final = ("store", "advertise", "lease", "node_ca")
+NODE_FLAGS: Final = ("store", "durability", "advertise", "lease", "node_ca")
 """Options of `create_app` that are also flags, for serving without an application."""
 
 

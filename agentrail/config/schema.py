@@ -349,6 +349,7 @@ class HostForm:
         profiles: Names of the agents offered to clients, in order. None: all agents.
         shared_workspace: Same as for a profile. Applies to all profiles.
         expose: Same as for a profile. Applies to all profiles.
+        durability: Whether requests to models may leave before their record, see `open_supervisor`.
         audit: Audit log, `file:PATH` or `store`, see `open_supervisor`.
         limits: Limits for clients.
     """
@@ -365,6 +366,7 @@ class HostForm:
     shared_workspace: bool | None = None
     expose: tuple[Literal["agent", "tools"], ...] | None = None
     store: str | None = None
+    durability: Literal["grouped", "strict"] | None = None
     audit: str | None = None
     memories: str | None = None
     knowledge: str | None = None

@@ -302,7 +302,7 @@ class _Keeper:
             **picked_fields(
                 options, "knowledge", "embedder", "mcp", "store", "data_dir", "telemetry", "metrics", "audit"
             ),
-            **picked_fields(options, "advertise", "lease"),
+            **picked_fields(options, "durability", "advertise", "lease"),
             hibernate_after=None if options.store is None else options.idle_after,
         ) as supervisor:
             supervisor.ask_host(hooks)  # none of its sessions has started: they are resumed after the plugins

@@ -30,6 +30,7 @@ from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
 from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.persistence import Durability
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.local import LocalSandbox
@@ -40,7 +41,7 @@ from agentrail.stores.memory_store_names import (
     faults_of_notes,
     faults_of_shared,
 )
-from agentrail.stores.store_names import faults_of_node
+from agentrail.stores.store_names import faults_of_durability, faults_of_node
 from agentrail.stores.store_urls import is_of_several_nodes
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.wire.sandbox_address import is_loopback_host
@@ -69,6 +70,7 @@ class HostOptions:
         hook_timeout: Time limit of a hook without its own timeout, in seconds.
         supervisor: An open supervisor, which stays open. None: the host opens its own.
         store: Store of sessions, see `open_supervisor`. `memory:` lasts as long as the process, None stores nothing.
+        durability: `grouped` or `strict`, see `open_supervisor`.
         data_dir: See `open_supervisor`.
         environ: See `open_supervisor`.
         shell_fallback: See `open_supervisor`.
@@ -111,6 +113,7 @@ class HostOptions:
     hook_timeout: float = HOOK_SECONDS
     supervisor: SessionSupervisor | None = None
     store: str | Store | None = "memory:"
+    durability: Durability = "grouped"
     data_dir: str | os.PathLike[str] | None = None
     environ: Mapping[str, str] | None = field(default=None, repr=False)  # may contain keys
     shell_fallback: ShellFallback = "refuse"
@@ -173,6 +176,7 @@ def _faults_of(options: Any) -> Iterator[str]:
             yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
     if given.idle_after is not None and not is_seconds(given.idle_after, zero=False):
         yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
+    yield from faults_of_durability(given.durability)
     yield from faults_of_node(given.advertise, given.lease)
     if given.public_url is not None and not is_public_url(given.public_url):
         yield f"public_url is {given.public_url!r:.200}: expected https://host, or http on loopback, without a query"

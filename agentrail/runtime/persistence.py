@@ -57,6 +57,11 @@ OnDrift: TypeAlias = Literal["park", "go_on"]
 or continues with the state of the newer code.
 """
 
+Durability: TypeAlias = Literal["grouped", "strict"]
+"""Order of a step's record and its effects. `grouped`: a request to a model may leave before its record, and records that no caller and no tool
+waits for share a commit within 5 ms. `strict`: each effect waits for its own record.
+"""
+
 STORE_PATIENCE_SECONDS: Final = 5.0
 """Seconds that a commit may take before the store counts as unavailable."""
 
@@ -113,6 +118,7 @@ class Keeping:
         *,
         patience_seconds: float = STORE_PATIENCE_SECONDS,
         on_drift: OnDrift = "park",
+        durability: Durability = "grouped",
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
         advertise: str = "",
@@ -140,6 +146,8 @@ class Keeping:
             if has_other_nodes(store)
             else None
         )
+        # Only an answered append shows an owner of a shared store that it still is one, so there no request leaves before.
+        self._is_grouped = durability == "grouped" and self.heartbeat is None and not store.is_immediate
         self._beat_seconds = beat_seconds(lease_seconds)
         self._state_directory = state_directory
         self._witness: Witness | None = None
@@ -263,6 +271,7 @@ class Keeping:
             old_events=self._old_events,
             scrub=cell.scrub,
             guard=self.heartbeat,
+            is_grouped=self._is_grouped,
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:

@@ -442,6 +442,7 @@ class SessionCell(SleepingCell):
         if journal is None:
             return
         journal.outbox.keep_what_is_told()
+        journal.writer.hurry()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
                 for effect, _ in journal.leaving():

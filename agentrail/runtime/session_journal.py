@@ -23,7 +23,7 @@ from agentrail.core.journal.record import (
     split_draft,
 )
 from agentrail.core.journal.recorder import Recorder, closed_draft, drifted_draft
-from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.effects import Effect, StartStream
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
@@ -53,7 +53,7 @@ from agentrail.runtime.journal_events import OldEvents
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.snapshots import begun_effects, is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.store_summary import stored_standing
-from agentrail.runtime.store_writer import Leaving, Outbox, Writer
+from agentrail.runtime.store_writer import Leaving, Outbox, Writer, may_wait
 
 # Notes of file writes: a tool's write is recorded before it happens.
 #
@@ -300,11 +300,13 @@ class SessionJournal:
         "_callers",
         "_changed",
         "_guard",
+        "_is_grouped",
         "_is_told",
         "_latest",
         "_mailbox",
         "_recorder",
         "_scope",
+        "_sent",
         "_session",
         "_settled",
         "_snapshot",
@@ -339,8 +341,11 @@ class SessionJournal:
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
         guard: WorkGuard | None = None,
+        is_grouped: bool = False,
     ) -> None:
         self._guard = guard
+        self._is_grouped = is_grouped
+        self._sent = 0
         self.is_held: bool = False
         self.not_begun: frozenset[EffectId] = frozenset()
         self.confirmed: int = -1
@@ -389,8 +394,12 @@ class SessionJournal:
         elif stepped.after.ended and not stepped.before.ended:
             drafts = (*drafts, self._closed(stepped.after, drafts))
         note = self.files.taken(signal)
+        is_sent = self._may_send(stepped)
+        is_urgent = not (self._is_grouped and note is None and may_wait(stepped.effects, is_sent=is_sent))
         if drafts:
-            self._record(drafts, {} if note is None else note.contents)
+            self._record(drafts, {} if note is None else note.contents, is_urgent=is_urgent)
+        elif is_urgent:
+            self.writer.hurry()  # the step of a query has no record, but its answer waits for earlier ones
         if note is not None:
             note.handed(self.tail.seq if drafts else 0)
         if self.refusal is not None:
@@ -400,17 +409,39 @@ class SessionJournal:
                 return Leaving(at_once=stepped.effects)
             self._tell()
         leaving = self.outbox.put(
-            self.tail.seq, stepped.effects, stepped.before, stepped.after, is_recorded=bool(drafts)
+            self.tail.seq,
+            stepped.effects,
+            stepped.before,
+            stepped.after,
+            is_recorded=bool(drafts),
+            is_sent=is_sent,
         )
+        if is_sent:
+            self._sent = self.tail.seq
         if not self.writer.is_available:
             self._give_callers_up()
         return leaving
+
+    def _may_send(self, stepped: Stepped) -> bool:
+        """Return whether the request of a step may leave before its record: at most one that a crash makes unknown, and never with a budget."""
+        return (
+            self._is_grouped
+            and any(type(effect) is StartStream for effect in stepped.effects)
+            and stepped.after.data.ledger is None
+            and self.refusal is None
+            and self._sent <= self.durable
+            and self.writer.is_available
+            and self._may_begin()
+            and self.outbox.may_be_overtaken(stepped.effects)
+        )
 
     def _closed(self, after: SessionState, drafts: tuple[Draft, ...]) -> Draft:
         at_ms = drafts[-1].at_ms if drafts else after.data.started_at_ms
         return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
 
-    def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
+    def _record(
+        self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING, *, is_urgent: bool = True
+    ) -> None:
         self.recorded_at = trio.current_time()
         blobs: dict[str, bytes] = dict(beside)
         small = []
@@ -431,7 +462,7 @@ class SessionJournal:
                 else:
                     self.refused(answer)
                 return
-        self.writer.put(self, records, blobs)
+        self.writer.put(self, records, blobs, may_wait=not is_urgent)
 
     def go_back(self, number: int, before: SessionState, after: SessionState, at_ms: int) -> None:
         body = encode_body(RewoundBody(number=number))
@@ -442,6 +473,7 @@ class SessionJournal:
             self.outbox.put(self.tail.seq, (), before, after, is_recorded=True)
 
     async def wait_durable(self, number: int) -> None:
+        self.writer.hurry()
         while self.durable < number:
             if self.refusal is not None:
                 raise self.refusal

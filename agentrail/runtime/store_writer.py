@@ -41,7 +41,7 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
-from agentrail.events import Event
+from agentrail.events import TERMINAL, Event
 from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
@@ -57,6 +57,9 @@ MAX_BATCH: Final = 512
 FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 0.5
 """Longest pause in seconds between two attempts while the store is unavailable."""
+
+COMPANY_SECONDS: Final = 0.005
+"""How long records that nothing urgent waits for stay in the queue, so that later ones share their commit."""
 
 MAX_BUGS: Final = 3
 """Attempts at records written alone for which the store raises unexpected errors, before their session is given up."""
@@ -144,6 +147,8 @@ class Writer:
         self._trouble = ""
         self._unavailable: StoreUnavailable | None = None
         self._has_work = trio.Event()
+        self._due_at = math.inf  # when the records in the queue must be written
+        self._parked = trio.CancelScope()
         self._is_back = trio.Event()
         self._is_back.set()
         self._is_empty = trio.Event()
@@ -158,9 +163,21 @@ class Writer:
     # --- called by sessions
 
     def put(
-        self, of: WriterClient, records: Sequence[Record], blobs: Mapping[str, bytes] | None = None
+        self,
+        of: WriterClient,
+        records: Sequence[Record],
+        blobs: Mapping[str, bytes] | None = None,
+        *,
+        may_wait: bool = False,
     ) -> None:
-        """Accept records without waiting. They are written whatever happens to the caller."""
+        """Accept records without waiting. They are written whatever happens to the caller.
+
+        Args:
+            of: Their session.
+            records: The records.
+            blobs: Values that are stored next to them, by digest.
+            may_wait: Whether they may wait for company. Otherwise everything in the queue is written now.
+        """
         job = self._jobs.get(of)
         if job is None:
             self._last_job += 1
@@ -168,7 +185,18 @@ class Writer:
         job.records.extend(records)
         if blobs:
             job.blobs.update(blobs)
-        self._wake()
+        if not may_wait:
+            self.hurry()
+        elif self._due_at == math.inf:
+            # The task that writes is not woken, only its alarm is set: it sleeps on if something urgent comes first.
+            self._due_at = self._parked.deadline = trio.current_time() + COMPANY_SECONDS
+            self._note_work()
+
+    def hurry(self) -> None:
+        """Write the records that wait for company now."""
+        if self._jobs:
+            self._due_at = -math.inf
+            self._wake()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run another write of the store between two batches, and wait for it.
@@ -222,9 +250,12 @@ class Writer:
         self._wake()
 
     def _wake(self) -> None:
+        self._note_work()
+        self._has_work.set()
+
+    def _note_work(self) -> None:
         if self._is_empty.is_set():
             self._is_empty = trio.Event()
-        self._has_work.set()
 
     @property
     def is_available(self) -> bool:
@@ -240,6 +271,7 @@ class Writer:
             await self._is_back.wait()
 
     async def wait_empty(self) -> None:
+        self.hurry()
         while not self._is_empty.is_set():
             await self._is_empty.wait()
 
@@ -250,7 +282,7 @@ class Writer:
             self._under_way = (self._again.popleft(),)
             return self._under_way
         if len(self._jobs) <= MAX_BATCH:
-            batch, self._jobs = tuple(self._jobs.values()), {}
+            batch, self._jobs, self._due_at = tuple(self._jobs.values()), {}, math.inf
         else:
             first = [of for of, _ in zip(self._jobs, range(MAX_BATCH), strict=False)]
             batch = tuple([self._jobs.pop(of) for of in first])
@@ -313,19 +345,28 @@ class Writer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_patience, name="patience with the store")
             while True:
-                if not self._jobs and not self._again and not self._calls:
-                    self._is_empty.set()
-                    self._has_work = trio.Event()
-                    with trio.CancelScope(deadline=self._release_at if self.unreleased else math.inf):
-                        await self._has_work.wait()
+                await self._wait_for_work()
                 if self.unreleased and trio.current_time() >= self._release_at:
                     self._calls.extend(_Call(one, released=key) for key, one in self.unreleased.items())
                     self.unreleased.clear()
                 while self._calls and not self._is_early(self._calls[0]):
                     await self._carry_out(self._next_calls())
-                batch = self.take_batch()
-                if batch:
-                    await self._write(batch)
+                if self._is_due or self._calls:  # calls that are left wait for records
+                    await self._write(self.take_batch())
+
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._again or (self._jobs and self._due_at <= trio.current_time()))
+
+    async def _wait_for_work(self) -> None:
+        if self._calls or self._is_due:
+            return
+        if not self._jobs:
+            self._is_empty.set()
+        self._has_work = trio.Event()
+        release_at = self._release_at if self.unreleased else math.inf
+        with trio.CancelScope(deadline=min(self._due_at, release_at)) as self._parked:
+            await self._has_work.wait()
 
     async def _write(self, batch: tuple[WriterJob, ...]) -> None:
         appends = [job.append() for job in batch]
@@ -431,7 +472,8 @@ def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
 # The outbox of a session with a store: effects wait here until the records of their step are durable.
 #
 # So no effect that a crash could undo is published or started. Effects that stop work do not wait: they leave at once, even
-# if the store hangs, and remove the stopped effects from the outbox. No Trio, no store and no clock.
+# if the store hangs, and remove the stopped effects from the outbox. A request to a model may leave first too, see `may_be_overtaken`.
+# No Trio, no store and no clock.
 
 MAX_EPHEMERAL_BYTES: Final = 1 << 20
 """Maximum bytes of waiting events that are never replayed. Beyond it the oldest are dropped."""
@@ -441,6 +483,12 @@ _BYTES_OF_AN_EVENT: Final = 200
 
 _STOPS: Final = frozenset({CancelStream, KillTools, CancelPluginRequest, ClearTimer, CloseAgent, Teardown})
 """Effects that leave at once. `Teardown` too: it waits for stopped work, and first checks what of that still exists."""
+
+_UNHURRIED: Final = _STOPS | {Publish, SetTimer}
+"""Effects whose record may wait for company. So may that of a request that has left."""
+
+_OVERTAKEN: Final = frozenset({Publish, ReplyToCaller, Refuse, SetTimer})
+"""Effects that do not change what a request sends, so it may leave before them."""
 
 _TOLD: Final = frozenset({Publish, ReplyToCaller, Refuse})
 """Effects kept in the outbox of a session that crashed or ended: all others would start work."""
@@ -460,6 +508,25 @@ _BEGINS: Final = frozenset(
         GatherContext,
     }
 )
+
+
+def may_wait(effects: Sequence[Effect], *, is_sent: bool) -> bool:
+    """Return whether the record of a step may wait for company: nothing waits for it but events and timers.
+
+    The end of a cycle is an answer, also to a caller that only reads events.
+
+    Args:
+        effects: The effects of the step.
+        is_sent: Whether its request to a model has left.
+    """
+    for effect in effects:
+        kind = type(effect)
+        if kind is Publish:
+            if type(effect.event) in TERMINAL:  # type: ignore[union-attr]  # the kind is compared for speed
+                return False
+        elif kind not in _UNHURRIED and not (is_sent and kind is StartStream):
+            return False
+    return True
 
 
 @frozen
@@ -516,10 +583,17 @@ class Outbox:
                 if effect is not None:
                     yield effect
 
+    def may_be_overtaken(self, effects: Sequence[Effect]) -> bool:
+        """Return whether the request among the effects of a step may leave before the others, and before everything that waits."""
+        by_step = all(
+            type(one) in _OVERTAKEN or type(one) in _STOPS or type(one) is StartStream for one in effects
+        )
+        return by_step and all(type(one) in _OVERTAKEN for one in self._waiting())
+
     def visible(self, now: SessionState) -> SessionState:
         return self._steps[0].before if self._steps else now
 
-    def put(
+    def put(  # noqa: PLR0913 - what a step has
         self,
         number: int,
         effects: Sequence[Effect],
@@ -527,7 +601,9 @@ class Outbox:
         after: SessionState,
         *,
         is_recorded: bool,
+        is_sent: bool = False,
     ) -> Leaving:
+        """Hold back the effects of a step. Return those that leave at once: what stops work, and its request if `is_sent`."""
         if not is_recorded and not self._steps:
             return Leaving(at_once=tuple(effects))  # the step has no record, and nothing waits before it
         step = HeldStep(number, before, after)
@@ -541,6 +617,9 @@ class Outbox:
                     self._note_ephemeral(step, effect)
             elif type(effect) in _STOPS:
                 taken_out += self._take_out(effect)
+                at_once.append(effect)
+                continue
+            elif is_sent and type(effect) is StartStream:
                 at_once.append(effect)
                 continue
             elif type(effect) in _BEGINS:

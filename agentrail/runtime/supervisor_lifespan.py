@@ -21,7 +21,7 @@ from agentrail.runtime.branch import SESSIONS, SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Keeping, OnDrift
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Durability, Keeping, OnDrift
 from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import NO_STORES, SharedStores
@@ -38,6 +38,7 @@ class StoreOptions:
         revive: Returns the code that each of them needs.
         on_drift: For a stored session that the code here folds to different operations: leave it unchanged (`park`), or
             continue.
+        durability: Whether requests to models may leave before their record (`grouped`), or not (`strict`).
         keep: Limits on age and size of stored sessions. None to keep all.
         hibernate_after: Idle seconds before a session hibernates. None for never, and without a store.
         advertise: Address under which other nodes of a shared store reach this one, empty if it accepts no calls.
@@ -49,6 +50,7 @@ class StoreOptions:
     resume: Resume = "none"
     revive: Revive | None = None
     on_drift: OnDrift = "park"
+    durability: Durability = "grouped"
     keep: KeepLimits | None = None
     hibernate_after: float | None = None
     advertise: str = ""
@@ -135,6 +137,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
             store,
             patience_seconds=options.patience,
             on_drift=options.on_drift,
+            durability=options.durability,
             limits=options.keep,
             advertise=options.advertise,
             lease_seconds=options.lease,

@@ -113,6 +113,12 @@ def faults_of_keeping(
     return faults + _faults_of_sleep(hibernate_after, store)
 
 
+def faults_of_durability(durability: object) -> list[str]:
+    if durability in ("grouped", "strict"):
+        return []
+    return [f"durability is {durability!r:.80}: expected 'grouped' or 'strict'"]
+
+
 def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
     if hibernate_after is None:
         return []

@@ -10,7 +10,7 @@ from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.fan_in import EventReader
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Durability, OnDrift
 from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.session_sandbox import MakeSandbox
 from agentrail.runtime.session_stores import SharedStores
@@ -32,6 +32,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "park",
+    durability: Durability = "grouped",
     keep: KeepLimits | None = None,
     hibernate_after: float | None = None,
     advertise: str = "",
@@ -53,6 +54,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
         resume: The same as in `StoreOptions`.
         revive: The same as in `StoreOptions`.
         on_drift: The same as in `StoreOptions`.
+        durability: The same as in `StoreOptions`.
         keep: The same as in `StoreOptions`.
         hibernate_after: The same as in `StoreOptions`.
         advertise: The same as in `StoreOptions`.
@@ -71,6 +73,7 @@ def open_nameless(  # noqa: PLR0913 - the same as `open_sessions`
             resume=resume,
             revive=revive,
             on_drift=on_drift,
+            durability=durability,
             keep=keep,
             hibernate_after=hibernate_after,
             advertise=advertise,

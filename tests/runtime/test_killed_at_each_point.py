@@ -22,7 +22,7 @@ from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import Inline, NoSandbox
 
 UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
-EACH = 2  # of the steps, in `make test`; all of them in `make check`. Which task goes first is Trio's chance, and so is what lies there
+EACH = 3  # of the steps, in `make test`; all of them in `make check`. Which task goes first is Trio's chance, and so is what lies there
 
 
 class Process:
@@ -89,13 +89,13 @@ def options(process):
     return {"model": model(), "tools": process.tools()}
 
 
-async def live(process):
+async def live(process, durability):
     """Prompt once; say what was acknowledged."""
     acknowledged = []
     with trio.move_on_after(3):
         try:
             async with open_nameless(
-                lambda _name, _root: NoSandbox(), store=process, store_patience=0.2
+                lambda _name, _root: NoSandbox(), store=process, store_patience=0.2, durability=durability
             ) as supervisor:
                 session = await supervisor.start_session(session_id="s-1", **options(process))
                 acknowledged.append("opened")
@@ -122,16 +122,16 @@ async def go_on(process):
         return await session.messages(), await events_of(session)
 
 
-def struck_at(number):
+def struck_at(number, durability):
     """Kill at a step, and hold what another process finds to all that was promised; say whether the first one had not ended by then."""
     ledger, inner = [], MemoryStore(lease_ms=0)
     first, second = Process(inner, ledger), Process(inner, ledger)
     kill = KillAtStep(first, number)
     with installed(Inline()):
-        acknowledged = trio.run(live, first, clock=FakeClock(), instruments=[kill])
+        acknowledged = trio.run(live, first, durability, clock=FakeClock(), instruments=[kill])
         stored = inner.get("", "s-1")
         messages, events = trio.run(go_on, second, clock=FakeClock())
-    where = f"killed at step {number}, after {acknowledged}, ledger {ledger}"
+    where = f"{durability}, killed at step {number}, after {acknowledged}, ledger {ledger}"
     if "opened" in acknowledged:
         assert stored is not None, where
     check_history(messages)
@@ -158,10 +158,11 @@ def struck_at(number):
 @pytest.mark.at(118)
 @pytest.mark.at(123)
 @pytest.mark.journal(10)
+@pytest.mark.parametrize("durability", ["grouped", "strict"])
 @pytest.mark.parametrize("every", [EACH, pytest.param(1, marks=pytest.mark.check)])
-def test_whenever_it_is_killed_what_was_promised_holds(every):
+def test_whenever_it_is_killed_what_was_promised_holds(every, durability):
     """Each prompt once, each call with one result, `once` at most once, `idempotent` under one operation id, numbers without gaps."""
     number = 1
-    while struck_at(number):
+    while struck_at(number, durability):
         number += every
     assert number > 80  # so many steps there are at least

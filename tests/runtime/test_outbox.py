@@ -14,16 +14,20 @@ from agentrail.core.protocol.effects import (
     PromptAgent,
     Publish,
     ReplyToCaller,
+    RunTool,
+    SetProviderOpts,
     SetTimer,
     SpawnChild,
     StartAgent,
+    StartStream,
     stall_timer_of,
 )
-from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import SignalId, ToolWantsChild
-from agentrail.events import Envelope, MessageDelta, StatusUpdate
-from agentrail.messages import CallId
-from agentrail.runtime.store_writer import MAX_EPHEMERAL_BYTES, Outbox
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.events import AgentEnd, Envelope, MessageDelta, StatusUpdate
+from agentrail.messages import CallId, TokenUsage
+from agentrail.runtime.store_writer import MAX_EPHEMERAL_BYTES, Outbox, may_wait
 
 BEFORE, AFTER = "what it knew before", "what it knows"  # states are kept, and not looked into
 
@@ -187,3 +191,59 @@ def test_of_deltas_that_have_left_none_is_thrown_away():
     assert outbox.thrown_away == 1
     assert len(left(outbox, 5)) == 1
     assert outbox.ephemeral_bytes == 0
+
+
+# --- what may wait for company, and a request that leaves first
+
+ANSWER = ReplyToCaller(to=SignalId("a-1"), value=None)
+OPTIONS = SetProviderOpts(model="m", provider_opts={})
+REQUEST = StartStream(
+    request=ModelRequest(
+        attempt=EffectId("r1"), model="scripted:m", system=None, messages=(), tools=Toolbox()
+    ),
+    look_at_ms=1,
+)
+ALARM = timer("w1")
+EVENT, END = told("a"), Publish(AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end"))
+TOOL = RunTool(
+    effect_id=EffectId("t1"),
+    call_id=CallId("c"),
+    name="t",
+    generation=0,
+    arguments={},
+    arguments_hash="",
+    operation_id="o",
+    turn=1,
+    model="m",
+    path=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("effects", "expected"),
+    [
+        ((), True),
+        ((EVENT, ALARM, CancelStream(effect_id=EffectId("r0"))), True),
+        ((EVENT, REQUEST), True),
+        ((EVENT, ANSWER), False),
+        ((EVENT, END), False),
+        ((EVENT, TOOL), False),
+        ((OPTIONS,), False),
+    ],
+)
+def test_a_record_may_wait_if_only_events_timers_and_a_sent_request_wait_for_it(effects, expected):
+    """Whatever a caller is told, and whatever acts, is behind a commit of its own. A request that has not left is, too."""
+    assert may_wait(effects, is_sent=True) is expected
+    assert may_wait((*effects, REQUEST), is_sent=False) is False
+
+
+@pytest.mark.parametrize("waiting", [(), (EVENT, ANSWER, ALARM), (TOOL,), (OPTIONS,)])
+def test_a_request_overtakes_what_does_not_change_it(waiting):
+    """Events, answers and timers; not the options that it is sent with, and no work."""
+    outbox, expected = Outbox(), not {RunTool, SetProviderOpts} & {type(one) for one in waiting}
+    assert outbox.may_be_overtaken((*waiting, REQUEST)) is expected
+    outbox.put(1, waiting, "before", "after", is_recorded=True)
+    assert outbox.may_be_overtaken((EVENT, REQUEST)) is expected
+    leaving = outbox.put(2, (EVENT, REQUEST), "before", "after", is_recorded=True, is_sent=True)
+    assert leaving.at_once == (REQUEST,)
+    assert [effect for effect, _ in outbox.leaving(2)] == [*waiting, EVENT]

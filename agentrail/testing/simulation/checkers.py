@@ -63,11 +63,16 @@ def _events_of(step: SessionStep) -> list[Event]:
 class Fences(Checker):
     """Epochs never fall. Nothing leaves a node before it is durable, and no work begins on it once another owns the session.
 
+    One request of each session may leave before its record, if no other node uses the store.
     An event or an answer may still leave an old owner if its record was durable before the takeover: the new owner has the same.
     """
 
     name = "fences"
     kinds: frozenset[LineKind] = frozenset({"effect", "event"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._ahead: dict[LineKey, StartStream] = {}
 
     def judge(self, line: LogLine) -> str | None:
         if self.eye.fault is not None:
@@ -82,6 +87,10 @@ class Fences(Checker):
             is_void = what.meta.seq > journal.events_of_the_last
         else:
             is_early = type(what) not in _STOPS and self.eye.waits(line.session, line.place, what)
+            if is_early and isinstance(what, StartStream) and self.eye.has_one_place:
+                before = self._ahead.get((line.session, line.place))
+                is_early = before is not None and self.eye.waits(line.session, line.place, before)
+                self._ahead[line.session, line.place] = what
             is_void = type(what) in _BEGINS or (
                 type(what) in _TOLD and self.eye.is_void(line.session, line.place, what)
             )

@@ -99,6 +99,11 @@ class GodsEye:
         journal = self.journals.get(session)
         return "" if journal is None else self._places.get(journal.node, "")
 
+    @property
+    def has_one_place(self) -> bool:
+        """Whether only one place has ever used the store."""
+        return len(set(self._places.values())) == 1
+
     def is_owned(self, session: str) -> bool:
         """Whether the owner of a session lives."""
         node = self.journals[session].node
