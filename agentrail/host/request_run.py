@@ -183,12 +183,13 @@ class RequestRun:
         with failure, self._scope:
             await self._hear("on_request_start", None)
             await self._work()
-        with trio.CancelScope(shield=True):
-            outcome = await self._settle(failure.error)
-        with self._owed:
-            if self._is_committed:
-                await self._hear("on_turn_persisted", outcome)
-            await self._hear("on_request_end", outcome)
+        outcome = await self._settle(failure.error)
+        having = self._parts.order.having
+        if having["on_turn_persisted"] or having["on_request_end"]:
+            with self._owed:
+                if self._is_committed:
+                    await self._hear("on_turn_persisted", outcome)
+                await self._hear("on_request_end", outcome)
         if failure.error is not None and what_travels(failure.error) is not None:
             failure.release()
 
@@ -350,7 +351,7 @@ class RequestRun:
     # --- step 14
 
     async def _settle(self, error: BaseException | None) -> RequestOutcome:
-        """Publish the outcome to all waiters. A session created in vain is removed first."""
+        """Publish the outcome to all waiters, even if cancelled. A session created in vain is removed first."""
         track = self._track
         outcome: RequestOutcome = "shutdown"
         is_shutdown = self._is_shutdown or (error is not None and what_travels(error) is not None)
@@ -379,8 +380,9 @@ class RequestRun:
 
     async def _remove(self, session: Session) -> None:
         try:
-            if await self._parts.sessions.remove(session):
-                self._session = None
+            with trio.CancelScope(shield=True):
+                if await self._parts.sessions.remove(session):
+                    self._session = None
         except AgentrailError as error:
             LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
 

@@ -745,6 +745,7 @@ async def find_standing(session: Session, request_id: str) -> tuple[RequestStand
 
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:
+    """Read the answer of a request that has ended, and publish its end, even if cancelled."""
     standing, text = track.standing, ""
     try:
         if session is not None and track.record.context_window is None:
@@ -760,7 +761,7 @@ async def _answer_of(session: Session, standing: RequestStanding) -> str:
     if standing.messages:
         return read(standing.messages)
     # The end event of an aborted or failed cycle has no messages.
-    with suppress(AgentrailError), trio.move_on_after(1.0):
+    with suppress(AgentrailError), trio.move_on_after(1.0, shield=True):
         return read(said_to(standing.ref, await session.messages()))
     return ""
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from functools import partial
 
+import msgspec
 import pytest
 import trio
 
@@ -42,9 +43,11 @@ from agentrail.host import (
     requests,
 )
 from agentrail.host.host_options import HostOptions
-from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack, ended_by_host
+from agentrail.host.request_run import RequestRun
+from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack, end_track, ended_by_host
 from agentrail.messages import PromptRef, SessionId, UserMessage
 from agentrail.plugins import HumanApproval
+from agentrail.runtime.session_keys import key_of
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.cancelling import crash
@@ -495,6 +498,27 @@ async def test_a_caller_that_leaves(on_disconnect, outcome):
         assert scope.cancelled_caught
         await host.quiet()
     assert ledger.ends == [outcome]
+
+
+@on_virtual_time
+async def test_the_end_of_a_request_is_told_by_a_cancelled_task_too():
+    """The text of an aborted answer is read, and a session that was created in vain is removed."""
+    async with hosting(ScriptedModel([SLOW])) as host:
+        request = await asked(host, session_id="main")
+        await trio.sleep(15)
+        await request.cancel()
+        assert await request.outcome() == "aborted"
+        track = RequestTrack(msgspec.structs.replace(request.record, text=""))
+        track.stand(request._track.standing)  # noqa: SLF001 - what its task has heard
+        in_vain = await host.create(ANN, session_id="in-vain")
+        host._parts.sessions._fresh[key_of("acme", "in-vain")] = in_vain  # noqa: SLF001
+        run = RequestRun(host._parts, None, lambda: None)  # noqa: SLF001 - no message is needed to remove
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await end_track(request.session, track)
+            await run._remove(in_vain)  # noqa: SLF001
+        assert (track.record.status, track.record.text) == ("aborted", "So")
+        assert [one.session_id for one in host.supervisor.sessions()] == ["main"]
 
 
 @on_virtual_time
