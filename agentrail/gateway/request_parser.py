@@ -3,6 +3,7 @@
 import base64
 import binascii
 import difflib
+import functools
 import itertools
 import re
 from collections.abc import (
@@ -321,6 +322,9 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
 # --- JSON
 
 
+_converter: Final = functools.cache(converter_of)
+
+
 def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
     """Decode a body. Above `READ_HERE_BYTES` it must run in a thread, because it may take seconds."""
     plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
@@ -337,7 +341,7 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
             if isinstance(file, dict):
                 check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
     try:
-        body = converter_of(kind)(plain)
+        body: B = _converter(kind)(plain)
     except msgspec.ValidationError as error:
         _refuse_field_of(str(error))
     if isinstance(body, ChatBody):

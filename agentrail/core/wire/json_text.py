@@ -45,7 +45,7 @@ def _has_long_number(given: bytes) -> bool:
 
 
 def _read_pairs(given: bytes) -> None:
-    json.loads(given.decode(), object_pairs_hook=_once, parse_int=_of_some_digits)
+    _strict.decode(given.decode())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
@@ -61,3 +61,6 @@ def _of_some_digits(digits: str) -> None:
     if len(digits) > MAX_DIGITS:
         message = f"a number of more than {MAX_DIGITS} digits"
         raise Misfit(message)
+
+
+_strict: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_of_some_digits)
