@@ -90,6 +90,7 @@ class CallHead:
     Attributes:
         peer: Address of the other end of the connection; empty if unknown.
         root_path: Path at which the application is mounted in another one, or empty.
+        is_http_1: Whether it came over HTTP/1, which has headers about the connection.
     """
 
     method: str
@@ -100,6 +101,7 @@ class CallHead:
     is_websocket: bool = False
     root_path: str = ""
     scheme: str = "http"
+    is_http_1: bool = True
 
 
 def head_of(scope: Mapping[str, Any]) -> CallHead:
@@ -117,6 +119,7 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
         is_websocket=scope["type"] == "websocket",
         root_path=scope.get("root_path", ""),
         scheme=scope.get("scheme", "http"),
+        is_http_1=str(scope.get("http_version", "1.1")).startswith("1"),
     )
 
 
@@ -387,7 +390,7 @@ class FailedAuthentications:
 
     def wait_of(self, peer: str, now: float) -> float:
         """Return the seconds until another failure of an address is counted."""
-        times = self._failed.get(network_of(peer), ())
+        times = self._failed.get(network_of(peer), ()) if self._failed else ()
         if len(times) < self._limit:
             return 0.0
         return max(0.0, times[0] + self._within - now)
@@ -539,15 +542,15 @@ class CallerCheck:
     async def _ask_application(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer | None:
         found: Any = None
         try:
-            with trio.CancelScope(deadline=trio.current_time() + self._timeout_seconds) as scope:
-                found = auth(head.headers)
-                if inspect.isawaitable(found):
+            found = auth(head.headers)
+            if inspect.isawaitable(found):
+                with trio.move_on_after(self._timeout_seconds) as scope:
                     found = await found
+                if scope.cancelled_caught:
+                    return _failed(f"it took longer than {self._timeout_seconds:g} s")
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; cancellation is raised again
             raise_what_travels(raised)
             return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - cancellation was raised above
-        if scope.cancelled_caught:
-            return _failed(f"it took longer than {self._timeout_seconds:g} s")
         fault = None if found is None else fault_of_caller(found)
         return found if fault is None else _failed(fault)
 
@@ -572,6 +575,7 @@ OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """Paths for monitoring, which knows neither the server's name nor a token."""
 
 _CALLER: Final = "agentrail.caller"
+_HEAD: Final = "agentrail.head"
 _NODE_CALL: Final = "agentrail.node_call"
 _REFUSED_UPGRADE: Final = "websocket.http.response"
 
@@ -579,6 +583,11 @@ _REFUSED_UPGRADE: Final = "websocket.http.response"
 def caller_of(scope: MutableMapping[str, Any]) -> Principal | None:
     """Return the caller. None if the path needs no token, or the token comes with a `hello`."""
     return cast("Principal | None", scope.get("state", {}).get(_CALLER))
+
+
+def admitted_head(scope: MutableMapping[str, Any]) -> CallHead:
+    """Return the head of a call, as the guard has read it if there is one."""
+    return scope.get("state", {}).get(_HEAD) or head_of(scope)
 
 
 def node_call_of(scope: MutableMapping[str, Any]) -> NodeCall | None:
@@ -633,7 +642,7 @@ class AccessGuard:
             await send_refusal(scope, readable, outcome, self.encode_error)
             return
         # A copy: the server may share the state across a connection, whose next call may have another caller.
-        scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
+        scope["state"] = {**scope.get("state", {}), _CALLER: outcome, _HEAD: head}
         await self.app(scope, receive, readable)
 
     async def _pass_signed(

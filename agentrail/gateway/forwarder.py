@@ -30,7 +30,7 @@ from agentrail.gateway.node_token import (
     encode_node_call,
     is_signed_answer,
 )
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved
 from agentrail.gateway.request_parser import CallerLeft
 from agentrail.gateway.stream_watchdog import ForeignStream
 from agentrail.gateway.token_watcher import OpenStream
@@ -241,7 +241,7 @@ class Forwarder:
     def nodes(self) -> SessionNodes:
         return self.host.supervisor.nodes
 
-    async def run(self, call: RouteCall, route: CallRoute, run_here: RunHere) -> WholeAnswer | None:
+    async def run(self, call: RouteCall, route: CallRoute, run_here: RunHere) -> None:
         """Run a call on the node of its session, or here if it has none."""
         aim = route.aim(call)
         session_id = aim.session_of(SessionOwner.of(call.principal))
@@ -300,7 +300,7 @@ class Forwarder:
             LOGGER.info("request %s to node %s: socket", nonce, node.id)
             yield connection
 
-    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> PassedOn[WholeAnswer | None]:
+    async def _send(self, call: RouteCall, route: CallRoute, node: Node) -> PassedOn[None]:
         exchange = _Exchange()
         await call.while_there(partial(self._exchange, call, route, node, exchange))
         if exchange.sent != "answered" and exchange.has_begun:

@@ -35,8 +35,8 @@ from agentrail.gateway.authorization import (
     AccessGuard,
     CallerCheck,
     CallHead,
+    admitted_head,
     caller_of,
-    head_of,
     name_user,
     node_call_of,
     require_scope,
@@ -243,7 +243,10 @@ class RouteCall:
         principal: The caller; `NO_PRINCIPAL` if the route needs no token.
         has_encoded_slash: Whether the path has an encoded slash, which the client did not mean as a separator.
         on_left: Awaited if the client disconnects. A handler sets it if there is work to stop.
-        is_over: Whether the last write of its response has started.
+        watch: Scope of the work that runs while the client is connected.
+        has_begun: Whether the first write of its response has started, so that nothing else can be answered.
+        is_over: Whether the last one has.
+        written: Set when the last write has returned. None unless a watch waits for it.
         via: Channel of the call, recorded with each message in the session's events.
         target: Its path with the query, as in its request line.
         text: Its body as it came. Only on a server with other nodes.
@@ -263,8 +266,11 @@ class RouteCall:
     request_id: str = ""
     on_left: Callable[[], Awaitable[None]] | None = None
     has_left: bool = False
+    watch: trio.CancelScope | None = None
+    has_begun: bool = False
     is_writing: bool = False
     is_over: bool = False
+    written: trio.Event | None = None
     more_headers: dict[str, str] = field(factory=dict)
     via: str = "http"
     target: bytes = b""
@@ -285,37 +291,43 @@ class RouteCall:
 
     async def write(self, message: dict[str, Any]) -> None:
         """Pass a message to the server. Only `while_there` can cut a blocked write."""
-        self.is_writing = True
+        self.is_writing = self.has_begun = True
         self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
         try:
             await self.send(message)
         finally:
             self.is_writing = False
+            if self.written is not None:
+                self.written.set()
 
     async def while_there(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` while the client is connected. Cuts the connection if a write in it is cancelled."""
-        self._check_there()
-        failure = Kept()
+        """Run `work` while the client is connected, at most until the deadline of `watch`. Cuts the connection if a write in it is cancelled."""
+        if self.has_left:  # the server reports it only once
+            raise CallerLeft
+        failure, self.written = Kept(), None
         async with trio.open_nursery() as nursery:
+            self.watch = nursery.cancel_scope
             nursery.start_soon(self._watch, nursery.cancel_scope)
             with failure:
                 await work()
-            nursery.cancel_scope.cancel(reason="the work is done")
+            is_cut = nursery.cancel_scope.cancel_called
+            if self.written is None:  # otherwise the watch ends by itself, which costs half as much
+                nursery.cancel_scope.cancel(reason="the work is done")
         if failure.error is None:
             return
-        if self.has_left and what_travels(failure.error) is None:
-            raise CallerLeft
-        failure.release()
-
-    def _check_there(self) -> None:
-        if self.has_left:  # the server reports it only once
+        if not is_cut or what_travels(failure.error) is not None:
+            failure.release()
+        if self.has_left:  # otherwise at the deadline
             raise CallerLeft
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
             await wait_left(self.receive)
             if self.is_over:  # after a complete response the server reports it for every call
-                await trio.sleep_forever()
+                if self.is_writing:
+                    self.written = trio.Event()
+                    await self.written.wait()
+                return
             self.has_left = True
         finally:
             if self.is_writing and self.cut is not None:
@@ -373,10 +385,10 @@ class SessionMoved(CallRefused):
         )
 
 
-RunHere: TypeAlias = Callable[[], Awaitable[WholeAnswer | None]]
-"""Runs a call on this node, and returns its response unless it is written already."""
+RunHere: TypeAlias = Callable[[], Awaitable[None]]
+"""Runs a call on this node, and writes its response."""
 
-Forward: TypeAlias = Callable[[RouteCall, "CallRoute", RunHere], Awaitable[WholeAnswer | None]]
+Forward: TypeAlias = Callable[[RouteCall, "CallRoute", RunHere], Awaitable[None]]
 
 OpenNodeSocket: TypeAlias = Callable[
     [Node, Principal, bytes], "AbstractAsyncContextManager[websockets.WebSocketConnection]"
@@ -484,10 +496,9 @@ class PathEndpoint:
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         """Handle one request. Only exceptions that must end the process propagate."""
-        head = head_of(scope)
         call = RouteCall(
             gateway=self._gateway,
-            head=head,
+            head=admitted_head(scope),
             receive=receive,
             send=send,
             cut=connection_cut(scope),
@@ -498,21 +509,22 @@ class PathEndpoint:
         )
         call.principal = caller_of(scope) or NO_PRINCIPAL
         try:
+            answer: WholeAnswer | None = None
             try:
-                answer = await self._answer(call)
+                await self._answer(call)
             except BaseException as raised:  # noqa: ASYNC103 - cancellation is raised again
-                if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
+                if call.has_begun or isinstance(raised, CallerLeft) or what_travels(raised) is not None:
                     raise
                 answer = self._answer_to(call, raised)
             if answer is not None:
-                await self._write(call, answer, scope)
+                await call.while_there(partial(_write, call, answer))
         except CallerLeft:
             call.has_left = True
         finally:
             if call.has_left and call.on_left is not None:
                 await self._leave(call, call.on_left)  # noqa: ASYNC102 - shielded and bounded
 
-    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
+    async def _answer(self, call: RouteCall) -> None:
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
         if route is None or call.head.method not in self.methods:
             answer = error_answer(
@@ -522,7 +534,8 @@ class PathEndpoint:
             )
             raise CallRefused(answer)
         if route.scope is None:
-            return await self._run(call, route)
+            await self._run(call, route)
+            return
         if call.principal is NO_PRINCIPAL:
             raise CallRefused(UNAUTHORIZED)  # the guard is missing from this route
         _check(require_scope(call.principal, route.scope, route.also))
@@ -538,9 +551,10 @@ class PathEndpoint:
             call, owner, route.operation if route.operation_of is None else route.operation_of(call.body)
         )
         if not route.is_stream or call.node_call is not None:
-            return await self._run_somewhere(call, route)
+            await self._run_somewhere(call, route)
+            return
         with call.gateway.take_place(owner):
-            return await self._run_somewhere(call, route)
+            await self._run_somewhere(call, route)
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
         if call.has_encoded_slash:  # the router has split the id at this slash
@@ -598,32 +612,32 @@ class PathEndpoint:
                 error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
             )
 
-    async def _run_somewhere(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
+    async def _run_somewhere(self, call: RouteCall, route: CallRoute) -> None:
         forward = call.gateway.forward
         if forward is None:
-            return await self._run(call, route)
-        return await forward(call, route, partial(self._run, call, route))
+            await self._run(call, route)
+        else:
+            await forward(call, route, partial(self._run, call, route))
 
-    async def _run(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
-        results: list[Result] = []
+    async def _run(self, call: RouteCall, route: CallRoute) -> None:
+        streams: list[StreamAnswer | OwnStream] = []
 
         async def work() -> None:
-            results.append(await route.handler(call))
+            match await route.handler(call):
+                case StreamAnswer() | OwnStream() as stream:
+                    streams.append(stream)
+                case HandledResponse() as handled:
+                    headers = {name.lower(): value for name, value in handled.headers.items()}
+                    await _write(call, answer_json(thawed(handled.body), handled.status, headers))
+                case answer:
+                    await _write(call, answer)
 
         await call.while_there(work)
-        (result,) = results
-        match result:
-            case StreamAnswer():
-                await self._write_stream(call, result)
-                return None
-            case OwnStream():
-                await result.write(call)
-                return None
-            case HandledResponse():
-                headers = {name.lower(): value for name, value in result.headers.items()}
-                return answer_json(thawed(result.body), result.status, headers)
-            case _:
-                return result
+        for stream in streams:
+            if isinstance(stream, OwnStream):
+                await stream.write(call)
+            else:
+                await self._write_stream(call, stream)
 
     def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
         call.request_id = f"e-{outside.ids(9)}"
@@ -631,22 +645,6 @@ class PathEndpoint:
         if answer.is_ours:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
         return answer_refusing(answer, self.encode_error)
-
-    async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
-        headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
-        if answer.status not in _NO_CONTENT:
-            headers["content-length"] = f"{len(answer.body)}"
-        if answer.body:
-            headers["content-type"] = answer.content_type
-        if not str(scope.get("http_version", "1.1")).startswith("1"):
-            headers.pop("connection", None)
-
-        async def work() -> None:
-            await call.write(start_of(answer.status, headers))
-            await call.write({"type": "http.response.body", "body": answer.body})
-
-        with trio.move_on_after(WRITE_SECONDS + len(answer.body) / SLOWEST_BYTES):
-            await call.while_there(work)
 
     async def _leave(self, call: RouteCall, on_left: Callable[[], Awaitable[None]]) -> None:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
@@ -666,7 +664,7 @@ class UnknownPath(PathEndpoint):
     def __init__(self, gateway: Gateway) -> None:
         super().__init__(gateway, (), write_stream=_write_none)
 
-    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
+    async def _answer(self, call: RouteCall) -> None:
         await trio.lowlevel.checkpoint()
         if call.principal is not NO_PRINCIPAL:
             await self._charge(call, SessionOwner.of(call.principal), "call")
@@ -681,6 +679,21 @@ def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
     file = scope.get("path_params", {}).get("path", "")
     in_front = scope["path"].removesuffix(file).count("/")
     return b"%2f" in (b"/".join(raw.split(b"/")[:in_front]) if file else raw)
+
+
+async def _write(call: RouteCall, answer: WholeAnswer) -> None:
+    """Write a complete response, in `while_there`, where its time is limited."""
+    headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
+    if answer.status not in _NO_CONTENT:
+        headers["content-length"] = f"{len(answer.body)}"
+    if answer.body:
+        headers["content-type"] = answer.content_type
+    if not call.head.is_http_1:
+        headers.pop("connection", None)
+    assert call.watch is not None  # noqa: S101 - `while_there` has set it
+    call.watch.deadline = trio.current_time() + WRITE_SECONDS + len(answer.body) / SLOWEST_BYTES
+    await call.write(start_of(answer.status, headers))
+    await call.write({"type": "http.response.body", "body": answer.body})
 
 
 async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:

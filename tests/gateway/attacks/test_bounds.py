@@ -4,6 +4,7 @@ import json
 
 import pytest
 import trio
+import trio.testing
 
 from agentrail.gateway import sockets as sockets_module
 from agentrail.gateway.error_responses import CallRefused
@@ -129,6 +130,72 @@ async def test_sockets_of_strangers_are_counted_by_their_network(monkeypatch):
         assert [one.status for one in (*near, far)] == [None, None, 429, None]
         assert app.state.host.sockets.statistics().unknown == 3
         nursery.cancel_scope.cancel()
+
+
+class Stalled(Caller):
+    """A caller who reads no body. On our own server, a blocked write ends only when the connection is cut."""
+
+    cut: trio.Event
+    is_shielded = True
+
+    def _scope(self):
+        self.cut = trio.Event()
+        return {**super()._scope(), "state": {"agentrail.cut": self.cut.set}}
+
+    async def _send(self, message):
+        await super()._send(message)
+        if message["type"] == "http.response.body":
+            with trio.move_on_after(200, shield=self.is_shielded):
+                await self.cut.wait()
+
+
+@pytest.mark.parametrize("is_shielded", [True, False])
+async def test_an_answer_that_is_not_read_in_time_cuts_its_connection(is_shielded):
+    """An answer may take 30 seconds and a second for each 4 KiB, then the connection is cut and the call ends."""
+    statuses = []
+    async with in_memory(answering("a")) as (app, _):
+        for said in ({"message": "Hi"}, {"message": 5}):
+            caller, began_at = Stalled(app, "POST", "/chat", said), trio.current_time()
+            caller.is_shielded = is_shielded
+            with trio.fail_after(100):
+                await caller.run()
+            assert caller.cut.is_set() or not is_shielded
+            assert len(caller.sent) == 2  # nothing was answered twice
+            assert 30 <= trio.current_time() - began_at < 31
+            statuses.append(caller.status)
+    assert statuses == [200, 422]  # a stray cancellation would have ended the block
+
+
+async def test_an_answer_that_cannot_be_written_is_not_followed_by_another():
+    """The error is the server's own, which closes the connection."""
+
+    class Broken(Caller):
+        async def _send(self, message):
+            await super()._send(message)
+            if message["type"] == "http.response.body":
+                raise BrokenPipeError
+
+    async with in_memory(answering("a")) as (app, _):
+        caller = Broken(app, "POST", "/chat", {"message": "Hi"})
+        with pytest.raises(BrokenPipeError):
+            await caller.run()
+        assert [one["type"] for one in caller.sent] == ["http.response.start", "http.response.body"]
+
+
+async def test_a_server_that_stops_cuts_an_answer_whose_caller_has_left():
+    """Also one whose last write is blocked while the server already knows that its caller sends no more."""
+    async with in_memory(answering("a")) as (app, _):
+        caller = Stalled(app, "POST", "/chat", {"message": "Hi"})
+        began_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(caller.run)
+            await trio.testing.wait_all_tasks_blocked()
+            caller.left.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not caller.cut.is_set()
+            nursery.cancel_scope.cancel(reason="the server stops")
+        assert caller.cut.is_set()
+        assert trio.current_time() == began_at
 
 
 @on_bounded_time
