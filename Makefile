@@ -21,7 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # pytest, and one more try, alone, for up to ten tests that failed beside seventeen thousand others.
 # One worker more than there are processors: a tenth of the time a test waits for a process, a browser or a disk.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS ?= $(shell echo $$(($(CORES) + 1)))
 PYTEST := $(BIN)/python -m scripts.run_tests -n $(WORKERS) -rs
 # Properties among the unit tests have ten examples each in `make test` and in CI, and all of them in `make property`.
 ALL := --unit-examples=1000000
@@ -42,7 +43,7 @@ TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASY
 # Each of them is about one of these words. To read a file takes flake8-async a quarter of a second, whatever is in it.
 TRIO_WORDS := \b(yield|finally|BaseException|Cancelled|__aenter__|open_nursery|CancelScope)\b|except:|(fail|move_on)_(after|at)\(
 
-.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check floors pure-floor bench bench-quick bench-peers soak soak-gateway soak-large soak-readers crash crash-nodes simulate nginx lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-repository lint-commits hooks docs docs-check docs-site docs-serve coverage slow-tests tests-and-properties coverage-of-spec mutants planted ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers peers-all clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -85,8 +86,7 @@ test-pythons:  ## the tests of `make test` on each supported Python of this mach
 
 check: $(DEV)  ## everything that must hold before a commit
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site docs-check longest
-	@$(MAKE) --no-print-directory coverage
-	@$(MAKE) --no-print-directory simulate
+	@$(MAKE) --no-print-directory coverage BESIDE=simulate
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
 	$(BIN)/python -m benchmarks
@@ -216,13 +216,21 @@ coverage: $(DEV) peers  ## all tests with branches counted, then those that take
 ifdef COUNTED
 	test -s $(COUNTED)/skipped
 	cp $(COUNTED)/coverage .coverage
+endif
+	@$(MAKE) $(TWO_AT_A_TIME) WORKERS=$(CORES) slow-tests tests-and-properties $(BESIDE)
+	@$(MAKE) --no-print-directory $(if $(COUNTED),pure-floor,floors)
+
+# Two at a time: what takes long waits for browsers, servers and processes nearly as long as it computes, and properties only compute.
+slow-tests: $(DEV)
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -o cache_dir=.pytest_cache/slow --folded=all -m check tests
+
+tests-and-properties: $(DEV)
+ifdef COUNTED
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER_PURE) --cov-append --folded=all @$(COUNTED)/skipped
 else
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) --folded=all -m 'not check'
 endif
-	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) --folded=all -m check tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) property_tests
-	@$(MAKE) --no-print-directory $(if $(COUNTED),pure-floor,floors)
 
 pure-floor: $(DEV)
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=$(PURE_FLOOR)

@@ -17,19 +17,20 @@ from typing import Final
 
 MOST: Final = 10
 _TESTS_FAILED: Final = 1  # pytest's exit code
-LAST_FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
+CACHE: Final = ".pytest_cache"
 
 
 def run_tests(arguments: Sequence[str], python: str = sys.executable) -> int:
     """Run pytest with these arguments in the working directory; gives the exit code of the run, or of its second try."""
-    LAST_FAILED.unlink(missing_ok=True)  # of another run
+    last_failed = last_failed_of(arguments)
+    last_failed.unlink(missing_ok=True)  # of another run
     code = _pytest(python, arguments)
-    failed = _failed()
+    failed = _failed(last_failed)
     if code != _TESTS_FAILED or not 0 < len(failed) <= MOST:
         return code
     print(f"\n==> {len(failed)} failed beside others; once more, alone", flush=True)
     code = _pytest(python, ("-p", "no:randomly", *alone(arguments), *failed))
-    still = _failed()
+    still = _failed(last_failed)
     for test in failed:
         print(f"==> {'failed twice' if test in still else 'UNSTEADY, passed alone'}: {test}", flush=True)
     return code
@@ -58,10 +59,16 @@ def _pytest(python: str, arguments: Sequence[str]) -> int:
             continue  # a Ctrl-C at the terminal reaches pytest too, which says how far it came
 
 
-def _failed() -> list[str]:
-    if not LAST_FAILED.exists():  # pytest removes it when nothing failed
+def last_failed_of(arguments: Sequence[str]) -> Path:
+    """Return the file in which pytest keeps what failed. Two runs at the same time have a `-o cache_dir=…` each."""
+    given = [one.partition("=")[2] for one in arguments if one.startswith("cache_dir=")]
+    return Path(given[-1] if given else CACHE, "v", "cache", "lastfailed")
+
+
+def _failed(last_failed: Path) -> list[str]:
+    if not last_failed.exists():  # pytest removes it when nothing failed
         return []
-    return sorted(json.loads(LAST_FAILED.read_text(encoding="utf-8")))
+    return sorted(json.loads(last_failed.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
+from scripts.run_tests import last_failed_of
 
 ROOT = Path(__file__).parents[2]
 RUNNER = "scripts.run_tests"  # pytest, and one more try for what failed
@@ -53,7 +54,7 @@ def paths(arguments: list[str]) -> list[str]:
 def test_make_test_and_make_check_leave_out_nothing_together():
     """`make test` leaves out what is marked `check`; `make check` has that too, and of the properties what has no run of its own."""
     (run,) = pytest_runs("test")
-    quick, long, properties, *others = pytest_runs("check")
+    long, quick, properties, *others = pytest_runs("check")
     for one in (run, quick):
         assert (chosen(one), paths(one)) == (["-m not check"], [])
     assert (chosen(long), paths(long)) == (["-m check"], ["tests"])
@@ -70,12 +71,15 @@ WHOLE = (["check"], ["check", "COUNTED=build/stranger"], ["nightly"])
 
 def test_where_the_suite_was_counted_make_check_runs_what_was_skipped_there():
     """And everything else as always; its lines add to those that were counted, and of the floors that of the pure rooms is held, and the other one at home and by night."""
-    rest, *others = pytest_runs("check", "COUNTED=build/stranger")
+    long, rest, *others = pytest_runs("check", "COUNTED=build/stranger")
     assert [word for word in rest if word.startswith("@")] == ["@build/stranger/skipped"]
     assert chosen(rest) == []
     assert {"--cov-append", "--counted=pure"} <= {*rest}
     assert "cp build/stranger/coverage .coverage" in commands("check", "COUNTED=build/stranger")
-    assert others == pytest_runs("check")[1:]
+    whole = pytest_runs("check")
+    assert [long, *others] == [whole[0], *whole[2:]]
+    # They run at the same time, and each tries again what failed in itself.
+    assert last_failed_of(long) != last_failed_of(rest)
     (stranger,) = pytest_runs("test", "COUNTED=build/stranger")
     assert {"--counted=pure", "--skipped-to=build/stranger/skipped"} <= {*stranger}
     floors = [[line for line in commands(*target) if "--fail-under=" in line] for target in WHOLE]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scripts import run_tests as module
-from scripts.run_tests import LAST_FAILED, MOST, alone, run_tests
+from scripts.run_tests import MOST, alone, last_failed_of, run_tests
 
 # Fails as often as its file says, and passes from then on.
 UNSTEADY = """
@@ -64,8 +64,9 @@ def runs(monkeypatch, *ends):
     def run(python, arguments):
         code, failed = left.pop(0)
         called.append(arguments)
-        LAST_FAILED.parent.mkdir(parents=True, exist_ok=True)
-        LAST_FAILED.write_text(json.dumps({f"t{number}": True for number in range(failed)}))
+        list_of_failed = last_failed_of(arguments)
+        list_of_failed.parent.mkdir(parents=True, exist_ok=True)
+        list_of_failed.write_text(json.dumps({f"t{number}": True for number in range(failed)}))
         return code
 
     monkeypatch.setattr(module, "_pytest", run)
@@ -91,7 +92,17 @@ def test_what_failed_in_another_run_is_not_tried(project, monkeypatch):
     assert run_tests(["-q"]) == 0
     monkeypatch.setattr(module, "_pytest", lambda python, arguments: 1)
     assert run_tests(["-q"]) == 1
-    assert not LAST_FAILED.exists()
+    assert not last_failed_of([]).exists()
+
+
+def test_a_run_with_a_cache_of_its_own_leaves_another_alone(project, monkeypatch):
+    """Two runs at the same time each try only their own failures again."""
+    project()
+    called = runs(monkeypatch, (0, 2), (1, 1), (0, 0))
+    own = ["-q", "-o", "cache_dir=slow"]
+    assert run_tests(["-q"]) == run_tests(own) == 0
+    assert [list(one) for one in called] == [["-q"], own, ["-p", "no:randomly", *own, "t0"]]
+    assert last_failed_of([]).exists()
 
 
 def test_the_second_try_has_the_options_of_the_first_and_its_own_tests():
