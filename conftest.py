@@ -434,6 +434,11 @@ _OF_THE_FIRST_BROWSER: Final = frozenset(
 )
 
 
+_BROWSERS: Final = ("a browser", "another browser")
+# One worker runs all of it, so it begins early.
+_TOGETHER: Final = frozenset({*SHARES.values(), *_BROWSERS})
+
+
 def scope_of(nodeid: str) -> str:
     """Name what a test is run together with: itself alone, the page it is an example of, its browser, or its share."""
     file = file_of(nodeid)
@@ -441,13 +446,13 @@ def scope_of(nodeid: str) -> str:
     if "::sybil:" in nodeid:
         return file
     if file.startswith("tests/console/"):
-        return "a browser" if file in _OF_THE_FIRST_BROWSER else "another browser"
+        return _BROWSERS[file not in _OF_THE_FIRST_BROWSER]
     return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
 
 
 def takes_long(nodeid: str) -> bool:
-    """Say whether a test is to begin first."""
-    return nodeid.rpartition("::")[2].partition("[")[0] in LONGEST
+    """Say whether a test is to begin first, alone or with those that it is run together with."""
+    return nodeid.rpartition("::")[2].partition("[")[0] in LONGEST or scope_of(nodeid) in _TOGETHER
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -471,7 +476,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     examples = [item for item in items if isinstance(item, SybilItem)]
     examples.sort(key=lambda item: (item.path, item.example.start))
     others = [item for item in items if not isinstance(item, SybilItem)]
-    others.sort(key=lambda item: item.name.partition("[")[0] not in LONGEST)
+    others.sort(key=lambda item: not takes_long(item.nodeid))
     items[:] = [*others, *examples]
 
 
