@@ -494,6 +494,8 @@ def _run_as_its_module_says(item: pytest.Item) -> None:
 _NOT_COUNTED: Final = (
     *("README.md", "agentrail/", "docs/", "tests/console/", "tests/promises/", "tests/providers/"),
     *("tests/repo/", "tests/sandboxes/", "tests/stores/", "tests/web/"),
+    # They reach no line of those rooms that other tests do not, and take three times as long where lines are counted.
+    *("tests/runtime/test_dead_nodes.py", "tests/runtime/test_trust.py"),
 )
 _COUNTED_OF_THEM: Final = (
     *("docs/explanation/", "tests/console/test_canonical.py", "tests/sandboxes/test_output.py"),
