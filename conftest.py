@@ -65,7 +65,7 @@ settings.register_profile("dev", max_examples=50, deadline=None, suppress_health
 # The same examples in every run: what is green here stays green, and what is red can be had again at home. `make property` and
 # `make nightly` draw new ones, and so does pytest when it is run by hand.
 settings.register_profile(
-    "ci", max_examples=25, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
+    "ci", max_examples=15, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
 )
 # Whether a bug is seen is all that is asked: some more examples than in `ci`, and none is made smaller, which may take minutes.
 settings.register_profile(

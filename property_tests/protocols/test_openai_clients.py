@@ -342,7 +342,7 @@ def talking(random: Random) -> FunctionModel:
 @pytest.mark.protocol(64)
 @pytest.mark.parametrize("seed", range(4))
 async def test_random_clients_do_not_break_a_server(seed):
-    """Rounds: five for each example of the profile, so 200 in CI. Then the sessions are as their journals say.
+    """Rounds: five for each example of the profile, so some 75 in CI. Then the sessions are as their journals say.
 
     By hand: `OPENAI_ROUNDS=5000 OPENAI_SEED=7 pytest -o faulthandler_timeout=0` with this file.
     """

@@ -547,7 +547,7 @@ def test_postgres_store(postgres_server):
     ):
         url = create()
         some = settings(
-            max_examples=min(200, max(1, settings.default.max_examples // 4)), stateful_step_count=25
+            max_examples=min(200, max(6, settings.default.max_examples // 4)), stateful_step_count=25
         )
         run_state_machine_as_test(lambda: PostgresBesidePlain(url, proxy), settings=some)
 
