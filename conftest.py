@@ -406,14 +406,22 @@ SHARES: Final = {
 LONGEST: Final = frozenset(
     {
         "test_a_branch_begins_at_every_state_of_a_small_world",
+        "test_a_great_storm_holds",
+        "test_a_life_of_threads_and_processes",
+        "test_a_life_opens_nothing_real",
+        "test_a_minute_of_faults_loses_nothing",
         "test_a_page_that_is_cut_and_whose_server_is_killed_shows_what_one_shows_that_was_not",
         "test_a_planted_bug_is_found_and_told_in_six_signals",
         "test_a_plugin_may_show_the_model_less_than_the_conversation",
+        "test_a_quick_run_prints_its_table_and_writes_its_json",
+        "test_no_command_runs_what_lies_in_the_directory",
         "test_no_mutant_that_is_allowed_does_harm",
         "test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed",
         "test_one_seed_is_one_run_in_twenty_processes",
+        "test_the_commands_of_a_page_work_as_they_stand",
         "test_the_corpus_is_shown_as_text_everywhere",
         "test_the_harmful_lines_do_harm",
+        "test_three_nodes_serve_one_session_and_survive_what_dies",
     }
 )
 
