@@ -40,9 +40,9 @@ from agentrail.testing.simulation.checkers import (
 from agentrail.testing.simulation.facts import (
     CallAnswered,
     CallAsked,
+    Calm,
     Closed,
     LedgerEntry,
-    Left,
     NodeChange,
     Read,
     ReaderSubscribed,
@@ -634,7 +634,24 @@ def test_a_caller_without_an_answer_is_found():
     assert judged(Liveness, log.lines) == []
     place = number_of(log.lines, CallAnswered)
     said = judged(Liveness, log.lines[:place] + log.lines[place + 1 :])
-    assert said == ["s: no answer to q1 (prompt) for 100 calm seconds"]
+    assert said == [
+        "s: no answer to q1 (prompt) for 100 calm seconds",
+        "s: no final answer to ann (prompt m1) for 100 calm seconds",
+    ]
+
+
+def test_a_caller_who_is_only_told_to_try_again_is_found():
+    """Each attempt is answered, and none is final. One that is final ends all before it."""
+    log = a_whole_cycle()
+    for number in range(1, 4):
+        asked(log, number, "prompt", "m1", outcome="unknown", code="store_unavailable", is_final=False)
+    waiting = list(log.lines)
+    asked(log, 4, "prompt", "m1", says="p1")
+    log.calm()
+    assert judged(Liveness, log.lines) == []
+    calm = log.lines[number_of(log.lines, Calm) :]
+    said = judged(Liveness, [*waiting, *calm])
+    assert said == ["s: no final answer to ann (prompt m1) for 100 calm seconds"]
 
 
 def test_an_event_that_stays_in_the_outbox_is_found():
@@ -681,16 +698,6 @@ def test_a_node_that_asks_the_store_in_a_loop_is_found():
         log.at = 0.5
         log.store("nodes")
     assert judged(Liveness, log.lines) == ["node-0 spins: 1001 times nodes in one second"]
-
-
-def test_what_is_left_is_compared_with_a_life_without_faults():
-    """A node must not keep more at its end than in a life without faults."""
-    log = WrittenLog()
-    log.line("note", Left({"tasks": 3, "timers": 1}, {"tasks": 3, "timers": 1}))
-    assert judged(Liveness, log.lines) == []
-    facts = Left({"tasks": 4, "timers": 1}, {"tasks": 3, "timers": 1})
-    said = judged(Liveness, changed_line(log.lines, 1, facts=facts))
-    assert said == ["node-0 has more left than without faults: {'tasks': 4}"]
 
 
 # --- live sessions

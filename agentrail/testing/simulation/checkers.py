@@ -29,7 +29,6 @@ from agentrail.testing.simulation.facts import (
     CallAnswered,
     CallAsked,
     LedgerEntry,
-    Left,
     Logged,
     NodeChange,
     Read,
@@ -366,6 +365,7 @@ class Liveness(Checker):
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._due: dict[tuple[str, str, str], float] = {}  # what, session, name: since when
+        self._asked: dict[str, tuple[str, str, str]] = {}
         self._suspended: dict[str, bool] = {}
         self._counts: dict[LineKey, tuple[int, int]] = {}
         self._idle: dict[str, int] = {}
@@ -376,16 +376,20 @@ class Liveness(Checker):
             self._note(one, line, step)
         if isinstance(facts, CallAsked):
             self._due["no answer to", session, f"{facts.id} ({facts.request})"] = line.at
+            if facts.key:  # since it was first sent, however often it was refused and sent again
+                name = f"{line.place} ({facts.request} {facts.key})"
+                self._asked[facts.id] = ("no final answer to", session, name)
+                self._due.setdefault(self._asked[facts.id], line.at)
         elif isinstance(facts, CallAnswered):
+            asked = self._asked.get(facts.id)
+            if asked is not None and facts.is_final:
+                self._due.pop(asked, None)
             for key in [
                 key for key in self._due if key[0] == "no answer to" and key[2].startswith(f"{facts.id} ")
             ]:
                 del self._due[key]
         elif line.kind == "event":
             self._due.pop(("not published:", session, f"{facts.meta.seq} at {line.place}"), None)
-        elif isinstance(facts, Left):
-            over = {one: count for one, count in facts.counts.items() if count > facts.usual.get(one, 0)}
-            return f"{line.place} has more left than without faults: {over}" if over else None
         if isinstance(facts, NodeChange) or self.eye.taken:
             gone = line.place if isinstance(facts, NodeChange) and facts.action in GONE else None
             taken = [one.session for one in self.eye.taken]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
@@ -137,6 +137,7 @@ class CallAnswered:
         value: The answer itself, such as an `AbortReceipt`.
         is_repeated: Whether the client may have sent the call twice. The second answer to a decision is then `ok` also if another call had
             decided the same.
+        is_final: Whether the client does not send the call again.
     """
 
     id: str
@@ -145,6 +146,7 @@ class CallAnswered:
     code: str = ""
     value: Any = None
     is_repeated: bool = False
+    is_final: bool = True
 
 
 @frozen
@@ -209,16 +211,3 @@ class Logged:
 @frozen
 class Calm:
     """All faults have ended, in a line of kind `note`. Liveness is judged from here."""
-
-
-@frozen
-class Left:
-    """Resources in use at the end of a life, in a line of kind `note` at a node.
-
-    Attributes:
-        counts: Numbers by kind of resource, such as tasks, sockets, timers and entries of maps.
-        usual: The same after a life without faults.
-    """
-
-    counts: Mapping[str, int] = field(factory=dict)
-    usual: Mapping[str, int] = field(factory=dict)

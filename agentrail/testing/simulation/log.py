@@ -19,7 +19,7 @@ LineKind: TypeAlias = Literal[
     "person",  # a person asked or was answered: `facts` is an `Asked` or an `Answered`
     "read",  # a reader connected or received an event: `facts` is a `Subscribed` or a `Read`
     "log",  # the product logged a warning or an error: `facts` is a `Logged`
-    "note",  # a line of the program, and `Calm`, `Closed`, `Left`
+    "note",  # a line of the program, `Calm` and `Closed`
 ]
 
 WORLD: Final = "world"

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentrail.abc import Ok
 from agentrail.errors import AgentrailError, AlreadyExists, AlreadyStarted, CursorAhead
@@ -234,11 +234,12 @@ class Person:
         while True:
             self.counts["calls"] += 1
             connections = links.first.connections
-            answered = CallAnswered(id=f"{self.name}/{self.counts['calls']}", outcome="unknown")
+            call_id, is_once = f"{self.name}/{self.counts['calls']}", deed in _ONCE
+            answered = CallAnswered(id=call_id, outcome="unknown", is_final=is_once)
             says = key if request in {"prompt", "steer"} else deed
             self._note(f"asks {deed} {key}", CallAsked(id=answered.id, request=request, key=key, says=says))
             try:
-                with trio.move_on_after(patience):
+                with trio.move_on_after(_PATIENCE[0] if self.world.is_calm else patience):
                     value = await call(RemoteSession(links, self.session_id), key)
                     told = getattr(value, "ref", deed)
                     again = links.first.connections > connections  # the link may have sent it twice
@@ -246,15 +247,23 @@ class Person:
                         id=answered.id, outcome="ok", says=told, value=value, is_repeated=again
                     )
             except AgentrailError as error:
-                answered = _refusal(answered.id, error)
+                answered = _refusal(call_id, error)
+                is_final = links.first.fault is not None or is_once or not _is_passing(answered.code)
+                answered = evolve(answered, is_final=is_final)
                 if links.first.fault is not None:
                     raise
+            except trio.Cancelled:
+                answered = evolve(answered, is_final=True)
+                raise
             finally:
                 self._note(f"is answered {answered.outcome} {answered.code}", answered)
-            is_refused = bool(answered.code) and not _is_passing(answered.code)
-            if answered.outcome == "ok" or is_refused or deed in _ONCE:
+            if answered.is_final:
                 return answered.value if answered.outcome == "ok" else None
-            await trio.sleep(pause)
+            try:
+                await trio.sleep(pause)
+            except trio.Cancelled:
+                self._note(f"asks {deed} no more", evolve(answered, is_final=True))
+                raise
             pause = min(2 * pause, 10.0)
 
     def _note(self, said: str, facts: Any = None) -> None:
