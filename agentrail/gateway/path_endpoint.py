@@ -612,12 +612,10 @@ class PathEndpoint:
                 error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
             )
 
-    async def _run_somewhere(self, call: RouteCall, route: CallRoute) -> None:
-        forward = call.gateway.forward
-        if forward is None:
-            await self._run(call, route)
-        else:
-            await forward(call, route, partial(self._run, call, route))
+    def _run_somewhere(self, call: RouteCall, route: CallRoute) -> Awaitable[None]:
+        # Not async: each wake-up of a call passes through all functions that wait for it.
+        run, forward = partial(self._run, call, route), call.gateway.forward
+        return run() if forward is None else forward(call, route, run)
 
     async def _run(self, call: RouteCall, route: CallRoute) -> None:
         streams: list[StreamAnswer | OwnStream] = []
