@@ -209,7 +209,7 @@ class Mailbox(Generic[M]):
         if control > self._most_control or len(self._queue) + control > self._most:
             self._mark()
         if not self._held:
-            self._wake()
+            self.wake()
 
     def _make_room(self, message: M) -> bool:
         if self._overflow == "drop_oldest":
@@ -249,7 +249,7 @@ class Mailbox(Generic[M]):
         ):
             self._mark()
         if self._reader is not None and not self._held and not self._control_only:
-            self._wake()
+            self.wake()
 
     def _mark(self) -> None:
         user, queued = self._outside, len(self._queue)
@@ -327,7 +327,8 @@ class Mailbox(Generic[M]):
         self._control_only = False
         return trio.lowlevel.Abort.SUCCEEDED
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let a waiting reader look again, for messages and for deadlines of its own."""
         if self._reader is not None:
             reader, self._reader = self._reader, None
             self._control_only = False
@@ -374,7 +375,7 @@ class Mailbox(Generic[M]):
     def release(self) -> None:
         self._held -= 1
         if not self._held:
-            self._wake()  # the reader looks again, also for deadlines that passed meanwhile
+            self.wake()  # deadlines may have passed meanwhile
 
     def statistics(self) -> MailboxStatistics:
         control = len(self._control or ())

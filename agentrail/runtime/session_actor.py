@@ -58,7 +58,7 @@ from agentrail.runtime.interpreter import Interpreter, MailboxItem
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.rewind_request import RewindRequest, is_quiet
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import Alarm, now_ms
 from agentrail.runtime.session_code import HeldCode
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.session_options import SessionOptions
@@ -400,7 +400,7 @@ class SessionCell(SleepingCell):
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
-    async def run(self, task_group: TaskGroup) -> str | None:
+    async def run(self, task_group: TaskGroup, alarm: Alarm) -> str | None:
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(
             task_group, self.ports, self.bus, self.pending_calls, self.journal
@@ -410,7 +410,7 @@ class SessionCell(SleepingCell):
             self._let_leave(self.journal, interpreter)
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
-            await interpreter.timers.serve(self.mailbox, self)
+            await interpreter.timers.serve(self.mailbox, self, alarm)
         if self.is_leaving:
             return None
         if self.journal is not None:

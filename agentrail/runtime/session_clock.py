@@ -1,5 +1,6 @@
 """The two clocks of the shell: the signal clock, with dates for users, and Trio's clock, for all waiting."""
 
+import heapq
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,9 @@ MAX_IN_A_ROW: Final = 64
 Not fewer: each turn lets all senders refill the mailbox, so a flooded session would need more turns to reach a stop
 request.
 """
+
+_SLACK: Final = 32
+"""Withdrawn times that an alarm may hold in addition to as many as are set."""
 
 _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, tuple[float, Callable[[], float]]]]] = (
     trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
@@ -109,6 +113,51 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
     known[outside] = seconds, trio.lowlevel.current_clock().current_time
 
 
+class Alarm:
+    """One task that wakes the mailboxes of many sessions: a cancel scope for each wait would cost several times as much."""
+
+    __slots__ = ("_due", "_heap", "_number", "_sleep")
+
+    def __init__(self) -> None:
+        self._due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = {}
+        self._heap: list[tuple[float, int, Mailbox[Any]]] = []  # also those that were replaced or withdrawn
+        self._number = 0
+        self._sleep = trio.CancelScope()
+
+    def wake_at(self, mailbox: Mailbox[Any], at_seconds: float) -> None:
+        """Wake a mailbox at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
+        due = self._due
+        if at_seconds == math.inf:
+            due.pop(mailbox, None)
+        elif mailbox not in due or at_seconds < due[mailbox][0]:
+            self._number += 1
+            due[mailbox] = entry = (at_seconds, self._number, mailbox)
+            heapq.heappush(self._heap, entry)
+            if at_seconds < self._sleep.deadline:  # noqa: PLR1730 - setting it costs as much as half a scope
+                self._sleep.deadline = at_seconds
+        if len(self._heap) > 2 * len(due) + _SLACK:
+            self._heap = sorted(due.values())
+
+    async def run(self) -> None:
+        """Run until cancelled. Times that were set before are kept."""
+        while True:
+            while self._heap and self._due.get(self._heap[0][2]) is not self._heap[0]:
+                heapq.heappop(self._heap)
+            until = self._heap[0][0] if self._heap else math.inf
+            with trio.CancelScope(deadline=until) as self._sleep:
+                await trio.sleep_forever()
+            in_a_row = 0
+            while self._heap and self._heap[0][0] <= trio.current_time():
+                entry = heapq.heappop(self._heap)
+                if self._due.get(entry[2]) is entry:
+                    del self._due[entry[2]]
+                    entry[2].wake()
+                    in_a_row += 1
+                    if in_a_row == MAX_IN_A_ROW:
+                        in_a_row = 0
+                        await trio.lowlevel.checkpoint()
+
+
 # Shared by all sessions without timers, and never written to: an empty or emptied dict per session would add up in ten
 # thousand idle ones.
 _NO_DEADLINES: Final[dict[EffectId, float]] = {}
@@ -150,8 +199,8 @@ class SessionTimers:
             self._deadlines = _NO_DEADLINES
             self._streams = self._streams or None
 
-    async def serve(self, mailbox: Mailbox[L], served: _Actor[L]) -> None:
-        """Pass each message and each due timer to an actor until it returns False.
+    async def serve(self, mailbox: Mailbox[L], served: _Actor[L], alarm: Alarm) -> None:
+        """Pass each message and each due timer to an actor until it returns False. The alarm wakes the mailbox.
 
         Due timers come first: a message sent after the deadline is later.
 
@@ -160,50 +209,25 @@ class SessionTimers:
         """
         actor: _Actor[Any] = served  # a `cast` would cost a call per message
         in_a_row = 0
-        while True:
-            if self._deadlines:
-                in_a_row = 0
-                if not await self._serve_at_work(mailbox, actor):
+        try:
+            while True:
+                item = self._take_due() if self._deadlines else NO_MESSAGE
+                if item is NO_MESSAGE:
+                    item = mailbox.take_nowait()
+                if item is NO_MESSAGE:
+                    if self._deadlines or actor.is_idle:  # between two of them the next is near, and later
+                        alarm.wake_at(mailbox, min(self._deadlines.values(), default=math.inf))
+                    await mailbox.wait()
+                    in_a_row = 0
+                    continue
+                if not actor.handle(item):
                     return
-            item = mailbox.take_nowait()
-            if item is NO_MESSAGE:
-                await mailbox.wait()
-                in_a_row = 0
-                continue
-            if not actor.handle(item):
-                return
-            in_a_row += 1
-            if in_a_row == MAX_IN_A_ROW:
-                in_a_row = 0
-                await trio.lowlevel.checkpoint()
-
-    async def _serve_at_work(self, mailbox: Mailbox[Any], actor: _Actor[Any]) -> bool:
-        """Serve until the actor wants no more (returns False) or no work is running (returns True)."""
-        in_a_row = 0
-        # Passed to the constructor: setting it later costs half as much time as the scope itself.
-        until = min(self._deadlines.values(), default=math.inf)
-        while True:
-            with trio.CancelScope(deadline=until) as scope:
-                while True:
-                    item = self._take_due() if self._deadlines else NO_MESSAGE
-                    if item is NO_MESSAGE:
-                        item = mailbox.take_nowait()
-                    if item is NO_MESSAGE:
-                        if not self._deadlines and actor.is_idle:
-                            return True
-                        due_at = min(self._deadlines.values(), default=math.inf)
-                        if due_at < until:
-                            until = scope.deadline = due_at
-                        await mailbox.wait()
-                        in_a_row = 0
-                        continue
-                    if not actor.handle(item):
-                        return False
-                    in_a_row += 1
-                    if in_a_row == MAX_IN_A_ROW:
-                        in_a_row = 0
-                        await trio.lowlevel.checkpoint()
-            until = math.inf  # a timer is due and is taken first
+                in_a_row += 1
+                if in_a_row == MAX_IN_A_ROW:
+                    in_a_row = 0
+                    await trio.lowlevel.checkpoint()
+        finally:
+            alarm.wake_at(mailbox, math.inf)
 
     def _take_due(self) -> object:
         effect_id = min(self._deadlines, key=self._deadlines.__getitem__)

@@ -76,7 +76,7 @@ from agentrail.runtime.keywords import GivesOptions, SessionKeywords
 from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session_actor import SessionCell, SessionCrashed
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import Alarm, now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session_monitor import SessionMonitor
@@ -231,6 +231,8 @@ class SessionSupervisor:
         self.sources: ToolSources = ToolSources(shared.make_source, shared.servers, root.start_child, nursery)
         # One bound method each, rather than one per session.
         self._find, self._life = self._find_cell, self._live_on
+        self._alarm: Alarm = Alarm()
+        nursery.start_soon(self._alarm.run, name="alarm of sessions")
         self._started = self._ended = self._parked = self._restarts = 0
 
     find: Final = of_part(_journals, Journals.find)
@@ -783,7 +785,7 @@ class SessionSupervisor:
             scope = trio.CancelScope()
             task_group.start_soon(entry.tools.run, scope, scope=scope, name="tools of sources")
         try:
-            parked = await cell.run(task_group)
+            parked = await cell.run(task_group, self._alarm)
             if parked is not None:
                 self._note_parked(cell.ports.scope, cell.ports.session_id, parked)
         except BaseException as error:

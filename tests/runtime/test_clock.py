@@ -10,7 +10,7 @@ import trio.testing
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
-from agentrail.runtime.session_clock import MAX_IN_A_ROW, SessionTimers, now_ms
+from agentrail.runtime.session_clock import MAX_IN_A_ROW, Alarm, SessionTimers, now_ms
 from tests.runtime.rig import on_virtual_time
 
 
@@ -41,6 +41,15 @@ def mailbox() -> Mailbox[str]:
     return Mailbox()
 
 
+async def serve(timers: SessionTimers, mailbox: Mailbox[str], actor: Actor) -> None:
+    """Serve an actor, with an alarm of its own."""
+    alarm = Alarm()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarm.run)
+        await timers.serve(mailbox, actor, alarm)
+        nursery.cancel_scope.cancel()
+
+
 async def letters(timers: SessionTimers, mailbox: Mailbox[str], count: int) -> list[str]:
     """Take so many letters; a timer is shown by its id."""
     taken: list[str] = []
@@ -49,7 +58,7 @@ async def letters(timers: SessionTimers, mailbox: Mailbox[str], count: int) -> l
         taken.append(letter.effect_id if isinstance(letter, TimerFired) else letter)
         return len(taken) < count
 
-    await timers.serve(mailbox, Actor(handle))
+    await serve(timers, mailbox, Actor(handle))
     return taken
 
 
@@ -108,7 +117,7 @@ async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox)
 
         for number in range(2 * MAX_IN_A_ROW):
             mailbox.put_nowait(str(number))
-        await timers.serve(mailbox, Actor(handle))
+        await serve(timers, mailbox, Actor(handle))
     assert scope.cancelled_caught
     rest = await letters(timers, mailbox, 2 * MAX_IN_A_ROW - len(heard) + 1)
     assert [*heard, *rest] == [*map(str, range(2 * MAX_IN_A_ROW)), W2]
@@ -139,5 +148,5 @@ async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, t
         return bool(handled < 20 * MAX_IN_A_ROW)
 
     mailbox.put_nowait("the first")
-    await timers.serve(mailbox, Actor(handle))
+    await serve(timers, mailbox, Actor(handle))
     assert turns - began >= 18  # twenty rows; which task of a batch comes first is drawn
