@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=int(time.strftime("%Y%m%d")))
-    parser.add_argument("--rate", type=float, default=2_000.0, help="faults per hour; 0: as usual")
+    parser.add_argument("--hours", type=float, default=0.02, help="longest life, without its calm end")
+    parser.add_argument("--rate", type=float, default=0.0, help="faults per hour; 0: as usual")
     parser.add_argument("--without", default="", help="a checker to switch off")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
@@ -101,7 +102,13 @@ def _try(tree: Path, row: Mapping[str, Any], options: argparse.Namespace) -> dic
 
 def _live(tree: Path, row: Any, first: int, seconds: float, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-m", "scripts.planted", "--live", f"--seconds={seconds:.1f}"]
-    command += [f"--rate={options.rate}", f"--without={options.without}", "--", row["world"]]
+    command += [
+        f"--hours={options.hours}",
+        f"--rate={options.rate}",
+        f"--without={options.without}",
+        "--",
+        row["world"],
+    ]
     command += [row["strategy"], str(first)]
     limit = int(seconds) + GRACE_SECONDS
     limited = partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit))
@@ -127,7 +134,11 @@ def live_until_broken(world: str, strategy: str, first: int, options: argparse.N
         return tuple(one for one in standard_checkers(world) if one.name != options.without)
 
     schedule = Schedule(strategy)  # type: ignore[arg-type] # the first life refuses another one
-    ways: dict[str, Any] = {"nodes": kind.nodes, "hours": kind.hours, "schedule": schedule}
+    ways: dict[str, Any] = {
+        "nodes": kind.nodes,
+        "hours": min(kind.hours, options.hours),
+        "schedule": schedule,
+    }
     began = time.process_time()
     for seed in count(first):
         checker = said = ""

@@ -6,15 +6,24 @@ import trio
 from attrs import evolve
 
 from agentrail import messages as m, tool
+from agentrail.abc.store import StoredSnapshot
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish, ReplyToCaller, RunTool, SpawnChild, StartStream
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.session.machine import new_session as make_session
+from agentrail.core.session.machine import new_session as make_session, step
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import AlreadyResolved
-from agentrail.events import AbortReceipt, AgentEnd, Envelope, EventsLost, LeftBehind
+from agentrail.events import (
+    AbortReceipt,
+    AgentEnd,
+    ApprovalRequired,
+    ApprovalResolved,
+    Envelope,
+    EventsLost,
+    LeftBehind,
+)
 from agentrail.outside import installed
 from agentrail.runtime import session_actor
 from agentrail.runtime.event_bus import EventBus
@@ -36,12 +45,14 @@ from agentrail.testing.simulation.checkers import (
     Liveness,
     MessagesOnce,
     Receipts,
+    Stops,
 )
 from agentrail.testing.simulation.facts import (
     CallAnswered,
     CallAsked,
     Calm,
     Closed,
+    FaultChange,
     LedgerEntry,
     NodeChange,
     Read,
@@ -286,6 +297,51 @@ def test_an_epoch_that_does_not_rise_is_found():
     assert said == "s: the epoch falls from 1 to 1 as node-1 takes it"
 
 
+def test_a_take_that_finds_fewer_records_than_were_durable_is_found():
+    """What was acknowledged is recovered."""
+    log, _ = paying()
+    log.take("node-1")
+    place = number_of(log.lines, StoreCall, -1)
+    facts = log.lines[place].facts
+    (taken,) = facts.answer.sessions
+    tail = msgspec.structs.replace(taken.tail, seq=taken.tail.seq - 1)
+    answer = msgspec.structs.replace(facts.answer, sessions=(msgspec.structs.replace(taken, tail=tail),))
+    (said,) = judged(Fences, changed_line(log.lines, place, facts=evolve(facts, answer=answer)))
+    assert said == "s: node-1 takes 2 records, although 3 were durable"
+
+
+def test_a_snapshot_ahead_of_its_record_is_found():
+    """A snapshot holds only what its journal holds."""
+    log, _ = paying()
+    for seq in (3, 4):
+        snapshot = StoredSnapshot(scope="", session="s", seq=seq, hash=b"", state=b"", check=b"")
+        log.store("put_snapshot", snapshot=snapshot)
+    assert judged(Fences, log.lines) == ["s: node-0 stores a snapshot of record 4, which is not durable"]
+
+
+def test_an_old_owner_may_tell_what_was_durable():
+    """It answers a query that waited while its node stood still. The new owner has the same state."""
+    log, _ = paying()
+    old = log.state
+    log.take("node-1")
+    state, effects = step(old, s.StatusQuery(at_ms=1, signal_id=s.SignalId("q1")))
+    (reply,) = effects
+    log.line("step", SessionStep(old, log.lines[-1].facts, state, effects), place="node-0")
+    log.line("effect", reply, place="node-0")
+    assert judged(Fences, log.lines) == []
+
+
+def test_records_of_a_call_that_failed_are_not_folded():
+    """A disk may fail after it has stored them. The next take shows that they are there, and the shadow knows nothing of them."""
+    log, _ = paying()
+    append = number_of(log.lines, StoreCall, 2)
+    failed = evolve(log.lines[append].facts, trouble="away")
+    log.take("node-1")
+    log.recover()
+    log.live(prompt("p2"))
+    assert judged(FoldEqualsLife, changed_line(log.lines, append, facts=failed)) == []
+
+
 def test_a_record_that_leaves_a_gap_is_found():
     """Without the append of a record, its step is not durable."""
     log, _ = paying()
@@ -514,6 +570,64 @@ def test_a_call_that_runs_without_its_approval_is_found():
     lines = [*log.lines[:before], log.lines[place]]
     (said,) = judged(Approvals, lines)
     assert said == "s: c1 runs at node-0, and is not approved"
+
+
+def test_an_approval_expires_at_its_deadline():
+    """Not early because a node's clock is wrong, and not never because its timer is lost. A step of the store's clock excuses it."""
+    log = approving()
+    place = number_of(log.lines, SessionStep, 1)
+    required = log.lines[place].facts
+    due = [
+        evolve_event(effect, ApprovalRequired, requested_at_ms=0, expires_at_ms=30_000)
+        for effect in required.effects
+    ]
+    waiting = changed_line(log.lines, place, facts=evolve(required, effects=tuple(due)))
+    place = number_of(log.lines, SessionStep, 2)
+    expired = evolve(
+        waiting[place].facts,
+        effects=tuple(
+            Publish(msgspec.structs.replace(one.event, status="timeout", by="timeout"))
+            if isinstance(one, Publish) and isinstance(one.event, ApprovalResolved)
+            else one
+            for one in waiting[place].facts.effects
+            if not isinstance(one, RunTool)
+        ),
+    )
+    early = changed_line(waiting, place, facts=expired)[: place + 2]
+    assert judged(Approvals, early) == ["s: c1 expires 30 s too early"]
+    stepped = evolve(early[0], kind="fault", facts=FaultChange("time", "store_clock"))
+    assert judged(Approvals, [*early[:place], stepped, *early[place:]]) == []
+    log.lines = waiting[:place]
+    log.calm(55.0)
+    assert judged(Approvals, log.lines) == []
+    log.at += 10
+    log.line("note", None, place="world")
+    assert judged(Approvals, log.lines) == ["s: c1 has not expired, 35 s after its deadline"]
+
+
+def evolve_event(effect, kind, **changes):
+    """Return the effect, with another approval in its event if that is of a class."""
+    if not isinstance(effect, Publish) or not isinstance(effect.event, kind):
+        return effect
+    approval = msgspec.structs.replace(effect.event.approval, **changes)
+    return Publish(msgspec.structs.replace(effect.event, approval=approval))
+
+
+def test_a_stop_that_waits_for_the_store_is_found():
+    """What stops work leaves within a second of its step, unless its node stands still or has ended."""
+    log, _ = paying()
+    log.step(s.AbortCycle(at_ms=1, signal_id=s.SignalId("a1")))
+    stopped = [*log.lines]
+    log.at += 1.1
+    log.step(s.StatusQuery(at_ms=1, signal_id=s.SignalId("q1")))
+    (said,) = judged(Stops, log.lines)
+    assert said.startswith("s: KillTools of 0.0")
+    log.lines = stopped
+    log.line("node", NodeChange("stopped"))
+    log.at += 20
+    log.line("node", NodeChange("continued"))
+    log.step(s.StatusQuery(at_ms=1, signal_id=s.SignalId("q2")))
+    assert judged(Stops, log.lines) == []
 
 
 # --- budgets

@@ -28,6 +28,7 @@ from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.facts import (
     CallAnswered,
     CallAsked,
+    FaultChange,
     LedgerEntry,
     Logged,
     NodeChange,
@@ -201,26 +202,42 @@ class GapFree(Checker):
         return None
 
 
+DEADLINE_SECONDS: Final = 5.0
+"""How much an approval may expire too early: a node learns the store's time by its heartbeats."""
+
+OVERDUE_SECONDS: Final = 30.0
+"""Calm virtual time after which an expired approval must be decided."""
+
+
 class Approvals(Checker):
-    """A call that needs approval runs once, on one node, and with the arguments that were approved."""
+    """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time."""
 
     name = "approvals"
-    kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
+    kinds: frozenset[LineKind] = frozenset({"effect", "tool", "fault"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._shown: dict[LineKey, str | None] = {}  # digest, or None while it is not approved
         self._ran: dict[LineKey, str] = {}
+        self._due: dict[LineKey, float] = {}
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ApprovalRequired):
                     self._shown[session, event.approval.call_id] = None
+                    if event.approval.expires_at_ms is not None:
+                        waits_ms = event.approval.expires_at_ms - event.approval.requested_at_ms
+                        self._due[session, event.approval.call_id] = line.at + waits_ms / 1000
                 elif isinstance(event, ApprovalResolved):
                     digest = event.approval.arguments_hash if event.status == "approved" else None
                     self._shown[session, event.approval.call_id] = digest
+                    early = self._due.pop((session, event.approval.call_id), 0.0) - line.at
+                    if event.status == "timeout" and early > DEADLINE_SECONDS:
+                        return f"{session}: {event.approval.call_id} expires {early:.0f} s too early"
         run = line.facts
+        if isinstance(run, FaultChange) and run.action == "store_clock":
+            self._due.clear()  # deadlines follow the store
         if not isinstance(run, RunTool | LedgerEntry):
             return None
         key = (line.session, run.call_id)
@@ -235,6 +252,13 @@ class Approvals(Checker):
                 return f"{said} as {run.effect_id}, which ran at {before}"
             self._ran[line.session, f"{run.effect_id}/ran"] = line.place
         return None
+
+    def finish(self) -> Iterator[str]:
+        """Return approvals that are still pending after their deadline."""
+        for (session, call), due in self._due.items():
+            seconds = self.eye.now - max(due, self.eye.calm_at or self.eye.now)
+            if seconds > OVERDUE_SECONDS and session not in self.eye.lost:
+                yield f"{session}: {call} has not expired, {seconds:.0f} s after its deadline"
 
 
 _Stopped: TypeAlias = tuple[int, Mapping[CallId, str]]
@@ -294,6 +318,36 @@ class Receipts(Checker):
                     if name not in named and one not in event.receipt.survivors
                 }
                 self._over[session] = minted, {**self._over.get(session, _NOTHING)[1], **over}
+
+
+PATIENCE_OF_STOPS: Final = 1.0
+"""Virtual time after which an effect that stops work must have left, whether or not the store answers."""
+
+
+class Stops(Checker):
+    """What stops work leaves its node at once. Only a node that stands still is late."""
+
+    name = "stops"
+    kinds: frozenset[LineKind] = frozenset({"step", "effect", "node"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._due: dict[int, tuple[LogLine, Any]] = {}
+
+    def judge(self, line: LogLine) -> str | None:
+        facts = line.facts
+        if isinstance(facts, NodeChange):
+            self._due = {key: due for key, due in self._due.items() if due[0].place != line.place}
+        elif line.kind == "effect":
+            self._due.pop(id(facts), None)
+        elif isinstance(facts, SessionStep) and not facts.after.ended:
+            self._due |= {id(one): (line, one) for one in facts.effects if type(one) in _STOPS}
+        for session in (one.session for one in self.eye.taken):
+            self._due = {key: due for key, due in self._due.items() if due[0].session != session}
+        late = next(iter(self._due.values()), None)
+        if late is None or line.at - late[0].at <= PATIENCE_OF_STOPS:
+            return None
+        return f"{late[0].session}: {type(late[1]).__name__} of {late[0].at:.3f} has not left {late[0].place}"
 
 
 class Budgets(Checker):
@@ -481,6 +535,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Approvals,
     Budgets,
     Receipts,
+    Stops,
     Liveness,
     MessagesOnce,
     NoBugs,

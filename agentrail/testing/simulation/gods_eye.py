@@ -122,7 +122,8 @@ class GodsEye:
         journal, key = self.journals.get(session), (session, place)
         waiting = self._waiting.setdefault(key, [])
         if journal is not None and self.place_of(session) not in ("", place):
-            self._void.setdefault(key, []).append(step)
+            if step.record or self._void.get(key):  # a query tells what was durable before the take
+                self._void.setdefault(key, []).append(step)
         elif journal is None or step.record > journal.seq or waiting:
             waiting.append((step.record or (waiting[-1][0] if waiting else 0), step))
         else:
@@ -143,6 +144,10 @@ class GodsEye:
             for one, taken in zip(arguments["wanted"], answer, strict=True):
                 if isinstance(taken, Taken):
                     self._take(place, one.node, taken)
+        elif name == "put_snapshot":
+            snapshot, journal = arguments["snapshot"], self.journals.get(arguments["snapshot"].session)
+            if journal is not None and snapshot.seq > journal.seq:
+                self.fault = f"{place} stores a snapshot of record {snapshot.seq}, which is not durable"
         elif name == "release":
             for session in self._tree(arguments["root"]):
                 if self.journals[session].node == arguments["node"]:
@@ -211,6 +216,8 @@ class GodsEye:
             journal = self.journals.setdefault(one.session, JournalView(root=one.root))
             if one.tail.epoch <= journal.epoch:
                 self.fault = f"the epoch falls from {journal.epoch} to {one.tail.epoch} as {place} takes it"
+            elif one.tail.seq <= journal.seq:
+                self.fault = f"{place} takes {one.tail.seq - 1} records, although {journal.seq} were durable"
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
             journal.events = journal.events_of_the_last = one.events
             journal.taken_at = journal.changed_at = self.now

@@ -28,6 +28,7 @@ class _Shadow:
     def __init__(self) -> None:
         self.sources: Sources | None = None
         self.waiting: list[Record | Tail] = []
+        self.heard = 0  # number of the last record
         self.blobs: dict[str, bytes] = {}
         self.steps: dict[int, SessionStep] = {}
         self._state: SessionState | None = None
@@ -155,12 +156,16 @@ class FoldEqualsLife(Checker):
                 self._shadows[record.session] = None  # its numbers or its content start over
                 continue
             shadow.waiting.append(record)
+            shadow.heard = record.seq
             shadow.blobs.update(self.eye.blobs)
             touched[record.session] = shadow
             self.folded += 1
         for one in self.eye.taken:
             shadow = self._shadow_of(one.session)
-            if shadow is not None:
+            if shadow is not None and one.tail.seq > shadow.heard + 1:
+                self._shadows[one.session] = None  # a call that failed had stored records nevertheless
+            elif shadow is not None:
+                shadow.heard = one.tail.seq
                 shadow.waiting.append(one.tail)
                 shadow.steps.clear()
         for session, shadow in touched.items():
