@@ -53,9 +53,14 @@ def test_a_bug_is_planted_in_a_copy_only(tmp_path):
 def test_a_checker_that_is_switched_off_lets_a_bug_pass():
     """The life in which `liveness` finds a lost reply breaks no promise of the other checkers."""
     with planted("slot-is-registered-after-the-send"):
-        found = live_until_broken("single", "hybrid", 0, Namespace(rate=0.0, seconds=60.0, without=""))
+        found = live_until_broken(
+            "single", "hybrid", 0, Namespace(rate=0.0, hours=0.02, seconds=60.0, without="")
+        )
         assert (found["outcome"], found["checker"]) == ("found", "liveness")
         without = live_until_broken(
-            "single", "hybrid", found["seed"], Namespace(rate=0.0, seconds=0.0, without="liveness")
+            "single",
+            "hybrid",
+            found["seed"],
+            Namespace(rate=0.0, hours=0.02, seconds=0.0, without="liveness"),
         )
     assert without["outcome"] == "not found"
