@@ -211,29 +211,29 @@ async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most, then a store opened here is closed.
     """
-    need_trio()
     options = _store_options(store_patience, resume, revive, on_drift, hibernate_after, keep_days, keep_bytes)
     options = evolve(options, durability=durability, advertise=advertise, lease=lease)
     named = SharedNames(memories, notes, knowledge, embedder, tuple(mcp), telemetry, metrics, audit)
-    given = scripts or {}, deps_for, store, data_dir, options, named
-    async with _opened(shell_fallback, os.environ if environ is None else environ, *given) as supervisor:
-        yield supervisor
+    async with _opened(shell_fallback, environ, scripts, deps_for, store, data_dir, options, named) as opened:
+        yield opened
 
 
 @asynccontextmanager
 async def _opened(  # noqa: PLR0913, PLR0917 - what `open_supervisor` is given
     shell_fallback: ShellFallback,
-    environment: Environment,
-    scripts: Mapping[str, Provider],
+    environ: Environment | None,
+    scripts: Mapping[str, Provider] | None,
     deps_for: DepsFor | None,
     store: str | Store | None,
     data_dir: str | os.PathLike[str] | None,
     options: StoreOptions,
     named: "SharedNames",
 ) -> AsyncIterator[SessionSupervisor]:
+    need_trio()
+    environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
-    known = MappingProxyType(dict(scripts))
+    known = MappingProxyType(dict(scripts or {}))
     _check_options(known, store, options, named)
     async with (
         HttpClients() as http,

@@ -252,7 +252,6 @@ BUILDERS: Final = frozenset({"decoder_of", "converter_of"})
 AT_RUN_TIME: Final[Mapping[str, str]] = {
     "core/stack/plugin_state.py": "states of plugins",
     "protocols/a2a.py": "answers of a client, of the type that their fields name",
-    "gateway/request_parser.py": "bodies of routes, which name their own",
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/operations.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",
@@ -461,7 +460,8 @@ def shares_of_tests() -> Faults:
     """Compare the shares of the root `conftest.py` with the tests that ask for what takes seconds to build or to read."""
     conftest = import_module("conftest")
     files = {path.relative_to(ROOT).as_posix(): text_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
-    defined = re.findall(r"^(?:async )?def (test_\w+)", "\n".join(files.values()), re.MULTILINE)
+    texts = [*files.values(), *map(text_of, (ROOT / "property_tests").rglob("test_*.py"))]
+    defined = re.findall(r"^(?:async )?def (test_\w+)", "\n".join(texts), re.MULTILINE)
     yield from lacking("tests of LONGEST in conftest.py", defined, conftest.LONGEST)
     yield from lacking("folders in tests/", (name.split("/")[1] for name in files), COLLECTED_BY_ALL)
     asking = {

@@ -233,7 +233,7 @@ class Writer:
         return call.value
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run another write of the store after all records and calls that were accepted before it. Nobody waits for it."""
+        """Run another write of the store after all records and calls that were accepted before it. It returns at once."""
         if self.store.is_immediate:  # at once, so that later calls find it done
             call_guarded(lambda _: None, function)
             return

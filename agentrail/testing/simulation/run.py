@@ -124,14 +124,14 @@ class _Judge:
         for checker in self._checkers:
             said = checker.see(line)
             if said is not None:
-                self.break_off(checker.name, said)
+                self.note_broken(checker.name, said)
         for name, check in self._world._always:  # noqa: SLF001 - one room
             self._ask(name, check)
 
     def finish(self) -> None:
         for checker in self._checkers:
             for said in checker.finish():
-                self.break_off(checker.name, said)
+                self.note_broken(checker.name, said)
         for name, check in self._world._finally:  # noqa: SLF001 - one room
             self._ask(name, check)
 
@@ -139,9 +139,9 @@ class _Judge:
         try:
             check()
         except AssertionError as error:
-            self.break_off(name, str(error) or f"{name} does not hold")
+            self.note_broken(name, str(error) or f"{name} does not hold")
 
-    def break_off(self, name: str, said: str) -> None:
+    def note_broken(self, name: str, said: str) -> None:
         if self.broken is None:
             lines = self._world.log.lines
             self.broken = Broken(name, said, lines[-1].at if lines else 0.0, len(lines) - 1)
@@ -246,11 +246,11 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
         except trio.TrioInternalError as error:
             if not isinstance(error.__cause__, Deadlock):
                 raise
-            judge.break_off("a life ends", str(error.__cause__))
-        except BaseException as error:
+            judge.note_broken("a life ends", str(error.__cause__))
+        except (KeyboardInterrupt, BaseExceptionGroup) as error:
             if what_leaves(error, (KeyboardInterrupt,)) is None:
                 raise
-            judge.break_off(INTERRUPTED, "Ctrl-C")
+            judge.note_broken(INTERRUPTED, "Ctrl-C")
             return True
     return False
 
