@@ -101,6 +101,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                     ),
                     *(
                         "simulation.run",
+                        "simulation.simulated_tests",
                         "simulation.world",
                         "simulation.faults",
                         "simulation.people",

@@ -322,7 +322,8 @@ def _try_short_conversations() -> "tuple[CounterExample | None, int]":
     from agentrail.testing.checked_run import CounterExample, Run, Setup
 
     listing = ToolListing(session_id=SessionId("demo"), model="scripted:model", working_dir=".", user_data={})
-    setup = Setup(entries=(ask_for_first_class, upgrade), tools=Toolbox([ToolSpecs().of(book_seat, listing)]))
+    seat = ToolSpecs().of(book_seat, lambda: listing)
+    setup = Setup(entries=(ask_for_first_class, upgrade), tools=Toolbox([seat]))
     cities = ("Porto, first class", "Porto")
     for tried, city in enumerate(cities):
         run = Run(setup)

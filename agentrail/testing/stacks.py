@@ -591,9 +591,12 @@ def _finding(signal: PluginRequestFinished, text: str) -> PluginRequestFinished:
 
 def _specs_of(tools: Sequence[Tool | ToolSpec]) -> list[ToolSpec]:
     kept = ToolSpecs()
-    listing = ToolListing(
-        session_id=SessionId("scenario"), model="scripted:model", working_dir=".", user_data={}
-    )
+
+    def listing() -> ToolListing:
+        return ToolListing(
+            session_id=SessionId("scenario"), model="scripted:model", working_dir=".", user_data={}
+        )
+
     return [tool if isinstance(tool, ToolSpec) else kept.of(tool, listing) for tool in tools]
 
 

@@ -27,6 +27,7 @@ FOLDS = {
 BRINGS_BACK = {
     "runtime/session_resume.py",  # the one way
     "cli/store_access.py",  # prints what would be decided, over a store that it only reads
+    "testing/simulation/past.py",  # checks that a stored session can begin a simulated life
 }
 MAKES_SESSIONS = {
     "runtime/assembly.py",  # a new one
