@@ -361,8 +361,9 @@ class Writer:
     async def _wait_for_work(self) -> None:
         if self._calls or self._is_due:
             return
-        if not self._jobs:
+        if not self._jobs:  # written, or dropped with a session that was refused
             self._is_empty.set()
+            self._due_at = math.inf
         self._has_work = trio.Event()
         release_at = self._release_at if self.unreleased else math.inf
         with trio.CancelScope(deadline=min(self._due_at, release_at)) as self._parked:

@@ -146,6 +146,23 @@ async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(run
 
 
 @on_virtual_time
+async def test_it_sleeps_when_its_last_records_were_dropped(running):
+    """A session that is refused takes its later records along. The writer then waits for work, and does not spin."""
+    store = FakeStore((Fenced("s-1", durable_up_to=0),))
+    session, writer = Heard(), running(store, Slow())
+    writer.put(session, [record(1)])
+    await trio.testing.wait_all_tasks_blocked()
+    writer.put(session, [record(2)])
+    await writer.wait_empty()
+    assert (len(session.errors), store.batches) == (1, [[[1]]])
+    running_on = []
+    for _ in range(50):
+        await trio.lowlevel.checkpoint()
+        running_on.append(trio.lowlevel.current_statistics().tasks_runnable)
+    assert running_on[10:] == [0] * 40
+
+
+@on_virtual_time
 async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     """Cancelled means not done."""
     made = []
