@@ -112,7 +112,8 @@ async def check_day(tmp_path):
 
 async def branch(folder):
     """A sub-agent, a rewind, a fork, a queued prompt and an abort."""
-    turns = [calls(("task", {"description": "Do it"})), says("child"), *[says(f"{n}") for n in range(5)]]
+    turns = [calls(("task", {"description": "Do it"})), says("child"), *[says(f"{n}") for n in range(3)]]
+    turns += [says("3", "it", pause_seconds=60), says("4")]
     opened = agentrail.open_supervisor(
         store=f"sqlite:{folder / 's.db'}", audit=f"file:{folder / 'audit.jsonl'}"
     )

@@ -99,7 +99,7 @@ def kill_and_prompt(world):
 @pytest.mark.simulation("V-022")
 def test_a_life_of_real_nodes_shrinks_and_its_file_plays_it_again(tmp_path):
     """Deviations of the order and all drawn faults are left out within 25 lives, and the saved file is that life."""
-    report = run(kill_and_prompt, 7, nodes=2, hours=0.005)
+    report = run(kill_and_prompt, 2, nodes=2, hours=0.005)
     assert report.broken is not None
     assert count_faults(report.log) > 1
     smallest = shrink(report, max_lives=25)

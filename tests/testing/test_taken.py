@@ -161,7 +161,7 @@ def test_what_is_given_up_is_told_and_not_lost():
 
 def test_a_reader_that_was_not_woken_is_found(monkeypatch):
     """The item is there still, and nothing would ever take it."""
-    monkeypatch.setattr(Mailbox, "_wake", lambda _: None)
+    monkeypatch.setattr(Mailbox, "wake", lambda _: None)
     said = []
 
     async def main():
