@@ -378,6 +378,16 @@ async def test_a_fork_of_a_session_with_a_sandbox_of_its_own_gets_one_like_it(ro
     await own.aclose()
 
 
+async def store_is_back(supervisor):
+    """Wait until a record that waited for company, and met the full disk, is written."""
+    with trio.fail_after(10):
+        while True:
+            try:
+                return await supervisor.check_store()
+            except StoreUnavailable:
+                await trio.sleep(0.05)
+
+
 async def test_a_fork_that_does_not_come_about_leaves_no_copy(store, root, tmp_path):
     """A directory with something in it, one inside of what is copied, an id that is taken, another sandbox, a number that is none."""
     (root / "a").write_text("1")
@@ -408,6 +418,7 @@ async def test_a_fork_that_does_not_come_about_leaves_no_copy(store, root, tmp_p
             with pytest.raises(StoreUnavailable), trio.move_on_after(15):
                 await session.fork(files=True)
             store.mend()
+            await store_is_back(supervisor)
         assert sorted(path.name for path in tmp_path.iterdir()) == before
         fork = await session.fork(files=True, working_dir=tmp_path / "empty")
         assert texts(tmp_path / "empty") == {"a": "1"}

@@ -37,7 +37,7 @@ from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import check_history
 from agentrail.testing.faulty_store import FaultyStore
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import HangingTool, RecordingTool
@@ -201,14 +201,20 @@ async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call,
 @pytest.mark.journal(10)
 async def test_a_tool_whose_record_never_came_runs_once():
     """The response was not durable either: the request is sent again, and the tool runs."""
-    inner, record = fresh(), RecordingTool()
+    inner, record, is_away = fresh(), RecordingTool(), trio.Event()
     process = Process(inner)
+
+    async def answer_when_it_is_away(_request):
+        await is_away.wait()
+        return wants("record")
+
     async with process as supervisor:
         session = await supervisor.start_session(
-            model=ScriptedModel([wants("record")]), tools=[record], session_id="s-1"
+            model=FunctionModel(answer_when_it_is_away), tools=[record], session_id="s-1"
         )
         await session.prompt("Hi")
         process.store.go_away("killed")
+        is_away.set()
         await trio.sleep(0.05)
     assert not record.calls
     async with open_again(inner) as supervisor:

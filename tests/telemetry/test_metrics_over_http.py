@@ -72,7 +72,8 @@ async def test_both_formats_say_what_sessions_hooks_and_the_store_did(tmp_path):
     async with serving(model, Clumsy(), **options) as web:
         await web.chat()
         ended = ("agentrail_cycles_total", ("outcome", "ok"), ("profile", "desk"))
-        found = await until(web, lambda found: found.get(ended))
+        behind = ("agentrail_telemetry_behind_events",)
+        found = await until(web, lambda found: found.get(ended) and found.get(behind) == 0)
         expected = {
             ended: 1,
             ("agentrail_cycle_seconds_count",): 1,
@@ -90,7 +91,7 @@ async def test_both_formats_say_what_sessions_hooks_and_the_store_did(tmp_path):
             ("agentrail_subscribers", ("transport", "sse")): 0,
             ("agentrail_subscribers", ("transport", "websocket")): 0,
             ("agentrail_store_available",): 1,
-            ("agentrail_telemetry_behind_events",): 0,
+            behind: 0,
             ("agentrail_events_dropped_total", ("reason", "queue_full")): 0,
             ("agentrail_parked_sessions",): 0,
             ("agentrail_approvals_pending",): 0,
