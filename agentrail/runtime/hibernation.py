@@ -231,8 +231,7 @@ class Hibernation:
                     return
                 wanted = WantedSession(session_id=cell.ports.session_id, scope=cell.ports.scope)
                 with crash_edge(_decide_wake_crash, AgentrailError, scrub=cell.scrub):
-                    has_readers = cell.bus.is_listened_to
-                    await self._restore(wanted, lambda it: it.wake(row, has_readers=has_readers))
+                    await self._restore(wanted, lambda it: it.wake(row, has_readers=cell.bus.is_listened_to))
         except HeldBy as error:
             if self._shared.store_of("hibernation").heartbeat is None:
                 self._stay_asleep(cell, error)
