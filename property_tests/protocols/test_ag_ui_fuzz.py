@@ -218,7 +218,7 @@ class Round:
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_a_page_that_plays_breaks_nothing(part):
     """Each round is a seed; a failing one says which."""
-    seeds = Random(f"{os.environ.get('AG_UI_SEED', '1')} {part}")  # noqa: S311 - no secrets
+    seeds = Random(f"{os.environ.get('AG_UI_SEED', '4')} {part}")  # noqa: S311 - no secrets
     draw = Random(0)  # noqa: S311 - same
     tools = [RecordingTool(name="shell"), *builtin("ask_user", "task", "write_todos")]
     profiles = [profile(acting(draw), tools=tools, plugins=[HumanApproval])]
