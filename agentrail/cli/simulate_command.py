@@ -52,7 +52,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
         str | None,
         Parameter(
             name="--from",
-            help="STORE:ID of a stored session, such as sqlite:sessions.db:s1, that goes on in each life",
+            help="STORE:ID of a stored session, such as sqlite:sessions.db:s1, that each life continues",
             show_default=False,
         ),
     ] = None,

@@ -63,7 +63,7 @@ class ToolSpecs:
     def _checked(self, spec: ToolSpec) -> ToolSpec:
         content = _content_of(spec)
         known = None if content is None else self._by_content.pop(content, None)
-        # The bytes of a schema do not tell what is no JSON in it, but a schema is frozen: the same object was checked.
+        # The bytes of a schema do not show values that are no JSON. A schema is frozen, so the same object was checked.
         if known is None or known.parameters is not spec.parameters:
             _check_types(spec)
         if known is None:

@@ -125,10 +125,14 @@ def test_readers_of_a_storm_connect_at_once_and_miss_nothing():
     assert all(one == [*range(1, len(one) + 1)] for one in numbers.values())
 
 
+STARVED = "1,000 readers and three nodes share one simulated processor, and each handshake of one client takes too long"
+
+
 @pytest.mark.check
-def test_a_great_storm_holds():
+@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.xfail(strict=True, reason=STARVED))])
+def test_a_great_storm_holds(seed):
     """All promises hold with 1,000 readers."""
-    report, _ = lived(great_storm, seed=2)
+    report, _ = lived(great_storm, seed=seed)
     assert len({line.place for line in report.log.lines if line.kind == "read"}) > GREAT_STORM
 
 

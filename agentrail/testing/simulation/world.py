@@ -426,7 +426,7 @@ class World:
         self._order.release()
 
     async def _end_with_all(self) -> None:
-        """Whatever ends the life also ends what stands still: its tasks would never be cancelled."""
+        """Continue stopped nodes when a life ends. Their tasks would never be cancelled otherwise."""
         try:
             await trio.sleep_forever()
         finally:
