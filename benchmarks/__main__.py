@@ -27,6 +27,7 @@ from benchmarks.evals import evals
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
 from benchmarks.folds import folds
+from benchmarks.gateway.chats import chats
 from benchmarks.gateway.coming_back import reconnects, stalled_reader
 from benchmarks.gateway.fanout import few_readers, many_readers, many_sessions_read
 from benchmarks.gateway.forwarding import forwarding
@@ -115,6 +116,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "postgres": postgres,
     "takeovers": takeovers,
     "moves": moves,
+    "gateway-chat": chats,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

@@ -39,6 +39,7 @@ _ALONE: Final = 300
 _COMMITS: Final = (1, 2, 2, 1)
 """How the six records of a cycle go into four commits."""
 _MICROSECONDS: Final = 1e6
+_MILLISECONDS: Final = 1e3
 
 PUT_BARE: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 BARE_TABLE: Final = """CREATE TABLE record (scope TEXT, session TEXT, seq INTEGER, epoch INTEGER, at_ms INTEGER, kind TEXT,
@@ -105,7 +106,9 @@ def lone(effort: Effort) -> list[Row]:
             factor=_MICROSECONDS,
             target=target_of("CPU of a lone cycle"),
         ),
-        rounds.row("lone", "wall", f"{title}: time", unit="µs", factor=_MICROSECONDS),
+        rounds.row(
+            "lone", "wall", f"{title}: time", unit="ms", factor=_MILLISECONDS, target=target_of("lone cycle")
+        ),
         rounds.row(
             "lone",
             "commits",

@@ -5,6 +5,7 @@
 - `fanout.py` · `coming_back.py` · `weights.py` · `leaving.py` · `stopping.py` the workloads over sockets
 - `forwarding.py` calls and streams through a node that owns nothing
 - `wires.py` the streams of third-party protocols beside our own, in this process
+- `chats.py` a whole answer over HTTP, in this process
 - `hooks.py` the workloads of the host alone, without a word of HTTP
 
     python -m benchmarks --only gateway
