@@ -28,6 +28,7 @@ _LISTENERS: Final = 5
 _CYCLES: Final = 1000
 _EARLY: Final = slice(4, 15)  # around cycle 10
 _LATE: Final = slice(-11, None)
+FIRST_TURNS: Final = 5
 _PROMPT: Final = "please add 2 and 3"
 _MICROSECONDS: Final = 1e6
 
@@ -189,10 +190,15 @@ async def _bare_cycles_async(count: int, calls: int) -> Sample:
 
 def bare_growth(count: int) -> Sample:
     """Take one conversation of so many cycles."""
-    return trio.run(_bare_growth_async, count)
+    return _growth_of(trio.run(_bare_turns, count))
 
 
-async def _bare_growth_async(count: int) -> Sample:
+def bare_first_turns(count: int) -> Sample:
+    """Take the first turns of so many conversations."""
+    return _first_turns_of([trio.run(_bare_turns, FIRST_TURNS) for _ in range(count)])
+
+
+async def _bare_turns(count: int) -> list[float]:
     took: list[float] = []
     async with trio.open_nursery() as nursery:
         session = bare.BareSession(bare.StubModel(), bare.TOOLS)
@@ -204,7 +210,7 @@ async def _bare_growth_async(count: int) -> Sample:
             await watch.wait_come()
             took.append(process_time() - began_at)
         nursery.cancel_scope.cancel()
-    return _growth_of(took)
+    return took
 
 
 async def bare_own_tools(count: int) -> Sample:
@@ -295,10 +301,15 @@ async def our_own_tools(count: int) -> Sample:
 
 def our_growth(count: int) -> Sample:
     """Take one conversation of so many cycles."""
-    return trio.run(_our_growth_async, count)
+    return _growth_of(trio.run(_our_turns, count))
 
 
-async def _our_growth_async(count: int) -> Sample:
+def our_first_turns(count: int) -> Sample:
+    """Take the first turns of so many conversations."""
+    return _first_turns_of([trio.run(_our_turns, FIRST_TURNS) for _ in range(count)])
+
+
+async def _our_turns(count: int) -> list[float]:
     took: list[float] = []
     async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
         session = await supervisor.start_session(model=StubModel(), tools=[add])
@@ -310,9 +321,14 @@ async def _our_growth_async(count: int) -> Sample:
             took.append(process_time() - began_at)
         expect("the length of the history", len(await session.messages()), 4 * count)
         nursery.cancel_scope.cancel()
-    return _growth_of(took)
+    return took
 
 
 def _growth_of(took: list[float]) -> Sample:
     early, late = statistics.median(took[_EARLY]), statistics.median(took[_LATE])
     return {"growth": late / max(early, 1e-9), "early_seconds": early, "late_seconds": late}
+
+
+def _first_turns_of(conversations: list[list[float]]) -> Sample:
+    turns = zip(*conversations, strict=True)
+    return {f"turn_{number}_seconds": statistics.median(took) for number, took in enumerate(turns, 1)}

@@ -54,6 +54,7 @@ class Work:
 
 WORK: Final[Mapping[str, Work]] = {
     "fresh": Work(name="fresh", count=600),
+    "turns": Work(name="turns", count=100),
     "growth": Work(name="growth", count=200),
     "batch": Work(name="batch", count=100),
     "starts": Work(name="starts", count=300),

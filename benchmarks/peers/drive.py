@@ -30,6 +30,7 @@ _WARM_UP: Final = 20
 _BATCH: Final = 20
 _EARLY: Final = slice(4, 15)  # around turn 10, as in benchmarks/cycles.py
 _LATE: Final = slice(-11, None)
+_FIRST_TURNS: Final = 5
 _THRESHOLDS: Final = (50_000, 20, 50)  # those of agentrail.gc_settings.many_sessions()
 
 
@@ -117,8 +118,22 @@ async def _cycles(peer: Peer, count: int, calls: int) -> float:
     return took / count
 
 
+async def turns(peer: Peer, count: int) -> dict[str, float]:
+    """The first turns of so many conversations."""
+    taken = [await _turns(peer, _FIRST_TURNS) for _ in range(count)]
+    return {
+        f"turn_{number}_seconds": statistics.median(took)
+        for number, took in enumerate(zip(*taken, strict=True), 1)
+    }
+
+
 async def growth(peer: Peer, count: int) -> dict[str, float]:
     """One conversation of so many turns: around the tenth, and the last ones."""
+    took = await _turns(peer, count)
+    return {"early_seconds": statistics.median(took[_EARLY]), "late_seconds": statistics.median(took[_LATE])}
+
+
+async def _turns(peer: Peer, count: int) -> list[float]:
     scenario = Scenario()
     agent = peer.build(scenario)
     session = peer.new_session(agent)
@@ -128,7 +143,7 @@ async def growth(peer: Peer, count: int) -> dict[str, float]:
         expect("the answer", await peer.prompt(agent, session, PROMPT), ANSWER)
         took.append(process_time() - began_at)
     expect("the ended tools", scenario.tools_ended, count)
-    return {"early_seconds": statistics.median(took[_EARLY]), "late_seconds": statistics.median(took[_LATE])}
+    return took
 
 
 async def starts(peer: Peer, count: int) -> dict[str, float]:
@@ -193,6 +208,7 @@ async def burst(peer: Peer, count: int) -> dict[str, float]:
 WORKLOADS: Final[dict[str, Callable[[Peer, int], Awaitable[dict[str, float]]]]] = {
     "fresh": fresh,
     "batch": batch,
+    "turns": turns,
     "growth": growth,
     "starts": starts,
     "crowd": crowd,

@@ -19,10 +19,12 @@ from benchmarks.crowds import take_side
 from benchmarks.cycles import (
     BATCH,
     bare_cycles,
+    bare_first_turns,
     bare_growth,
     bare_own_tools,
     one_more,
     our_cycles,
+    our_first_turns,
     our_growth,
     our_own_tools,
 )
@@ -74,6 +76,7 @@ _SIDES: Final[Mapping[str, Mapping[str, Callable[[int], Sample]]]] = {
     "bare": {
         "fresh": partial(_fresh, bare_cycles),
         "batch": partial(_batch, bare_cycles),
+        "turns": bare_first_turns,
         "growth": bare_growth,
         "starts": partial(_starts, bare_cycles, bare_own_tools),
         "crowd": partial(take_side, "bare"),
@@ -83,6 +86,7 @@ _SIDES: Final[Mapping[str, Mapping[str, Callable[[int], Sample]]]] = {
     "ours": {
         "fresh": partial(_fresh, our_cycles),
         "batch": partial(_batch, our_cycles),
+        "turns": our_first_turns,
         "growth": our_growth,
         "starts": partial(_starts, our_cycles, our_own_tools),
         "crowd": partial(take_side, "ours"),

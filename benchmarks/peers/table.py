@@ -38,7 +38,10 @@ class Line:
 
 LINES: Final = (
     Line(what="a cycle with a tool, fresh session, start included", workload="fresh", metric="seconds"),
-    Line(what="turn 10 of a conversation", workload="growth", metric="early_seconds"),
+    Line(what="turn 2 of a conversation", workload="turns", metric="turn_2_seconds"),
+    Line(what="turn 3", workload="turns", metric="turn_3_seconds"),
+    Line(what="turn 5", workload="turns", metric="turn_5_seconds"),
+    Line(what="turn 10", workload="growth", metric="early_seconds"),
     Line(what="turn 200", workload="growth", metric="late_seconds"),
     Line(what="20 no-op tools in one batch, the whole cycle", workload="batch", metric="seconds"),
     Line(what="one more no-op tool in a batch", workload="batch", metric="more_seconds"),
