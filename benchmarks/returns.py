@@ -21,6 +21,7 @@ import agentrail
 from agentrail.abc.store import Append, Opening, StoredSnapshot
 from agentrail.core.journal.fold import fold_journal
 from agentrail.core.journal.record import Draft, Record, Tail, sealed
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.messages import Message, SessionId
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
@@ -169,8 +170,9 @@ def _write(path: Path, records: tuple[Record, ...], snapshots: tuple[StoredSnaps
 
 
 def fill(path: Path, count: int, *, scope: str = "", user_data: Mapping[str, Any] = NO_DATA) -> None:
-    """Make a file of so many idle sessions, `s-000000` and so on, in one transaction."""
+    """Make a file of so many idle sessions of one user, `s-000000` and so on, in one transaction."""
     (opened, *_), _, _ = _lived(1, scope=scope, user_data=user_data)
+    owner = session_owner_key(user_data)
     with closing(SqliteStore(path)) as store:
         now = store.now_ms()
     with closing(apsw.Connection(str(path))) as connection:
@@ -180,7 +182,7 @@ def fill(path: Path, count: int, *, scope: str = "", user_data: Mapping[str, Any
             body = opened.body.replace(_SESSION.encode(), session.encode())
             draft = Draft(at_ms=opened.at_ms, kind=opened.kind, body=body, events=opened.events)
             records, _ = sealed((draft,), Tail(), scope=scope, session=session)
-            create_journal(connection, Opening(records=records, root=session, node=""), now)
+            create_journal(connection, Opening(records=records, root=session, node="", owner=owner), now)
         connection.execute("COMMIT")
 
 

@@ -519,6 +519,18 @@ class Store(Protocol):
         """Return sessions after a position, sorted by scope and id. Reads no journal."""
         ...
 
+    def newest(
+        self, filters: Filters = ..., *, before: tuple[int, str] | None = None, limit: int = 100
+    ) -> tuple[StoredSession, ...]:
+        """Return the sessions that were opened last, newest first. Reads no journal, and no more rows than it returns are decoded.
+
+        Args:
+            filters: With a scope, as ids are unique in one only.
+            before: `opened_at_ms` and id of the last known session. Sessions of the same millisecond are in descending order of their ids.
+            limit: Maximum number of sessions.
+        """
+        ...
+
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
         """Return one session, or None if the id is unknown."""
         ...

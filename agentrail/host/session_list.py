@@ -6,8 +6,10 @@ from typing import Final
 
 import trio
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from agentrail.abc.store import Filters, StoredSession
+from agentrail.errors import SessionDown
 from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
@@ -20,7 +22,8 @@ from agentrail.host.identity import (
 from agentrail.host.listed_session import ListedSession, listed_awake
 from agentrail.host.session_order import USUAL_SORT, ListPlace, rows_in_order
 from agentrail.host.session_rows import make_row, row_with_notes
-from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at
+from agentrail.runtime.session_handle import Session
+from agentrail.runtime.session_rows import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 
@@ -41,7 +44,7 @@ class SessionList:
         self._supervisor = supervisor
         self._has_store = has_store
         self._is_hidden = is_hidden
-        self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
+        self._owners: OrderedDict[tuple[str, str], tuple[int, _Known | None]] = OrderedDict()
 
     async def page(  # noqa: PLR0913 - as of `Host.list_sessions`
         self,
@@ -53,6 +56,15 @@ class SessionList:
         behind: ListPlace | None = None,
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
+        owner = None if user_id is None else SessionOwner(tenant_id, user_id)
+        if (
+            self._has_store
+            and sort == USUAL_SORT
+            and wanted == RowFilter(ended=wanted.ended, limit=wanted.limit)
+        ):
+            filters = replace(_filters(tenant_id, owner), has_ended=wanted.ended)
+            newest = await self._newest(filters, behind, limit)
+            return tuple([await self._shown(one, tenant_id) for one in newest])
         needs_all = (
             sort.removeprefix("-") != "created"
             or bool(wanted.q or wanted.outcome)
@@ -60,7 +72,6 @@ class SessionList:
         )
         found: dict[str, ListedSession] = {}
         rows: list[SessionRow] = []
-        owner = None if user_id is None else SessionOwner(tenant_id, user_id)
         names_profiles = owner is None or bool(wanted.q or wanted.agent_id)
         everything = await self.everything(tenant_id, owner, names_profiles=names_profiles)
         for place, one in enumerate(everything, 1):
@@ -75,13 +86,37 @@ class SessionList:
         for row in shown:
             named = await self._with_profile(found[row.session_id], tenant_id)
             if named is not None:
-                with_row = evolve(named, row=row_with_notes(named))
-                told.append(_with_status(await self._with_metadata(with_row, tenant_id)))
+                told.append(await self._shown(named, tenant_id))
         return tuple(told)
 
+    async def _newest(self, filters: Filters, behind: ListPlace | None, limit: int) -> list[ListedSession]:
+        """Return the usual list: its page costs what it shows, however many sessions a user has."""
+        found: list[ListedSession] = []
+        while len(found) < limit:
+            rows = await self._supervisor.newest(filters, before=behind, limit=limit - len(found))
+            if not rows:
+                break
+            behind = (rows[-1].opened_at_ms, rows[-1].session)
+            for row in rows:
+                known = None if self._is_hidden(row.scope, row.session) else await self.listed(row)
+                if known is not None:
+                    here = self._awake(row)
+                    found.append(known if here is None else evolve(known, phase=phase_of(here), session=here))
+        return found
+
+    def _awake(self, row: StoredSession) -> Session | None:
+        try:
+            session = self._supervisor.session(row.session, scope=row.scope)
+        except SessionDown:
+            return None
+        return None if phase_of(session) in (ASLEEP, ENDED) else session
+
+    async def _shown(self, listed: ListedSession, tenant_id: str) -> ListedSession:
+        with_row = evolve(listed, row=row_with_notes(listed))
+        return _with_status(await self._with_metadata(with_row, tenant_id))
+
     def forget(self, tenant_id: str, session_id: str) -> None:
-        for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
-            del self._owners[key]
+        self._owners.pop((tenant_id, session_id), None)
 
     async def everything(
         self, tenant_id: str, owner: SessionOwner | None = None, *, names_profiles: bool = True
@@ -110,29 +145,25 @@ class SessionList:
     async def _rows(self, tenant_id: str, owner: SessionOwner | None) -> list[StoredSession]:
         rows: list[StoredSession] = []
         after: tuple[str, str] | None = None
-        filters = Filters(
-            scope=tenant_id, owner=None if owner is None else owner_key_of(owner), only_roots=True
-        )
+        filters = _filters(tenant_id, owner)
         while page := await self._supervisor.find(filters, after=after, limit=_AT_ONCE):
             rows += page
             after = (page[-1].scope, page[-1].session)
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:
-        # The key includes the start time: after a deletion, another user's session may have the id.
-        key = (row.scope, row.session, row.opened_at_ms)
-        if key not in self._owners:
+        # With the start time: after a deletion, another user's session may have the id.
+        opened_at_ms, known = self._owners.get((row.scope, row.session), (None, None))
+        if opened_at_ms != row.opened_at_ms:
             facts = await self._supervisor.facts_of(row.session, scope=row.scope)
             if facts is None:  # deleted meanwhile
                 return None
             owner = None if is_temporary(facts.user_data) else owner_of_session(facts.user_data)
             agent_id = profile_of_session(facts.user_data) or ""
-            self._owners[key] = (
-                None if owner is None else _Known(owner, agent_id, METADATA_KEY in facts.user_data)
-            )
+            known = None if owner is None else _Known(owner, agent_id, METADATA_KEY in facts.user_data)
+            self._owners[row.scope, row.session] = row.opened_at_ms, known
             if len(self._owners) > _MAX_KNOWN_OWNERS:
                 self._owners.popitem(last=False)
-        known = self._owners[key]
         if known is None or known.owner.tenant_id != row.scope:
             return None
         return evolve(_stored(row, known.owner, known.agent_id), has_metadata=known.has_metadata)
@@ -161,6 +192,10 @@ class _Known:
     owner: SessionOwner
     agent_id: str
     has_metadata: bool
+
+
+def _filters(tenant_id: str, owner: SessionOwner | None) -> Filters:
+    return Filters(scope=tenant_id, owner=None if owner is None else owner_key_of(owner), only_roots=True)
 
 
 def _stored(row: StoredSession, owner: SessionOwner, agent_id: str) -> ListedSession:

@@ -101,6 +101,14 @@ class Journals:
         keeping = self._shared.store_of("find")
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
 
+    async def newest(
+        self, filters: Filters, *, before: tuple[int, str] | None = None, limit: int = 100
+    ) -> Sequence[StoredSession]:
+        """Return the stored sessions that were opened last, newest first. As `find`, but see `Store.newest`."""
+        await trio.lowlevel.checkpoint()
+        keeping = self._shared.store_of("newest")
+        return await keeping.read(partial(keeping.store.newest, filters, before=before, limit=limit))
+
     @property
     def keeps_owed(self) -> bool:
         return self._owed_store is not None

@@ -236,6 +236,7 @@ class SessionSupervisor:
         self._started = self._ended = self._parked = self._restarts = 0
 
     find: Final = of_part(_journals, Journals.find)
+    newest: Final = of_part(_journals, Journals.newest)
     facts_of: Final = of_part(_journals, Journals.facts_of)
     stored_journal: Final = of_part(_journals, Journals.stored_journal)
     stored_state: Final = of_part(_journals, Journals.stored_state)

@@ -5,6 +5,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import Final, TypeAlias
 
 import msgspec
@@ -186,6 +187,10 @@ def fits(journal: MemoryJournal, filters: Filters) -> bool:
         and (filters.written_before_ms is None or journal.written_at_ms < filters.written_before_ms)
         and (filters.written_after_ms is None or journal.written_at_ms >= filters.written_after_ms)
     )
+
+
+def _opening(journal: MemoryJournal) -> tuple[int, str]:
+    return journal.opened_at_ms, journal.session
 
 
 _Key: TypeAlias = tuple[str, str]
@@ -589,6 +594,21 @@ class MemoryStore:
                 if fits(journal, filters):
                     found.append(journal.stored())
         return tuple(found)
+
+    def newest(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Return the sessions that were opened last. See `Store.newest`."""
+        with self._lock:
+            found = (self._journals[key] for key in self._candidates(filters, None))
+            behind = (
+                one for one in found if fits(one, filters) and (before is None or _opening(one) < before)
+            )
+            return tuple(one.stored() for one in nlargest(max(0, limit), behind, key=_opening))
 
     def _candidates(self, filters: Filters, after: _Key | None) -> Iterator[_Key]:
         few: Iterable[_Key] | None = None

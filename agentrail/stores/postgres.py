@@ -54,6 +54,7 @@ from agentrail.stores.postgres_queries import (
     due_sessions,
     fetch_blob,
     find_sessions,
+    newest_sessions,
     orphans_of,
     read_records,
     size_of,
@@ -357,6 +358,16 @@ class PostgresStore:
     ) -> tuple[StoredSession, ...]:
         """Return sessions after a position, sorted by scope and id."""
         return self._read(lambda connection: find_sessions(connection, filters, after, limit))
+
+    def newest(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Return the sessions that were opened last. See `Store.newest`."""
+        return self._read(lambda connection: newest_sessions(connection, filters, before, limit))
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
         """Return one session, or None if the id is unknown."""

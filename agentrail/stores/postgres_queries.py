@@ -53,6 +53,25 @@ def find_sessions(
     connection: PostgresConnection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
     """Return sessions ordered by scope and id. See `Store.find`."""
+    conditions, values = _conditions(filters)
+    if after is not None:
+        conditions.append("(scope, session) > (%b, %b)")
+        values += (after[0].encode(), after[1].encode())
+    return _select(connection, conditions, "scope, session", values, limit)
+
+
+def newest_sessions(
+    connection: PostgresConnection, filters: Filters, before: tuple[int, str] | None, limit: int
+) -> tuple[StoredSession, ...]:
+    """Return sessions by the time of their opening. See `Store.newest`."""
+    conditions, values = _conditions(filters)
+    if before is not None:
+        conditions.append("(opened_at_ms, session) < (%b, %b)")
+        values += (before[0], before[1].encode())
+    return _select(connection, conditions, "opened_at_ms DESC, session DESC", values, limit)
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[object]]:
     conditions, values = ["true"], list[object]()
     for column, value in (
         ("scope", filters.scope),
@@ -76,10 +95,13 @@ def find_sessions(
     if filters.written_after_ms is not None:
         conditions.append("written_slot >= %b AND written_at_ms >= %b")
         values += (filters.written_after_ms // _SLOT_MS, filters.written_after_ms)
-    if after is not None:
-        conditions.append("(scope, session) > (%b, %b)")
-        values += (after[0].encode(), after[1].encode())
-    statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT %b"  # noqa: S608 - our own words
+    return conditions, values
+
+
+def _select(
+    connection: PostgresConnection, conditions: list[str], order: str, values: list[object], limit: int
+) -> tuple[StoredSession, ...]:
+    statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT %b"  # noqa: S608 - our own words
     return tuple(map(session_of, run_statement(connection, statement, *values, max(0, limit))))
 
 

@@ -90,6 +90,7 @@ from agentrail.stores.sqlite_queries import (
     due_sessions,
     find_sessions,
     kept_snapshots,
+    newest_sessions,
     orphans_of,
     read_records,
     size_of,
@@ -842,6 +843,17 @@ class SqliteStore:
         """Return sessions ordered by scope and id. See `Store.find`."""
         with self._reading() as connection:
             return find_sessions(connection, filters, after, limit)
+
+    def newest(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Return the sessions that were opened last. See `Store.newest`."""
+        with self._reading() as connection:
+            return newest_sessions(connection, filters, before, limit)
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
         """Return one session, or None if the id is unknown."""

@@ -80,6 +80,25 @@ def find_sessions(
     connection: apsw.Connection, filters: Filters, after: tuple[str, str] | None, limit: int
 ) -> tuple[StoredSession, ...]:
     """Return sessions ordered by scope and id. See `Store.find`."""
+    conditions, values = _conditions(filters)
+    if after is not None:
+        conditions.append("(scope, session) > (?, ?)")
+        values += after
+    return _select(connection, conditions, "scope, session", values, limit)
+
+
+def newest_sessions(
+    connection: apsw.Connection, filters: Filters, before: tuple[int, str] | None, limit: int
+) -> tuple[StoredSession, ...]:
+    """Return sessions by the time of their opening. See `Store.newest`."""
+    conditions, values = _conditions(filters)
+    if before is not None:
+        conditions.append("(opened_at_ms, session) < (?, ?)")
+        values += before
+    return _select(connection, conditions, "opened_at_ms DESC, session DESC", values, limit)
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[object]]:
     conditions, values = ["1"], list[object]()
     for column, value in (
         ("scope", filters.scope),
@@ -100,10 +119,15 @@ def find_sessions(
         if bound is not None:
             conditions.append(f"written_at_ms {order} ?")
             values.append(bound)
-    if after is not None:
-        conditions.append("(scope, session) > (?, ?)")
-        values += after
-    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
+    return conditions, values
+
+
+def _select(
+    connection: apsw.Connection, conditions: list[str], order: str, values: list[object], limit: int
+) -> tuple[StoredSession, ...]:
+    statement = (
+        f"SELECT {SESSION_COLUMNS} FROM session WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT ?"  # noqa: S608 - our own words
+    )
     return tuple(map(session_of, connection.execute(statement, (*values, max(0, limit)))))
 
 

@@ -79,6 +79,7 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     queries.it_is_said_how_a_session_stands,
     queries.sessions_are_found_by_filters,
     queries.sessions_are_found_in_pages,
+    queries.sessions_are_listed_by_their_opening,
     queries.orphans_are_found,
     queries.due_timers_are_found,
     queries.nodes_are_known,

@@ -1,5 +1,7 @@
 """A page of a user's sessions costs what the user has, and not what the tenant has."""
 
+from functools import partial
+
 from agentrail.abc.store import Filters
 from agentrail.host.quotas import Limits
 from agentrail.stores.memory import MemoryStore
@@ -15,6 +17,11 @@ class CountingStore(MemoryStore):
 
     def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
         page = super().find(filters, after=after, limit=limit)
+        self.found += len(page)
+        return page
+
+    def newest(self, filters=Filters(), *, before=None, limit=100):  # noqa: B008 - frozen
+        page = super().newest(filters, before=before, limit=limit)
         self.found += len(page)
         return page
 
@@ -47,6 +54,9 @@ async def test_a_page_costs_the_sessions_of_its_user():
             assert {one.agent_id for one in listed} == {"desk"}
             assert store.found <= 5
         assert store.journals_read <= 5
+        store.found = 0
+        assert len(await host.list_sessions(BOB, limit=3)) == 3
+        assert store.found == 3
         assert len(await host.list_sessions(BOB, limit=MANY)) == MANY
         assert len(await host.list_sessions(ANN, limit=MANY + 9, of_tenant=True)) == MANY + 5
 
@@ -63,3 +73,29 @@ async def test_a_page_costs_the_sessions_of_its_user():
         expected = {"other": [], "desk": [5, 4, 3, 2, 1, 0]}.get(wanted.agent_id or "desk")
         shown = [f"a{one}" for one in expected if wanted.q is None or wanted.q.lower() == f"a{one}"]
         assert pages == [(one, "desk", "desk") for one in shown]
+
+
+@on_virtual_time
+async def test_the_usual_list_is_the_whole_list_in_pages():
+    """Awake, resting and ended sessions, children and other users: page by page the same rows as sorted by this process, of one user and of the tenant."""
+    store = CountingStore()
+    async with hosting(answering(), store=store) as host:
+        for number in range(4):
+            await host.create(ANN, session_id=f"old{number}")
+    async with hosting(answering(*["yes"] * 4), store=store) as host:
+        for number in range(4):
+            session = await host.create(ANN if number % 2 else BOB, session_id=f"new{number}")
+            await session.ask("Hi")
+        await host.supervisor.session("new1", scope=ANN.tenant_id).stop()
+        for of_tenant in (False, True):
+            for ended in (None, False, True):
+                wanted = RowFilter(ended=ended)
+                asked = partial(host.list_sessions, ANN, wanted=wanted, of_tenant=of_tenant)
+                pages, behind = [], None
+                while page := await asked(behind=behind, limit=3):
+                    pages += page
+                    behind = (page[-1].created_at_ms, page[-1].session_id)
+                whole = await asked(sort="created", limit=99)
+                assert [one.row for one in pages] == [one.row for one in reversed(whole)]
+                assert [one.status for one in pages] == [one.status for one in reversed(whole)]
+                assert len(pages) > 0

@@ -499,6 +499,17 @@ KnowsNoForks = altered(lambda one: replace(one, forked_from=None))
 WrittenWhenOpened = altered(lambda one: replace(one, written_at_ms=one.opened_at_ms))
 SortsAsPeopleDo = broken(find=_sorts_as_people_do)
 BeginsAtThePlace = broken(find=_begins_at_the_place)
+ListsTheOldest = broken(newest=lambda own, _, *given, **place: own(*given, **place)[::-1])
+ListsByName = broken(
+    newest=lambda _, store, filters, before=None, limit=100: tuple(
+        sorted(store.find(filters), key=lambda one: one.session, reverse=True)
+    )[:limit]
+)
+RepeatsTheLastOne = broken(
+    newest=lambda own, _, filters, before=None, limit=100: own(
+        filters, before=before and (before[0], before[1] + "\0"), limit=limit
+    )
+)
 OrphansWithoutPages = broken(orphans=_orphans_without_pages)
 OrphansThemselves = orphans_that(lambda one: one.standing.is_working)  # not what works below them
 OrphansHadAnOwner = orphans_that(lambda one: one.node)
@@ -916,6 +927,7 @@ BROKEN = {
     queries.it_is_said_how_a_session_stands: (KnowsNoTitles, KnowsNoForks, WrittenWhenOpened),
     queries.sessions_are_found_by_filters: tuple(map(finds_without, Filters.__struct_fields__)),
     queries.sessions_are_found_in_pages: (SortsAsPeopleDo, BeginsAtThePlace),
+    queries.sessions_are_listed_by_their_opening: (ListsTheOldest, ListsByName, RepeatsTheLastOne),
     queries.orphans_are_found: (
         OrphansThemselves,
         OrphansHadAnOwner,

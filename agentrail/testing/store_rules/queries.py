@@ -1,10 +1,11 @@
 """Rules of queries that read no journal: the state of sessions and nodes, and undelivered webhooks."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing
+from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, StoredSession
 from agentrail.core.values.port_members import offers
 from agentrail.messages import SessionId
 from agentrail.testing.rule_failures import expect_same
@@ -94,6 +95,39 @@ def sessions_are_found_in_pages(trial: StoreTrial) -> None:
     behind = trial.store.find(Filters(scope="a"), after=("a", "9z"), limit=2)
     expect_same(session_ids(behind), ["B", "a"], "the page after an unknown place")
     expect_same(trial.store.find(limit=0), (), "an empty page")
+
+
+def sessions_are_listed_by_their_opening(trial: StoreTrial) -> None:
+    """The newest come first, those of one millisecond in descending order of their ids, in pages that fit the filters."""
+    for name in ("c", "a", "é"):
+        trial.begin(name, scope="team", owner="ann")
+    trial.pass_lease()
+    trial.begin("b", scope="team", owner="ann")
+    trial.begin("d", scope="team", owner="bob", standing=Standing(has_ended=True))
+    trial.begin("e", scope="team", root="a", parent="a")
+    trial.begin("f")
+    team = Filters(scope="team")
+    rows = sorted(trial.store.find(team), key=lambda one: (one.opened_at_ms, one.session), reverse=True)
+    for limit in (1, 2, 99):
+        found: tuple[StoredSession, ...] = ()
+        while page := trial.store.newest(team, before=_place(found), limit=limit):
+            assert len(page) <= limit, f"a page of at most {limit} has {len(page)} sessions"
+            found += page
+            assert len(found) <= len(rows), f"pages of {limit} repeat: {session_ids(found)}"
+        expect_same(found, tuple(rows), f"the sessions in pages of {limit}")
+    for filters, expected in (
+        (Filters(scope="team", owner="ann", only_roots=True), "abcé"),
+        (Filters(scope="team", has_ended=True), "d"),
+        (Filters(scope=""), "f"),
+        (Filters(scope="te"), ""),
+    ):
+        names = "".join(sorted(session_ids(trial.store.newest(filters))))
+        expect_same(names, expected, f"the newest for {filters}")
+    expect_same(trial.store.newest(team, limit=0), (), "an empty page")
+
+
+def _place(found: Sequence[StoredSession]) -> tuple[int, str] | None:
+    return (found[-1].opened_at_ms, found[-1].session) if found else None
 
 
 def orphans_are_found(trial: StoreTrial) -> None:
