@@ -38,7 +38,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
 SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Start": "start_session wait_for_tools call_tool",
-        "Keep and resume": "resume_session resume_all find",
+        "Keep and resume": "resume_session resume_all find newest",
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest move_session",

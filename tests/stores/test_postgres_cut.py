@@ -198,6 +198,7 @@ CALLS = {
     "get": Call(call=lambda store, data: store.get(data.key, "root").tail.seq),
     "read": Call(call=lambda store, data: [one.body for one in store.read(data.key, "root")]),
     "find": Call(call=lambda store, data: [one.session for one in store.find(Filters(scope=data.key))]),
+    "newest": Call(call=lambda store, data: [one.session for one in store.newest(Filters(scope=data.key))]),
     "snapshots": Call(call=lambda store, data: len(store.snapshots(data.key, "root")), prepare=Data.snapshot),
     "blob": Call(call=lambda store, data: store.blob(blob_name(BLOB))),
     "nodes": Call(call=lambda store, data: data.two in [one.id for one in store.nodes()]),
