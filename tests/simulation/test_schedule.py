@@ -9,6 +9,7 @@ import trio
 from agentrail.outside import installed
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.seeded import seeded_order
+from agentrail.testing.simulation.log import WORLD
 from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.schedule import (
     FAIR,
@@ -43,7 +44,7 @@ def live(main, tape, schedule=FAIR):
     """Run a program in an order; return the order, and each step with its time."""
     order, steps = TaskOrder(schedule, tape, is_held), Steps()
     with seeded_order(0, order):
-        trio.run(main, order, clock=FakeClock(), instruments=[steps, order])
+        trio.run(main, order, clock=FakeClock(), instruments=[order, steps])
     return order, steps.seen
 
 
@@ -81,14 +82,38 @@ def test_a_life_is_replayed_from_its_tape(schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_an_empty_tape_is_the_fair_order(schedule):
-    """The oldest task first, each step of the usual length, and nothing drawn."""
+    """The oldest task first, each step of the usual length, and nothing drawn. The tasks of a node share its processor."""
     tape = Tape(1, {})
-    _, seen = live(crowd, tape, schedule)
+    with installed(NodeMachine(0, "node-0")):
+        _, seen = live(crowd, tape, schedule)
     assert tape.drawn == {}
     fair = live(crowd, Tape(2, {}), FAIR)[1]
     assert [name for name, _ in seen][:8] == [name for name, _ in fair][:8]
     assert [name for name, _ in seen if name.startswith("go")][:6] == [f"go {number}" for number in range(6)]
     assert {round(later - at, 9) for (_, at), (_, later) in pairwise(seen[:9])} == {STEP_MICROSECONDS / 1e6}
+
+
+def test_each_machine_has_its_own_processor():
+    """A hundred clients and as many tasks of the world take as long as one. Two tasks of one node take twice as long."""
+    steps = 100
+
+    async def work():
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+
+    def milliseconds(*machines):
+        async def main(_):
+            async with trio.open_nursery() as nursery:
+                for machine in machines:
+                    with installed(machine):
+                        nursery.start_soon(work)
+
+        return round(live(main, Tape(1, {}))[1][-1][1] * 1000)
+
+    node = NodeMachine(0, "node-0")
+    crowd = [NodeMachine(0, place) for place in (*map(str, range(100)), *(WORLD,) * 100)]
+    assert milliseconds(node) == milliseconds(node, *crowd) == steps * STEP_MICROSECONDS / 1000
+    assert milliseconds(node, node, *crowd) == 2 * steps * STEP_MICROSECONDS / 1000
 
 
 def test_each_deviation_can_be_taken_out_of_a_tape():

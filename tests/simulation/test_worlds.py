@@ -125,11 +125,8 @@ def test_readers_of_a_storm_connect_at_once_and_miss_nothing():
     assert all(one == [*range(1, len(one) + 1)] for one in numbers.values())
 
 
-STARVED = "1,000 readers and three nodes share one simulated processor, and each handshake of one client takes too long"
-
-
 @pytest.mark.check
-@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.xfail(strict=True, reason=STARVED))])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_great_storm_holds(seed):
     """All promises hold with 1,000 readers."""
     report, _ = lived(great_storm, seed=seed)

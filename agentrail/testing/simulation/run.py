@@ -201,7 +201,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     census = Census()
     world.log.watchers += [partial(_write_down, digest), census.see, judge.see]
     with seeded_order(seed, order), installed(NodeMachine(seed, WORLD)):
-        interrupted = _live(scenario, world, judge, [digest, order])
+        interrupted = _live(scenario, world, judge, [order, digest])
     if not interrupted:
         judge.finish()
     report = Report(

@@ -6,6 +6,9 @@
 
 The ready tasks stand in a line, the oldest first. Each decision runs the first one, unless the tape deviates: `order[418]=2` runs
 the one after the next two, `hold[418]=30` takes the first one out of the line for 30 decisions. So an empty tape is the fair order.
+
+Each node and each client has one processor, and so has each task of the world. A step begins when the previous one of its processor
+has ended, and never before a step that was ordered earlier: there is one clock.
 """
 
 import math
@@ -17,6 +20,7 @@ import trio.testing
 from attrs import frozen
 
 from agentrail.testing.seeded import run_queue
+from agentrail.testing.simulation.machine import machine_of
 from agentrail.testing.simulation.tape import Tape
 
 TrioTask: TypeAlias = trio.lowlevel.Task
@@ -105,6 +109,7 @@ class TaskOrder(trio.abc.Instrument):
             self._mean_gap: int = max(1, 2 * self._chance.choice(_GAPS) // max(1, self.schedule.depth - 1))
             self._next_deviation = self._after(0, self._mean_gap)
         self._priorities: dict[TrioTask, float] = {}
+        self._busy_until: dict[object, float] = {}  # by machine, or by task of the world
         self._line: list[tuple[int, TrioTask]] = []  # each with the decision at which it arrived
         self._late: list[tuple[int, TrioTask]] = []  # each with the decision at which it returns to the line
         self._held: list[TrioTask] = []
@@ -152,8 +157,11 @@ class TaskOrder(trio.abc.Instrument):
         self._running = batch
         self._set_anchor()
 
-    def after_task_step(self, task: TrioTask) -> None:
-        """Advance the clock."""
+    def before_task_step(self, task: TrioTask) -> None:
+        """Advance the clock to the end of the previous step of the same processor."""
+        processor, now = machine_of(task) or task, self._clock.current_time()
+        begins = max(now, self._busy_until.get(processor, now))
+        self._clock.jump(begins - now)
         number, cost = self.steps, STEP_MICROSECONDS
         self.steps += 1
         if self._costs is not None:
@@ -163,11 +171,12 @@ class TaskOrder(trio.abc.Instrument):
             cost = self._chance.randint(STEP_MICROSECONDS + 1, LONGEST_STEP_MICROSECONDS)
         if cost != STEP_MICROSECONDS:
             self._tape.record(f"cost[{number}]", cost)
-        self._clock.jump(cost / 1e6)
+        self._busy_until[processor] = begins + cost / 1e6
 
     def task_exited(self, task: TrioTask) -> None:
         """Forget a task."""
         self._priorities.pop(task, None)
+        self._busy_until.pop(task, None)
 
     def _arrive(self, task: TrioTask) -> None:
         if self._is_held(task):
