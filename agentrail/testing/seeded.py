@@ -11,7 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
 import outcome
 import trio
@@ -196,6 +196,7 @@ class SeededMachine(RealMachine):
     """
 
     processes: ProcessDoor = NoProcesses()
+    steps_late: ClassVar = (1, MAX_STEPS_LATE)  # bounds of the turns that offloaded functions are late
 
     def __init__(self, seed: object) -> None:
         """Set the seed: any object with its own `str`."""
@@ -246,7 +247,7 @@ class SeededMachine(RealMachine):
             self._work,
             job,
             lambda: function(*args),
-            self._late.randint(1, MAX_STEPS_LATE),
+            self._late.randint(*self.steps_late),
             limiter,
             name=f"offloaded {getattr(function, '__qualname__', type(function).__qualname__)}",
         )

@@ -12,7 +12,7 @@ from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_n
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.simulation.facts import StoreCall
-from agentrail.testing.simulation.log import LifeLog
+from agentrail.testing.simulation.log import WORLD, LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.tape import Tape
@@ -267,6 +267,32 @@ def test_its_clock_is_its_own(store):
         assert -3_600_000 <= after.at_ms - before.at_ms < -3_599_000
 
     run(life)
+
+
+def test_an_answer_is_lost_as_its_call_is_logged(store, log):
+    """A fault that strikes as a node asks the store takes the answer to this call, and no other."""
+    log.watchers.append(lambda line: len(log.lines) == 2 and store.lose_answer(line.place))
+    store.now_ms()
+    with pytest.raises(StoreUnavailable, match="the connection was cut"):
+        store.now_ms()
+    store.now_ms()
+    assert [line.facts.is_executed for line in log.lines] == [True] * 3
+
+
+def test_congestion_delays_answers_and_loses_all_heartbeats_but_the_next(store):
+    """Appends of the node go through, so it does not notice by them that others take it for dead."""
+    store.congest(WORLD, 0.5, seconds=20.0)
+    store.beat(Beating(id="n1"))
+    with pytest.raises(StoreUnavailable, match="the connection was cut"):
+        store.beat(Beating(id="n1"))
+    store.create(Author("s").opening())
+
+
+def test_the_clock_of_the_store_steps(store):
+    """By seconds, forward or back."""
+    before = store.now_ms()
+    store.step_clock(-60.0)
+    assert store.now_ms() - before == -60_000
 
 
 def test_lines_say_what_was_called(store, log):

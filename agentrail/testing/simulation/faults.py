@@ -65,7 +65,7 @@ class FaultPlace:
     Attributes:
         kind: Kind of the line.
         word: Name of the store's method or of the signal, or type of the effect or event. Empty: any.
-        of: Node or client. Empty: any.
+        of: Node or client. Empty: any. Then the fault strikes the node that reaches it.
         session: Id of the session. Empty: any.
         nth: From 1.
     """
@@ -210,6 +210,13 @@ def _lose(world: FaultyWorld, fault: Fault) -> None:
         world.kill(fault.node)  # not the last one: nothing more would happen
 
 
+def _sleep(world: FaultyWorld, fault: Fault) -> None:
+    world.stop(fault.node, fault.seconds)
+    world.store.lose_answer(_place(world, fault))
+    for ends in _ends(world, fault):
+        world.network.reset(*ends)
+
+
 def _damage(world: FaultyWorld, fault: Fault, damage: Callable[[str], object]) -> None:
     world.kill(fault.node)
     for name, file in list(world.disk(fault.node).files.items()):
@@ -265,7 +272,7 @@ SLOW_STORE: Final = _add("store", "slow_store", "the store answers {slow} late f
     begin=lambda w, f: w.store.slow(f.slow_seconds, f.seconds))
 LOST_REQUEST: Final = _add("store", "lost_request", "the next request of {node} to the store is lost",
     begin=lambda w, f: w.store.lose_answer(_place(w, f), when="before"))
-LOST_ANSWER: Final = _add("store", "lost_answer", "the next answer of the store to {node} is lost",
+LOST_ANSWER: Final = _add("store", "lost_answer", "an answer of the store to {node} is lost",
     begin=lambda w, f: w.store.lose_answer(_place(w, f), when="after"))
 TAKEN_CONNECTION: Final = _add("store", "taken_connection", "the store ends its connection with {node}",
     begin=lambda w, f: w.store.take_connection(_place(w, f)))
@@ -301,6 +308,11 @@ TOOL_TROUBLE: Final = _add("model", "tool_trouble", "tools fail, stall and retur
 WHIMS: Final = _add("people", "whims", "people abort, steer, repeat themselves, vanish and reconnect")
 LOCKED_ROWS: Final = _add("store", "locked_rows", "the next claim of {node} finds all rows locked",
     begin=lambda w, f: w.store.lock_rows(_place(w, f)))
+SLEEP: Final = _add("node", "sleep", "{node} sleeps for {seconds}, and its connections end", 1, 3, begin=_sleep)
+STORE_CLOCK: Final = _add("time", "store_clock", "the clock of the store steps by {skew}",
+    begin=lambda w, f: w.store.step_clock(f.skew_seconds))
+CONGESTION: Final = _add("store", "congestion", "heartbeats of {node} are lost for {seconds}, and the store answers it {slow} late", 1, 3,
+    begin=lambda w, f: w.store.congest(_place(w, f), f.slow_seconds, f.seconds))
 # fmt: on
 
 CATALOGUE: Final = tuple(_KNOWN)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 import trio
 
@@ -30,6 +30,8 @@ class NodeMachine(SeededMachine):
         slow_seconds: Additional time of each offloaded function, before it runs.
         late_seconds: Additional time of the next answers, after it ran. A function sets it for its own answer.
     """
+
+    steps_late: ClassVar = (0, 0)  # they take time instead
 
     def __init__(self, seed: object, place: str, life: int = 0) -> None:
         """Create a machine on a computer of its own. A restart has the same place, another life, and therefore other ids."""

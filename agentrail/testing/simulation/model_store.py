@@ -59,6 +59,7 @@ class _Trouble:
 
 
 _MAX_ROWS: Final = 100_000
+_CUT: Final = "the connection was cut"
 
 
 class ModelStore(CutStore):
@@ -94,6 +95,8 @@ class ModelStore(CutStore):
         self._connected: dict[str, None] = {}
         self._commits: list[tuple[int, StoreCall]] = []
         self._replayed_ms: int | None = None
+        self._answered: str | None = None  # place of the call that is logged
+        self._is_cut = False  # its answer is lost
         super().__init__(self._open())
 
     def __repr__(self) -> str:
@@ -135,20 +138,35 @@ class ModelStore(CutStore):
     ) -> None:
         """Lose one call of a place: before it is executed, or its answer. The caller cannot tell these apart.
 
+        While such a call is logged, the first answer is its own.
+
         Args:
             place: Whose. None: of any place.
             nth: Which of its calls from now on, from 1.
             when: What is lost.
             name: Count only calls of this method.
         """
+        if place and place == self._answered and (when, nth, name) == ("after", 1, None):
+            self._is_cut = True
+            return
         kind: StoreTrouble = "lost before" if when == "before" else "lost after"
-        names, said = None if name is None else (name,), "the connection was cut"
-        self._troubles.append(_Trouble(kind, said, place, names, skipped=nth - 1, left=1))
+        names = None if name is None else (name,)
+        self._troubles.append(_Trouble(kind, _CUT, place, names, skipped=nth - 1, left=1))
 
     def slow(self, late_seconds: float, seconds: float = inf, *, place: str | None = None) -> None:
         """Delay answers. The calls are executed at once, so that the effect may be long before the answer."""
         until = _now() + seconds
         self._troubles.append(_Trouble("slow", place=place, until=until, late_seconds=late_seconds))
+
+    def congest(self, place: str, late_seconds: float, seconds: float) -> None:
+        """Delay answers to a place, and lose its heartbeats after the next one."""
+        self.slow(late_seconds, seconds, place=place)
+        until = _now() + seconds
+        self._troubles.append(_Trouble("lost before", _CUT, place, ("beat",), skipped=1, until=until))
+
+    def step_clock(self, seconds: float) -> None:
+        """Set the clock forward, or back."""
+        self.wrong_by_seconds += seconds
 
     def lock_rows(self, place: str) -> None:
         """Let the next claim or adoption of a place find all rows locked by other transactions. It skips them."""
@@ -209,9 +227,11 @@ class ModelStore(CutStore):
             call = evolve(call, answer=self._outcome(call))
             if name in WRITING_CALLS and not isinstance(call.answer, Exception):
                 self._commits.append((at_ms, call))
+        self._answered = place_of_caller()
         self._log.note("store", sentence_of(call), session=session_of(call), facts=call)
-        if trouble.said:
-            raise StoreUnavailable(trouble.said)
+        self._answered, is_cut, self._is_cut = None, self._is_cut, False
+        if trouble.said or is_cut:
+            raise StoreUnavailable(trouble.said or _CUT)
         if isinstance(call.answer, Exception):
             raise call.answer
         return call.answer

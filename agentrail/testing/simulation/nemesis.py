@@ -30,8 +30,11 @@ from agentrail.testing.simulation.tape import Tape
 RATES: Final = (25.0, 100.0, 400.0)
 """Faults per hour of a life, if a scenario sets none. One is drawn."""
 
-LEAST: Final = 8.0
-"""Average number of faults that are drawn for a short life. Those of half of the families are left out."""
+LEAST: Final = 12.0
+"""Average number of faults of a short life."""
+
+_TRIES: Final = 4
+"""Draws of a fault until one is allowed. Not from the allowed ones alone: then a tape that allows others would name others."""
 
 _AMOUNTS: Final = (0.1, -0.1, 0.01, -0.01, 0.5, -0.5, 1.0, -1.0)
 _SCALES: Final = (5, 30, 200, 2000)
@@ -93,6 +96,7 @@ class Nemesis:
         self._numbers = itertools.count()
         self._wake = trio.Event()
         self._context = contextvars.copy_context()
+        self._places = {node.place: index for index, node in enumerate(world.nodes)}
         for fault in self.planned:
             self._arm(fault)
 
@@ -124,7 +128,8 @@ class Nemesis:
     def _see(self, line: LogLine) -> None:
         for counter in self._aimed.get(line.kind, ()):
             for fault in counter.count(line):
-                self._strike(fault)
+                own = fault.node if counter.place.of else self._places.get(line.place, fault.node)
+                self._strike(evolve(fault, node=own))
 
     def _crashing(self, step: Any) -> Any:
         def crash_or_step(state: Any, signal: Any) -> Any:
@@ -145,11 +150,16 @@ class Nemesis:
         slots = math.ceil(max(hours * max(*RATES, self._rate), 2 * LEAST))
         share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
         actions = [fault for fault in CATALOGUE if fault.family not in PERMITTED]
+        actions += [
+            fault for fault in actions if fault.family == "node"
+        ] * 2  # the rest is nothing without them
         for number in range(slots):
             if self._tape.chance(f"fault[{number}]", share):
-                fault = self._tape.choice(f"fault[{number}].action", actions)
-                if fault in self._allowed:
-                    yield self._placed(fault, f"fault[{number}]")
+                for _ in range(_TRIES):
+                    fault = self._tape.choice(f"fault[{number}].action", actions)
+                    if fault in self._allowed:
+                        yield self._placed(fault, f"fault[{number}]")
+                        break
 
     def _placed(self, fault: Fault, name: str) -> Fault:
         tape, rule, nodes = self._tape, FAULT_RULES[fault.action], [node.place for node in self._world.nodes]
@@ -172,7 +182,8 @@ class Nemesis:
         if tape.chance(f"{name}.by_clock", 0.4):
             return tape.number(f"{name}.at", 0.0, self._until)
         kind, word = tape.choice(f"{name}.point", POINTS)
-        of = "" if kind in {"person", "read"} or tape.chance(f"{name}.elsewhere", 0.2) else own
+        # Most sessions have one owner, so a place on a drawn node would seldom be reached.
+        of = own if tape.chance(f"{name}.on_it", 0.3) and kind not in {"person", "read"} else ""
         # It is unknown how often a life reaches a point, so each order of magnitude is as likely as another.
         scales = [scale for scale in _SCALES if scale <= max(_SCALES[1], self._until)]
         scale = tape.choice(f"{name}.scale", scales)

@@ -30,7 +30,7 @@ DEEDS: Final = ("nothing", *[deed for deed, weight in _WEIGHTS.items() for _ in 
 """Rounds by weight. All but the first begin with a prompt. `drop` aborts that prompt only, `twice` sends one to two nodes at
 one instant, `hurry` does not wait for its end."""
 
-_DECISIONS: Final = (*("yes",) * 5, "no", "late", "yes and yes", "yes and no")
+_DECISIONS: Final = (*("yes",) * 5, "no", "late", "yes and yes", "yes and no", "never", "never")
 _PATIENCE: Final = (*(60.0,) * 8, 5.0, 1.0)
 
 
@@ -119,8 +119,9 @@ class Person:
         return self.world.tape.choice(f"people[{self.index}].{what}", options)
 
     async def _wait(self, what: str, low: float, high: float) -> None:
-        draw = self.world.tape.number
-        await trio.sleep(low if self.world.is_calm else draw(f"people[{self.index}].{what}", low, high))
+        draw, is_calm, now = self.world.tape.number, self.world.is_calm, trio.current_time()
+        until = now + (low if is_calm else draw(f"people[{self.index}].{what}", low, high))
+        await trio.sleep_until(until if is_calm else min(until, self.world.calm_at))
 
     def _dial(self) -> AbstractAsyncContextManager[Any]:
         """Connect to a drawn node, or to one after it if that did not last."""
@@ -320,6 +321,8 @@ class Person:
         what = f"decides[{self.counts['decisions']}]"
         self.counts["decisions"] += 1
         how = self._draw(what, _DECISIONS) if self.world.allows(WHIMS) else "yes"
+        if how == "never":
+            return
         await self._wait(f"{what}.pause", 0.5, 20.0 if how == "late" else 4.0)
         if how not in {"yes and yes", "yes and no"}:
             await self._ask(no if how == "no" else yes, key)

@@ -48,6 +48,12 @@ BYTES: Final = 0.1
 """Part of the lives of `cluster` whose network carries bytes."""
 
 
+BUSY: Final = (1.0, 15.0)
+"""Pause of busy people, in seconds."""
+
+APPROVAL_SECONDS: Final = 30.0
+"""Time in which people of `desk` decide. Some never do."""
+
 TREE_TOKENS: Final = 6_000
 """Budget of a session of `tree`, which busy ones reach."""
 
@@ -57,7 +63,7 @@ def cluster(world: World) -> None:
     if world.tape.chance("network.bytes", BYTES):
         world.use_network("bytes")
     _shop(world)
-    people(world, 5, "shop", sessions=4)
+    people(world, 5, "shop", sessions=4, pause=world.tape.choice("people.pause", ((5.0, 60.0), BUSY)))
 
 
 def single(world: World) -> None:
@@ -71,7 +77,7 @@ def single(world: World) -> None:
 def desk(world: World) -> None:
     """Let two people share a session in which payments and parcels need an approval, from two nodes at once."""
     approval = (HumanApproval, {"require_approval_for": ("pay", "ship")})
-    _shop(world, plugins=[approval])
+    _shop(world, plugins=[approval], approval_timeout_seconds=APPROVAL_SECONDS)
     people(world, 2, "shop", sessions=1, pause=(2.0, 20.0))
     people(world, 1, "shop", pause=(2.0, 20.0))
 
@@ -88,7 +94,7 @@ def delegating_tree(world: World) -> None:
 def moves(world: World) -> None:
     """Serve a shop whose busy sessions are moved to other nodes all the time, by two operators."""
     _shop(world)
-    people(world, 5, "shop", sessions=4, pause=(1.0, 15.0))
+    people(world, 5, "shop", sessions=4, pause=BUSY)
     for name in ("operator-0", "operator-1"):
         world.inhabit(name, partial(_keep_moving, world, name))
 
@@ -114,7 +120,7 @@ async def _move(session_id: str, scope: str, host: Any) -> None:
 def drain_nodes(world: World) -> None:
     """Serve a shop while one node after the other leaves and starts anew, again and again."""
     _shop(world)
-    people(world, 5, "shop", sessions=4, pause=(1.0, 15.0))
+    people(world, 5, "shop", sessions=4, pause=BUSY)
     world.inhabit("operator", partial(_keep_upgrading, world))
 
 
