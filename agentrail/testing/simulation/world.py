@@ -71,12 +71,12 @@ class SimulatedNode:
         place: Its name in the log and its address on the network: `node-0`.
         machine: Its machine. A restart gets another one.
         served: The host of its application. None before it is up.
-        host: The open host of it, once it is up.
+        host: The open host of it, while it takes requests.
         disk: Its disk, which outlives restarts. None: it has none.
         spawn: Starts a task on it.
         leaving: It was asked to leave.
         up: It answers.
-        down: It no longer answers.
+        down: Its process has ended.
     """
 
     index: int
@@ -97,7 +97,7 @@ class SimulatedNode:
     @property
     def is_up(self) -> bool:
         """Whether its host is open and takes requests."""
-        return self.up.is_set() and not self.down.is_set()
+        return self.host is not None and not self.down.is_set()
 
 
 class World:
@@ -314,7 +314,7 @@ class World:
         node.leaving.set()
 
     def restart(self, index: int) -> None:
-        """Start a node anew after it was killed or has left. It has the same place and disk, but other ids.
+        """Start a node again whose process has ended. It has the same place and disk, but other ids.
 
         Without a disk it may start on another computer, where nothing shows how the earlier process ended.
         """
@@ -340,12 +340,13 @@ class World:
             The code of an error, empty if there was none. None: the node is not up, or it ended meanwhile.
         """
         node, codes, ended = self.nodes[index], [], trio.Event()
+        host = node.host  # gone once the node no longer takes requests
         if node.spawn is None or not node.is_up:
             return None
 
         async def work() -> None:
             try:
-                await call(node.host)
+                await call(host)
                 codes.append("")
             except AgentrailError as error:
                 codes.append(error.code)
@@ -470,20 +471,20 @@ class World:
             **self._options,
         )
         node.served = app.state.host
-        async with node.served.open() as node.host, trio.open_nursery() as nursery:
+        async with node.served.open() as host, trio.open_nursery() as nursery:
             context = contextvars.copy_context()
 
             def spawn(run: Callable[..., Awaitable[object]], *args: object) -> None:
                 context.copy().run(partial(nursery.start_soon, run, *args))
 
-            node.spawn = spawn
+            node.host, node.spawn = host, spawn
             self.network.serve(node.place, app, spawn)
             node.up.set()
             self._tell(f"is up for the {node.machine.life + 1}. time", "up", node.place)
             try:
                 yield
             finally:
-                node.down.set()
+                node.host = None
                 self.network.leave(node.place)
                 nursery.cancel_scope.cancel(reason="the node leaves")
 
