@@ -287,7 +287,8 @@ def check_trim_has_snapshot(session: SessionId, before: int, *, has_snapshot: bo
 
 def draw_allowance(full_at_ms: float, *, step_ms: float, limit_ms: float, now: int) -> SharedDraw:
     """Draw from an allowance that is full at a time. See `Store.take_allowance`. The answer's `full_at_ms` is to be stored."""
-    start = max(full_at_ms, float(now))
+    # A draw leaves a later time only if the clock was set back since, or the burst was larger.
+    start = max(min(full_at_ms, now + limit_ms + _SLACK_MS), float(now))
     is_allowed = start + step_ms <= now + limit_ms + _SLACK_MS
     return SharedDraw(
         is_allowed=is_allowed, full_at_ms=start + step_ms if is_allowed else start, now_ms=float(now)

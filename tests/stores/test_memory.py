@@ -31,6 +31,16 @@ def test_a_clock_that_goes_back_makes_nothing_older_than_now(store, clock):
     assert repr(store) == "MemoryStore(sessions=1)"
 
 
+def test_a_clock_that_goes_back_takes_no_allowance_away(store, clock):
+    """A used-up burst comes back in its usual time, and not only when the clock has caught up."""
+    for _ in range(2):
+        drawn = [store.take_allowance("ann", 1_000, 3_000).is_allowed for _ in range(4)]
+        assert drawn == [True, True, True, False]
+        clock.now -= 1_800_000
+        assert not store.take_allowance("ann", 1_000, 3_000).is_allowed
+        clock.now += 3_001
+
+
 def test_what_was_trimmed_is_said_and_counts_as_repeated(store):
     """A repeated append of dropped records is fine; reading them is not."""
     begun = opening()
