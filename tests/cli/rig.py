@@ -21,7 +21,8 @@ SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = (
     *("app", "cli.command_tree", "cli.run_command", "cli.doctor_command", "cli.plugins_command"),
     *("cli.check_plugins_command", "cli.sessions_command", "cli.config_command", "cli.config_setup"),
-    *("blueprints.builder", "blueprints.command_files", "cli.eval_command"),
+    *("blueprints.builder", "blueprints.command_files", "cli.eval_command", "cli.acp_command"),
+    *("gateway.stdio.acp_agent", "host.host_lifespan"),
 )
 WARM: Final = Warm(
     module="agentrail",
@@ -173,11 +174,15 @@ async def open_terminal(*arguments: str, term: str, **variables: str) -> AsyncIt
 
 @asynccontextmanager
 async def open_process(
-    *arguments: str, stdout: int | None = None, cwd: Path = ROOT, **variables: str
+    *arguments: str,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    cwd: Path = ROOT,
+    **variables: str,
 ) -> AsyncIterator[Forked]:
     """Start the command and leave it to the test; it is gone at the end. Its output comes in a pipe, or goes where it is told."""
     outputs, errors = os.pipe(), os.pipe()
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    nothing = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
     async with (
         trio.lowlevel.FdStream(outputs[0]) as out,
         trio.lowlevel.FdStream(errors[0]) as err,
