@@ -1,6 +1,6 @@
 """A directory of somebody else runs no code because a command is called in it: each module name that is imported is a trap there."""
 
-import ast
+import re
 import shlex
 import subprocess
 import sys
@@ -55,11 +55,7 @@ OPTIONAL = "colorama brotli brotlicffi zstandard socksio uvloop simplejson tomli
 def _imported_names() -> Iterator[str]:
     """List the first word of each module that we import anywhere, and of each optional one that others look for."""
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Import):
-                yield from (one.name.partition(".")[0] for one in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.partition(".")[0]
+        yield from re.findall(r"^ *(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     yield from sys.stdlib_module_names
     yield from (
         path.name.removesuffix(".py")

@@ -38,17 +38,18 @@ MAKES_SESSIONS = {
 }
 
 
-def nodes_naming(word: str) -> Iterator[tuple[str, ast.AST]]:
-    """All of the code of each module that has this word: to parse the package takes seconds."""
+def nodes_naming(*words: str) -> Iterator[tuple[str, ast.AST]]:
+    """All of the code of each module that has these words: to parse the package takes seconds."""
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)) if word in text else ():
+        for node in ast.walk(ast.parse(text)) if all(word in text for word in words) else ():
             yield path.relative_to(PACKAGE).as_posix(), node
 
 
 def takers(module: str, *names: str) -> set[str]:
     """Which modules take something of these names from a module, or all of it."""
-    nodes = nodes_naming(module.rpartition(".")[2])
+    package, _, name = module.rpartition(".")
+    nodes = nodes_naming(package, name)
     return {name for name, node in nodes if _takes(node, module, names)}
 
 
