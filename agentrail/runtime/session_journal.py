@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from agentrail.abc import Refusal
-from agentrail.abc.store import Append, Standing
+from agentrail.abc.store import Append, Standing, StoredSnapshot
 from agentrail.core.journal.file_changes import FILES_EVENT, FileNote, FileState, FileWrite, payload_of
 from agentrail.core.journal.fold import Drift
 from agentrail.core.journal.record import (
@@ -524,7 +524,11 @@ class SessionJournal:
             LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
             return
         self._snapshot, self._wants_snapshot = self.tail.seq, False
-        self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
+        self.writer.post(partial(self._store, snapshot))
+
+    def _store(self, snapshot: StoredSnapshot) -> None:
+        if self.refusal is None:  # its records may have been refused before, as another node has the session
+            self.writer.store.put_snapshot(snapshot)
 
     # --- durable effects
 

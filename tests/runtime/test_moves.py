@@ -11,6 +11,7 @@ from agentrail.core.journal.record import TAKEN
 from agentrail.core.session.state_codec import begun_in
 from agentrail.errors import (
     AlreadyStarted,
+    Fenced,
     HeldBy,
     OptionError,
     SessionBusy,
@@ -385,6 +386,21 @@ async def test_a_session_is_released_after_its_last_append_and_its_snapshot():
         await work.began.wait()
         await one.move_session("s", two.nodes.node.id)
         assert store.log[: store.log.index("release") + 1][-3:] == ["append", "snapshot", "release"]
+
+
+async def test_a_session_that_was_refused_leaves_no_snapshot():
+    """Another node took it while its last records waited for the store. What they hold is no state of the session."""
+    work, store = Work("idempotent"), Logged()
+    async with two_nodes(work.options, store=store) as (_, one, _two, _others):
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        cell = session._cell  # noqa: SLF001 - no call stops a session between its snapshot and the store's answer
+        journal = cell.journal
+        journal._put(cell.state, ())  # noqa: SLF001
+        journal.refused(Fenced("s", durable_up_to=1))
+        await journal.writer.wait_empty()
+        assert "snapshot" not in store.log
 
 
 @pytest.mark.machine(4)
