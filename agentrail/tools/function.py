@@ -319,6 +319,10 @@ class Signature:
     adapted: Mapping[str, TypedValue[Any]] = field(default=_NONE, eq=False)
     wants_deps: type | None = None
 
+    @functools.cached_property
+    def _to_struct(self) -> Callable[[Any], msgspec.Struct]:
+        return converter_of(self.struct, str_keys=True)  # made at the first call: it takes longer than a use
+
     def convert(self, arguments: JsonObject, ctx: ToolContext) -> dict[str, Any]:
         """Convert arguments that match the schema to keyword arguments of the annotated types.
 
@@ -329,14 +333,13 @@ class Signature:
         plain: JsonValue = dict(arguments)
         if not AS_THEY_ARE.issuperset(map(type, arguments.values())):
             plain = with_whole_numbers(plain)
-        values = converter_of(self.struct, str_keys=True)(plain)
-        given = {name: getattr(values, name) for name in self.struct.__struct_fields__}
+        given = msgspec.structs.asdict(self._to_struct(plain))
         for name, kind in self.adapted.items():
             if name in arguments:
                 given[name] = kind.decode(arguments[name], path=f"$.{name}")
             else:
                 del given[name]  # the function has its default
-        return given | dict.fromkeys(self.context_names, ctx)
+        return given | dict.fromkeys(self.context_names, ctx) if self.context_names else given
 
 
 def read_signature(function: Callable[..., object]) -> Signature:
