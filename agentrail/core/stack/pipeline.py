@@ -321,8 +321,11 @@ class _Run:
     def _ask_all(self, members: tuple[Member, ...], rounds: int) -> None:
         self.at = 0
         while self.at < len(members):
-            told = self.out.event
+            first, told = self.at, self.out.event
             answer = attempt(self._ask_on, members, told)
+            silent = members[first : None if answer is _SILENCE else self.at]
+            if silent and type(told) is BeforeTool:  # the plugins that judged a call are recorded
+                self._has_seen(*silent)
             if answer is _SILENCE:
                 return
             member = members[self.at]
@@ -331,19 +334,14 @@ class _Run:
                 return
 
     def _ask_on(self, members: tuple[Member, ...], told: HookEvent) -> object:
-        """Ask one plugin after the other until one has an answer with content. `at` is its index, or that of one that raised.
-
-        Most have none on most hooks, so this loop does as little as possible.
-        """
-        # Looked up once: calling an object that has `__call__` takes three times as long as calling the
-        # method.
+        """Ask plugins until one has an answer with content. `at` is its index, or that of one that raised."""
+        # Most have none on most hooks, so this loop does as little as possible. Calling an object that has
+        # `__call__` takes three times as long as calling the method.
         asking: Any = self.stack.ask  # mypy knows no `__call__` of a Callable
         ask = asking.__call__
         ctx, states = self.ctx, self.out.states
         begin = ctx.random.begin
-        is_heard = (
-            self.heard is not None or type(told) is BeforeTool
-        )  # the plugins that judged a call are recorded
+        is_heard = self.heard is not None
         for at in range(self.at, len(members)):
             self.at = at
             member = members[at]
@@ -524,9 +522,9 @@ class _Run:
         self._note(member, rounds, error, "fails closed, stops the rest")
         return False
 
-    def _has_seen(self, member: Member) -> None:
+    def _has_seen(self, *members: Member) -> None:
         if isinstance(self.out.event, BeforeTool):
-            seen_by = self.out.seen_by | {member.name}
+            seen_by = self.out.seen_by.union([member.name for member in members])
             guarded_by = seen_by if self.out.event is self.out.guarded else self.out.guarded_by
             self._change(seen_by=seen_by, guarded_by=guarded_by)
 
