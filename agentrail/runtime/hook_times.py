@@ -2,6 +2,8 @@
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
+from functools import partial
 from typing import Final
 
 from attrs import define, field, frozen
@@ -30,15 +32,11 @@ class Durations:
     """Durations in classes of nearly equal relative width: a few hundred numbers, however many durations."""
 
     count: int = 0
-    classes: dict[int, int] = field(factory=dict)
+    classes: dict[int, int] = field(factory=partial(defaultdict, int))
 
     def note(self, seconds: float) -> None:
         self.count += 1
-        place, classes = bisect_left(_ENDS, seconds), self.classes
-        try:
-            classes[place] += 1
-        except KeyError:
-            classes[place] = 1
+        self.classes[bisect_left(_ENDS, seconds)] += 1
 
     def percentile_ms(self, share: float) -> float:
         """Return a percentile in milliseconds: the upper bound of a class, so never too low. 0.0 without durations."""
@@ -82,9 +80,8 @@ class LastFailure:
 
 
 @define(eq=False)
-class _Hook:
+class _Hook(Durations):
     failures: int = 0
-    durations: Durations = field(factory=Durations)
 
 
 @define(eq=False)
@@ -97,7 +94,7 @@ class PluginTally:
             one = self._hooks[plugin][hook]
         except KeyError:
             one = self._hook(plugin, hook)
-        one.durations.note(seconds)
+        one.note(seconds)
 
     def note_failure(self, plugin: str, hook: str, words: str, at_ms: int) -> None:
         self._hook(plugin, hook).failures += 1
@@ -112,10 +109,10 @@ class PluginTally:
         return tuple([
             HookCount(
                 hook=name,
-                calls=one.durations.count,
+                calls=one.count,
                 failures=one.failures,
-                p50_ms=one.durations.percentile_ms(0.5),
-                p99_ms=one.durations.percentile_ms(0.99),
+                p50_ms=one.percentile_ms(0.5),
+                p99_ms=one.percentile_ms(0.99),
             )
             for name, one in self._hooks.get(plugin, {}).items()
         ])  # fmt: skip
