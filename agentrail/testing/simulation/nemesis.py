@@ -126,6 +126,8 @@ class Nemesis:
                 self._tell(f"ends: {fault}", fault, is_over=True)
 
     def _see(self, line: LogLine) -> None:
+        if line.at >= self._until:
+            return
         for counter in self._aimed.get(line.kind, ()):
             for fault in counter.count(line):
                 own = fault.node if counter.place.of else self._places.get(line.place, fault.node)
