@@ -86,6 +86,7 @@ def test_a_box_whose_tools_say_the_same_is_the_same():
         for name, said in (("a", "one"), ("a", "two"), ("b", "gone"))
     )
     box = Toolbox([spec]).changed([spec], [], 4, replace=False)
+    assert hash(box) == hash(Toolbox([spec]))
     assert box.described([spec, gone]) is box
     anew = box.described([other, gone])
     assert [one.description for one in anew] == ["two"]
