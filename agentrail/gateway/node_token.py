@@ -107,7 +107,7 @@ def decode_node_call(secret: bytes, token: str, method: str, target: bytes) -> N
 
 def sign_answer(secret: bytes, nonce: str) -> str:
     """Return the signature of an answer. Only a node that has the secret can make it."""
-    return hmac.new(derived_key(secret, "answers between nodes"), nonce.encode(), "sha256").hexdigest()
+    return hmac.digest(derived_key(secret, "answers between nodes"), nonce.encode(), "sha256").hex()
 
 
 def is_signed_answer(secret: bytes, nonce: str, signature: str) -> bool:
@@ -118,7 +118,7 @@ def is_signed_answer(secret: bytes, nonce: str, signature: str) -> bool:
 def _mac(secret: bytes, told: str, method: str, target: bytes) -> str:
     # No text of the three can hold a line break, so no two requests have one form.
     signed = b"\n".join((told.encode(), method.encode(), target))
-    return hmac.new(derived_key(secret, _REQUESTS), signed, "sha256").hexdigest()
+    return hmac.digest(derived_key(secret, _REQUESTS), signed, "sha256").hex()
 
 
 class NodeCalls:
