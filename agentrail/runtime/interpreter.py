@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -206,8 +207,8 @@ def _decide_crash(what: str, error: BaseException) -> ErrorInfo:
     return ErrorInfo(code="host_crashed", message=clean_text(f"{what} ({describe_bug(error)})."))
 
 
-TEARDOWN_SECONDS: Final = 5.0
-"""Seconds that an abort waits for stopped work before it reports it as stuck."""
+TEARDOWN_MS: Final = 5_000
+"""Milliseconds that an abort waits for stopped work before it reports it as stuck."""
 
 
 class SignsOfLife(msgspec.Struct, frozen=True):
@@ -234,18 +235,12 @@ class _Open:
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     began_at: float = field(factory=trio.current_time)
-    ended: trio.Event | None = None  # created for the few that are awaited
     processes: Processes | None = None  # for a tool call
     child_usages: Sequence[ChildUsage] = ()  # of child sessions of a call; streams share the default
     agent: AgentLine | None = None  # for a background agent
     late_value: LateValue | None = None  # for a tool that completed although it was stopped
     effect: RunTool | StartStream | None = None  # for a tool call or a stream
     is_untrusted: bool = False  # stopped because another node may own the session
-
-    def expect_end(self) -> trio.Event:
-        if self.ended is None:
-            self.ended = trio.Event()
-        return self.ended
 
     def left_behind(self, now: float, *, is_gone: bool = False) -> tuple[LeftBehind, ...]:
         """Return the work left behind: each live process, and the work itself unless it ended or is one of them."""
@@ -254,6 +249,13 @@ class _Open:
         if not left and not is_gone:
             return (LeftBehind(name=self.name, age_ms=age_ms),)
         return tuple(LeftBehind(name=f"{self.name}{at}", age_ms=age_ms, pid=pid) for at, pid in left)
+
+
+@define(eq=False)
+class _Teardown:
+    effect: Teardown
+    stopped: Mapping[EffectId, _Open]
+    begun_at: float = field(factory=trio.current_time)
 
 
 class Interpreter:
@@ -266,6 +268,7 @@ class Interpreter:
         "_pending_calls",
         "_ports",
         "_task_group",
+        "_teardowns",
         "_turnstile",
         "timers",
     )
@@ -285,6 +288,7 @@ class Interpreter:
         self._bus = bus
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
+        self._teardowns: tuple[_Teardown, ...] = ()
         self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile: Turnstile | None = (
             None  # created for the first question to a host: most sessions have none
@@ -426,11 +430,11 @@ class Interpreter:
         if outcome is None:
             outcome = _failed(buffer, _UNTRUSTED if opened.is_untrusted else _CANCELLED)
         self.timers.cancel(timer)
-        self._closed(request.attempt, opened)
         usage = priced(outcome.usage, model, self._ports.providers.get(model))
         self._task_group.deliver(
             outcome if usage is outcome.usage else msgspec.structs.replace(outcome, usage=usage)
         )
+        self._closed(request.attempt, opened)
 
     async def _deliver_chunks(
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool
@@ -463,8 +467,8 @@ class Interpreter:
         if opened.is_untrusted:
             finished = without_lease(finished)
         opened.late_value = finished.value
-        self._closed(began.effect.effect_id, opened)
         self._task_group.deliver(finished)
+        self._closed(began.effect.effect_id, opened)
 
     # --- children
 
@@ -483,21 +487,21 @@ class Interpreter:
                     outcome = await ports.run_child(ChildWork(effect=effect), ports, deliver, usage)
         except PortCrashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
-        self._closed(effect.effect_id, opened)
         deliver(finished_child(effect.effect_id, outcome, usage, started_at_ms))
+        self._closed(effect.effect_id, opened)
 
     # --- the host
 
     async def _ask_host(self, effect: AskHost, opened: _Open, ticket: Ticket) -> None:
         judged = await ask_host(effect, self._ports, opened.scope, ticket, self._task_group.scrub)
-        self._closed(effect.effect_id, opened)
         if judged is not None:  # a withdrawn question needs no answer
             self._task_group.deliver(judged)
+        self._closed(effect.effect_id, opened)
 
     async def _tell_host(self, effect: TellHost, opened: _Open) -> None:
         await tell_host(effect, self._ports, opened.scope, self._task_group.scrub)
-        self._closed(effect.effect_id, opened)
         self._task_group.deliver(HostTold(at_ms=now_ms(), effect_id=effect.effect_id))
+        self._closed(effect.effect_id, opened)
 
     def _carry_out_for_agent(self, effect: StartAgent | PromptAgent | CloseAgent) -> None:
         match effect:
@@ -528,7 +532,6 @@ class Interpreter:
             reason = f"it could not start: {error}"
         except PortCrashed as crashed:
             reason = crashed.error.message
-        self._closed(effect.effect_id, opened)
         self._task_group.deliver(
             AgentEnded(
                 at_ms=now_ms(),
@@ -539,6 +542,7 @@ class Interpreter:
                 receipt=usage.receipt,
             )
         )
+        self._closed(effect.effect_id, opened)
 
     def _prompt_agent(self, effect: PromptAgent) -> None:
         opened = self._open.get(effect.effect_id)
@@ -566,11 +570,11 @@ class Interpreter:
                 own=self._ports.own,
                 above=self._ports.above,
             )
-        self._closed(effect_id, opened)
         if result is not None:  # a cancelled request needs no answer
             self._task_group.deliver(
                 PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
             )
+        self._closed(effect_id, opened)
 
     # --- context
 
@@ -580,9 +584,9 @@ class Interpreter:
             gathered = None
             with opened.scope:
                 gathered = await self._context.gather(effect)
-        self._closed(effect.effect_id, opened)
         if gathered is not None:  # a cancelled one is not awaited
             self._task_group.deliver(gathered)
+        self._closed(effect.effect_id, opened)
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
         providers = self._ports.providers
@@ -593,58 +597,45 @@ class Interpreter:
     # --- stopping
 
     def _begin_teardown(self, effect: Teardown) -> None:
-        # Looked up now: work that ends before the task begins would not be found.
+        # Looked up now: its receipt also describes work that has ended by then.
         stopped = {one: self._open[one] for one in effect.stopped if one in self._open}
-        scope = trio.CancelScope()
-        self._task_group.start_soon(self._tear_down, effect, stopped, scope, scope=scope, name="teardown")
+        teardown = _Teardown(effect, stopped)
+        self._teardowns += (teardown,)
+        self.timers.set(effect.effect_id, now_ms() + TEARDOWN_MS)
+        self.timers.watch(effect.effect_id, partial(self._finish_teardown, teardown))
+        self._look_at_teardowns()
 
-    async def _tear_down(
-        self, effect: Teardown, stopped: Mapping[EffectId, _Open], scope: trio.CancelScope
-    ) -> None:
-        begun_at = trio.current_time()
-        scope.deadline = begun_at + TEARDOWN_SECONDS
-        # All events first: work that ends while another is awaited must have one to set.
-        ends = [opened.expect_end() for one, opened in stopped.items() if one in self._open]
-        with scope:
-            for end in ends:
-                await end.wait()
-        now = trio.current_time()
-        values = tuple(opened.late_value for opened in stopped.values() if opened.late_value is not None)
-        done = tuple(value.call_id for value in values)
+    def _look_at_teardowns(self) -> None:
+        """Finish those whose work has ended. The last of it does that itself: a task that waits for it would be a detour."""
+        for teardown in self._teardowns:
+            if self._open.keys().isdisjoint(teardown.stopped):
+                self._finish_teardown(teardown)
+
+    def _finish_teardown(self, teardown: _Teardown) -> None:
+        effect, stopped, now = teardown.effect, teardown.stopped, trio.current_time()
+        self._teardowns = tuple([one for one in self._teardowns if one is not teardown])
+        self.timers.cancel(effect.effect_id)
+        works = stopped.values()
+        values = tuple([opened.late_value for opened in works if opened.late_value is not None])
+        done = [value.call_id for value in values]
+        usages = [usage for opened in works for usage in opened.child_usages]
         below = ChildUsage()  # work of the child sessions of the calls
-        for usage in (usage for opened in stopped.values() for usage in opened.child_usages):
+        for usage in usages:
             below.add(usage.receipt)
+        running = [one for one in stopped if one in self._open]
+        reaped = [opened.processes.account.reaped for opened in works if opened.processes is not None]
+        stuck = [opened.left_behind(now, is_gone=one not in running) for one, opened in stopped.items()]
+        abandoned = [one.left_behind(now) for one in works if self._ports.threads.is_abandoned(one.scope)]
         receipt = AbortReceipt(
-            tasks_ended=len(effect.stopped)
-            - sum(one in self._open for one in stopped)
-            + below.receipt.tasks_ended,
-            processes_reaped=sum(
-                opened.processes.account.reaped for opened in stopped.values() if opened.processes is not None
-            )
-            + below.receipt.processes_reaped,
-            stuck=tuple(
-                left
-                for one, opened in stopped.items()
-                for left in opened.left_behind(now, is_gone=one not in self._open)
-            )
-            + below.receipt.stuck,
-            abandoned=tuple(
-                left
-                for opened in stopped.values()
-                if self._ports.threads.is_abandoned(opened.scope)
-                for left in opened.left_behind(now)
-            )
-            + below.receipt.abandoned,
-            children=tuple(
-                child
-                for opened in stopped.values()
-                for usage in opened.child_usages
-                for child in usage.receipts
-            ),
+            tasks_ended=len(effect.stopped) - len(running) + below.receipt.tasks_ended,
+            processes_reaped=sum(reaped) + below.receipt.processes_reaped,
+            stuck=(*chain(*stuck), *below.receipt.stuck),
+            abandoned=(*chain(*abandoned), *below.receipt.abandoned),
+            children=tuple([child for usage in usages for child in usage.receipts]),
             committed=(*effect.committed, *done),
-            unknown=tuple(call_id for call_id in effect.unknown if call_id not in done),
+            unknown=tuple([call_id for call_id in effect.unknown if call_id not in done]),
             survivors=effect.survivors,
-            milliseconds=round((now - begun_at) * 1000),
+            milliseconds=round((now - teardown.begun_at) * 1000),
         )
         self._task_group.deliver(
             TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt, values=values)
@@ -679,11 +670,12 @@ class Interpreter:
         return opened
 
     def _closed(self, effect_id: EffectId, opened: _Open) -> None:
+        """Forget work whose outcome was delivered: a teardown that waited for it reports after it."""
         del self._open[effect_id]
         if not self._open:
             self._open.clear()  # an emptied dict keeps its table, a cost in ten thousand idle sessions
-        if opened.ended is not None:
-            opened.ended.set()
+        if self._teardowns:
+            self._look_at_teardowns()
 
 
 _CANCELLED: Final = ErrorInfo(code="cancelled", message="the stream was cancelled")

@@ -118,11 +118,12 @@ class _Actor(Protocol[L_contra]):
 class SessionTimers:
     """The timers of one session: deadlines checked by its loop, without tasks."""
 
-    __slots__ = ("_deadlines", "_streams")
+    __slots__ = ("_deadlines", "_watched")
 
     def __init__(self) -> None:
         self._deadlines = _NO_DEADLINES
-        self._streams: dict[EffectId, object] | None = None  # created with the first one
+        # Of some: its stream, or what to call in place of a signal.
+        self._watched: dict[EffectId, object] | None = None  # created with the first one
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
         """Set a timer on the signal clock. A time in the past fires immediately."""
@@ -131,18 +132,18 @@ class SessionTimers:
             self._deadlines = {}
         self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
-    def watch(self, effect_id: EffectId, stream: object) -> None:
-        if self._streams is None:
-            self._streams = {}
-        self._streams[effect_id] = stream
+    def watch(self, effect_id: EffectId, watched: object) -> None:
+        if self._watched is None:
+            self._watched = {}
+        self._watched[effect_id] = watched
 
     def cancel(self, effect_id: EffectId) -> None:
         self._deadlines.pop(effect_id, None)
-        if self._streams is not None:
-            self._streams.pop(effect_id, None)
+        if self._watched is not None:
+            self._watched.pop(effect_id, None)
         if not self._deadlines:
             self._deadlines = _NO_DEADLINES
-            self._streams = self._streams or None
+            self._watched = self._watched or None
 
     async def serve(self, mailbox: Mailbox[L], served: _Actor[L], alarm: Alarm) -> None:
         """Pass each message and each due timer to an actor until it returns False. The alarm wakes the mailbox.
@@ -179,11 +180,15 @@ class SessionTimers:
         if self._deadlines[effect_id] > trio.current_time():
             return NO_MESSAGE
         del self._deadlines[effect_id]
+        watched = None if self._watched is None else self._watched.get(effect_id)
+        if callable(watched):
+            watched()
+            return NO_MESSAGE
         return TimerFired(
             at_ms=now_ms(),
             effect_id=effect_id,
             jitter=jitter(),
-            pinged_at_ms=_pinged_at_ms((self._streams or {}).get(effect_id)),
+            pinged_at_ms=_pinged_at_ms(watched),
         )
 
 
