@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from agentrail.errors import SupervisorStopping
 from agentrail.otp.child_specs import Arguments
 from agentrail.otp.exits import Killed, Normal, Shutdown
 from agentrail.otp.supervision_types import (
@@ -58,6 +59,20 @@ def test_exits_during_the_stop():
     assert len(rig.kinds()) == len(errors)
     rig.go_down("last")
     assert rig.state.dropped == 1
+
+
+@pytest.mark.parametrize("end", [Rig.fail, Rig.come_up])
+def test_a_start_that_ends_while_its_supervisor_stops_is_answered_with_that(end):
+    """A child that comes up all the same is stopped in its turn."""
+    rig = Rig(starts={"x": ["hang"]}, stops={"y": WAITS})
+    started = rig.ask(StartChildCall(W("x")))
+    rig.call(StartChildCall(W("y")))
+    rig.stop()
+    end(rig, "x")
+    assert isinstance(rig.answer(started), SupervisorStopping)
+    rig.go_down("y")
+    assert rig.ended.reason == Shutdown()
+    assert ("stop x" in rig.events("stop")) == (end is Rig.come_up)
 
 
 @pytest.mark.scenario("S-109")
