@@ -47,7 +47,7 @@ PLANTED: Final = (
     PlantedBug("look-takes-a-tree-without-the-fence"),
     PlantedBug("deadline-follows-the-clock-of-the-node", "desk"),
     PlantedBug("abort-waits-for-the-store"),
-    PlantedBug("snapshot-precedes-its-record"),
+    PlantedBug("snapshot-precedes-its-record", "drain"),
     PlantedBug("events-start-over-after-a-wake"),
     PlantedBug("client-ids-are-forgotten-by-the-next-owner"),
     PlantedBug("held-work-is-not-taken-up-again"),

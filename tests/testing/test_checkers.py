@@ -6,7 +6,7 @@ import trio
 from attrs import evolve
 
 from agentrail import messages as m, tool
-from agentrail.abc.store import StoredSnapshot
+from agentrail.abc.store import Node, StoredSnapshot
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish, ReplyToCaller, RunTool, SpawnChild, StartStream
@@ -308,6 +308,28 @@ def test_a_take_that_finds_fewer_records_than_were_durable_is_found():
     answer = msgspec.structs.replace(facts.answer, sessions=(msgspec.structs.replace(taken, tail=tail),))
     (said,) = judged(Fences, changed_line(log.lines, place, facts=evolve(facts, answer=answer)))
     assert said == "s: node-1 takes 2 records, although 3 were durable"
+
+
+def test_a_take_from_a_living_node_is_found():
+    """Its lease counts from its last heartbeat, unless it was reported gone. A node that has ended may be succeeded at once."""
+
+    def judge_take(*between):
+        log, _ = paying()
+        log.store("beat", node=Node(id="node-0"))
+        log.at += 9
+        for change in between:
+            change(log)
+        log.take("node-1")
+        return judged(Fences, log.lines)
+
+    def wait(log):
+        log.at += 1
+
+    (said,) = judge_take()
+    assert said == "s: node-1 takes it from a living node, whose lease is not over"
+    assert judge_take(wait) == []
+    assert judge_take(lambda log: log.store("gone", node="node-0")) == []
+    assert judge_take(lambda log: log.line("node", NodeChange("killed"), place="node-0")) == []
 
 
 def test_a_snapshot_ahead_of_its_record_is_found():

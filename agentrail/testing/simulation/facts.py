@@ -10,6 +10,9 @@ from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.state import SessionState
 from agentrail.events import Event
 
+WORLD_LEASE_SECONDS: Final = 10.0
+"""Lease of the nodes of a world."""
+
 INTERRUPTED: Final = "interrupted"
 """Name of the promise of a life that Ctrl-C ended, in the place of a broken one."""
 

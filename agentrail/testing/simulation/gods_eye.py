@@ -1,13 +1,14 @@
 """The truth of a simulated life, computed from its log: who owns a session, and which of its steps are durable. And what a checker is."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from attrs import define
 
 from agentrail.abc.store import StoredSession, Taken
 from agentrail.core.journal.record import Record
-from agentrail.testing.simulation.facts import Calm, NodeChange, SessionStep, StoreCall
+from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange, SessionStep, StoreCall
 from agentrail.testing.simulation.log import LineKind, LogLine
 
 LineKey: TypeAlias = tuple[str, str]
@@ -64,6 +65,7 @@ class GodsEye:
         self.is_news: bool = False
         self._places: dict[str, str] = {}
         self._nodes: dict[str, str] = {}  # the newest at each place that lives
+        self._seen: dict[str, float] = {}  # the last heartbeat of each node that was not reported gone
         self._waiting: dict[LineKey, list[tuple[int, SessionStep]]] = {}
         self._void: dict[LineKey, list[SessionStep]] = {}
 
@@ -132,6 +134,9 @@ class GodsEye:
     def _execute(self, place: str, name: str, arguments: Mapping[str, Any], answer: Any) -> None:
         if name == "beat":
             self._settle(arguments["node"].id, place)
+            self._seen[arguments["node"].id] = self.now
+        elif name == "gone":
+            self._seen.pop(arguments["node"], None)
         elif name == "create":
             self._create(place, arguments["opening"])
         elif name == "append":
@@ -169,9 +174,8 @@ class GodsEye:
         return [session for session, journal in self.journals.items() if journal.root == root]
 
     def _settle(self, node: str, place: str) -> None:
-        if node and node not in self._places:
-            self._places[node] = self._nodes[place] = place
         if node:
+            self._places.setdefault(node, place)
             self._nodes[place] = node
 
     def _create(self, place: str, opening: Any) -> None:
@@ -216,6 +220,8 @@ class GodsEye:
             journal = self.journals.setdefault(one.session, JournalView(root=one.root))
             if one.tail.epoch <= journal.epoch:
                 self.fault = f"the epoch falls from {journal.epoch} to {one.tail.epoch} as {place} takes it"
+            elif self._lives(journal.node, node):
+                self.fault = f"{place} takes it from a living node, whose lease is not over"
             elif one.tail.seq <= journal.seq:
                 self.fault = f"{place} takes {one.tail.seq - 1} records, although {journal.seq} were durable"
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
@@ -225,6 +231,11 @@ class GodsEye:
             for key in [key for key in self._waiting if key[0] == one.session]:
                 self._void.setdefault(key, []).extend(step for _, step in self._waiting.pop(key))
         self.taken = (*self.taken, *taken.sessions)
+
+    def _lives(self, node: str, taker: str) -> bool:
+        """Whether the lease of another node is not over, by the time of the world."""
+        is_up = self._nodes.get(self._places.get(node, "")) == node
+        return is_up and node != taker and self.now - self._seen.get(node, -inf) < WORLD_LEASE_SECONDS
 
 
 class Checker:

@@ -22,7 +22,7 @@ from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.disk_store import LoggedStore, open_disk_store
-from agentrail.testing.simulation.facts import Calm, NodeChange
+from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange
 from agentrail.testing.simulation.faults import EVERYTHING, Fault
 from agentrail.testing.simulation.ledger import EffectLedger
 from agentrail.testing.simulation.log import LifeLog
@@ -35,7 +35,6 @@ from agentrail.testing.simulation.schedule import TaskOrder
 from agentrail.testing.simulation.tape import Tape
 
 WORLD_TENANT: Final = "acme"
-WORLD_LEASE_SECONDS: Final = 10.0
 CALM: Final = 0.9
 """Part of a life after which all faults end, so that liveness can be judged."""
 

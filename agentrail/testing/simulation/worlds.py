@@ -18,13 +18,14 @@ from agentrail.named_modules import NAMED_MODULES
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.agent import Agent
 from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS
 from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
 from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
-from agentrail.testing.simulation.world import RESTART_SECONDS, WORLD_LEASE_SECONDS, World
+from agentrail.testing.simulation.world import RESTART_SECONDS, World
 from agentrail.tools.task import TaskTool
 
 HONEST: Final = EVERYTHING - DAMAGE
