@@ -1,7 +1,6 @@
 """The event bus of one session: one order for all subscribers, the last events kept, and no waiting for subscribers."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
 from agentrail.core.session.views import LiveText
@@ -141,9 +140,9 @@ class EventBus:
         "_live",
         "_subscriptions",
         "_times_anew",
-        "_watchers",
         "on_close",
         "on_commit",
+        "watchers",
     )
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
@@ -155,7 +154,8 @@ class EventBus:
         # `keep`.
         self._kept: list[Event] = list(kept)
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._watchers: tuple[Callable[[Event], None], ...] = ()
+        self.watchers: tuple[Callable[[Event], None], ...] = ()
+        """Called with each event that may begin a wait for users."""
         self._closed: str | None = None
         self._is_rested = self._is_moved = False
         self._times_anew = 0
@@ -250,7 +250,7 @@ class EventBus:
             for subscription in self._subscriptions:
                 subscription.offer(event)
             if type(event) in _MAY_WAIT:
-                for look in self._watchers:
+                for look in self.watchers:
                     look(event)
             if self.on_commit is not None:
                 self.on_commit(event)
@@ -342,15 +342,6 @@ class EventBus:
     @property
     def is_listened_to(self) -> bool:
         return any(not one.is_own for one in self._subscriptions)
-
-    @contextmanager
-    def watched(self, look: Callable[[Event], None]) -> Iterator[None]:
-        """Call a function with each event that may begin a wait for users."""
-        self._watchers = (*self._watchers, look)
-        try:
-            yield
-        finally:
-            self._watchers = tuple(one for one in self._watchers if one is not look)
 
     def detach(self, subscription: Subscription) -> None:
         # A new tuple, because a subscriber may leave while `publish` iterates over the old one.

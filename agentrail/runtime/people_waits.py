@@ -1,12 +1,15 @@
 """Callers that must not wait silently for users: their wait ends with `CycleWaiting` when no user can answer."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Self, TypeAlias, TypeVar
 
 import trio
 from attrs import define
 
 from agentrail.abc import NO_HOST
+from agentrail.core.protocol.signals import SignalId
 from agentrail.core.session.open_calls import CallState
 from agentrail.errors import CycleWaiting
 from agentrail.events import AgentSuspended, Approval, Event, PendingClientCall, Question, SubagentEvent
@@ -18,13 +21,23 @@ Pending: TypeAlias = Approval | Question | PendingClientCall
 
 
 async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
-    wait = _PeopleWait(cell)
-    with trio.CancelScope() as wait.scope, cell.bus.watched(wait.look):
+    errors: list[CycleWaiting] = []
+    scope = trio.CancelScope()
+
+    def end(error: CycleWaiting) -> None:
+        errors.append(error)
+        scope.cancel(reason="the cycle waits for users, and no user can answer")
+
+    with scope, _PeopleWait(cell, end) as wait:
         if is_begun:
             wait.look_now()
         return await work()
-    assert wait.error is not None  # noqa: S101 - it cancelled the call
-    raise wait.error
+    raise errors[0]
+
+
+def refused_while_waiting(cell: SessionCell, signal_id: SignalId) -> AbstractContextManager[object]:
+    """Same as `unless_waiting`, for one pending call: refusing it costs less than a cancel scope."""
+    return _PeopleWait(cell, partial(cell.pending_calls.refuse, signal_id))
 
 
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
@@ -74,18 +87,26 @@ def begins_to_wait(event: Event) -> bool:
 
 @define(eq=False)
 class _PeopleWait:
-    cell: SessionCell
-    scope: Any = None
-    error: CycleWaiting | None = None
+    _cell: SessionCell
+    _end: Callable[[CycleWaiting], None]
 
-    def look(self, event: Event) -> None:
+    def __enter__(self) -> Self:
+        bus = self._cell.bus
+        bus.watchers = (*bus.watchers, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        bus = self._cell.bus
+        bus.watchers = tuple([look for look in bus.watchers if look != self._look])
+
+    def _look(self, event: Event) -> None:
         if begins_to_wait(event):
             self.look_now()
 
     def look_now(self) -> None:
-        self.error = self.error or waiting_error(self.cell)
-        if self.error is not None:
-            self.scope.cancel(reason="the cycle waits for users, and no user can answer")
+        error = waiting_error(self._cell)
+        if error is not None:
+            self._end(error)
 
 
 def _line_of(pending: Pending) -> str:

@@ -43,7 +43,7 @@ from agentrail.runtime.cycle_reply import CycleReply, reply_of_cycle
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, CycleStream, OnLeave
 from agentrail.runtime.event_subscription import Terms, decide_terms
 from agentrail.runtime.event_waits import EventWait, bounded, decide_wait
-from agentrail.runtime.people_waits import unless_waiting
+from agentrail.runtime.people_waits import refused_while_waiting, unless_waiting
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import reader_of
@@ -213,9 +213,11 @@ class PromptingHandle(CycleCalls, AskingHandle):
         if asked.client_id is not None:
             return (await self._named_reply(blocks, asked.client_id, asked)).text
         signal = self._prompt(blocks, reply="text", settings=asked.settings)
-        ask = partial(self._ask_within, signal, asked.timeout_seconds)
         with _reading(self._cell, signal.ref, asked.reader):
-            return cast("str", await (ask() if asked.waits_for_people else unless_waiting(self._cell, ask)))
+            if asked.waits_for_people:
+                return cast("str", await self._ask_within(signal, asked.timeout_seconds))
+            with refused_while_waiting(self._cell, signal.signal_id):
+                return cast("str", await self._ask(signal))
 
     async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
         self._cell.pending_calls.refuse_self("run")
