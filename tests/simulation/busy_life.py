@@ -1,17 +1,11 @@
-"""One short life of actors, and of sessions over a store, in an order of tasks from a tape, with the promises that it broke."""
-
-from typing import Any
+"""One short life of sessions over a store, in an order of tasks from a tape, with the promises that it broke."""
 
 import trio
 
 from agentrail import tool
-from agentrail.actors import ActorHandle, open_supervisor
 from agentrail.core.protocol.request import ModelRequest
-from agentrail.errors import CallTimeout
 from agentrail.events import AgentEnd
 from agentrail.messages import UserMessage
-from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-from agentrail.otp.statem import Call, EventTimeout, Keep, NamedTimeout, Reply, TimedOut
 from agentrail.outside import installed
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -23,17 +17,14 @@ from agentrail.testing.simulation.machine import NodeMachine, is_held
 from agentrail.testing.simulation.schedule import Deadlock, Schedule, TaskOrder
 from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.taken import Lost, no_lost_items
-from tests.actors.rig import Tabled
 from tests.runtime.rig import open_over
 
-CALLERS = 3
-CALLS = 8
 PROMPTS = 12
 WORK_EVERY = 3
 READERS = 2
 TIMEOUT_SECONDS = 1.0
 MARGIN_SECONDS = 0.001
-"""How long before its caller's deadline a machine answers, and the spread of a tool's time around its time limit."""
+"""Spread of a tool's time around its time limit."""
 
 PATIENCE_SECONDS = 120.0
 PAUSE_SECONDS = 20.0
@@ -55,76 +46,20 @@ class BusyLife:
 
     Attributes:
         broken: The broken promises, as sentences.
-        answers: Number of answers that callers received.
         events: Number of events that readers received.
     """
 
     def __init__(self, tape: Tape) -> None:
         self.chance = tape.generator("busy life")
         self.broken: list[str] = []
-        self.answers = 0
         self.events = 0
-        self._answered: set[object] = set()
 
     async def live(self) -> None:
         """Do all of it."""
         with trio.move_on_after(MAX_SECONDS) as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.use_actors)
-                nursery.start_soon(self.use_sessions)
+            await self.use_sessions()
         if scope.cancelled_caught:
             self.broken.append("it did not end")
-
-    # --- actors
-
-    async def use_actors(self) -> None:
-        """Call a machine that answers at once, and one that answers just in time; send casts to a third as its timer is due."""
-        prompt = Tabled({"s1": lambda event: Keep(actions=[Reply(event.to, "now")])})
-        late = Tabled({"s1": self.answer_later})
-        timed = Tabled({"s1": lambda _: Keep(actions=[EventTimeout(TIMEOUT_SECONDS)])})
-        specs = [
-            ChildSpec(name, made.start)
-            for name, made in (("prompt", prompt), ("late", late), ("timed", timed))
-        ]
-        async with open_supervisor(SupervisorFlags("one_for_one"), specs) as supervisor:
-            handles: Any = [child.handle for child in await supervisor.which_children()]
-            async with trio.open_nursery() as nursery:
-                for number in range(CALLERS):
-                    nursery.start_soon(self.call_often, f"caller {number}", *handles[:2])
-                nursery.start_soon(self.cast_often, handles[2])
-
-    def answer_later(self, event: Any) -> Any:
-        if isinstance(event, Call):
-            seconds = TIMEOUT_SECONDS - MARGIN_SECONDS
-            return Keep(actions=[NamedTimeout(event.request, seconds, content=event.to)])
-        assert isinstance(event, TimedOut)
-        to: Any = event.content
-        if to.is_open:
-            self._answered.add(event.name)
-        return Keep(actions=[Reply(to, "late")])
-
-    async def call_often(self, caller: str, prompt: ActorHandle, late: ActorHandle) -> None:
-        for number in range(CALLS):
-            for handle in (prompt, late):
-                request = f"call {number} of {caller}"
-                try:
-                    # Tasks that are held back twice may take longer than the second that the late machine has.
-                    patience = PATIENCE_SECONDS if handle is prompt else TIMEOUT_SECONDS
-                    await handle.call(request, timeout_seconds=patience)
-                    self.answers += 1
-                except CallTimeout:
-                    if handle is prompt:
-                        self.broken.append(f"{request} was not answered")
-                    elif request in self._answered:
-                        self.broken.append(f"{request} was answered in time, and timed out")
-            await trio.sleep(self.chance.uniform(0, 0.1))
-
-    async def cast_often(self, timed: ActorHandle) -> None:
-        for number in range(CALLS):
-            timed.cast(number)
-            await trio.sleep(TIMEOUT_SECONDS + self.chance.uniform(-MARGIN_SECONDS, MARGIN_SECONDS))
-
-    # --- sessions
 
     async def use_sessions(self) -> None:
         """Talk to two sessions, whose tools end about when their time is over, and read their events."""

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from agentrail import messages as m, tool
 from agentrail.abc.store import Node, StoredSnapshot
-from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish, ReplyToCaller, RunTool, SpawnChild, StartStream
 from agentrail.core.protocol.request import EffectId
@@ -57,6 +57,7 @@ from agentrail.testing.simulation.facts import (
     NodeChange,
     Read,
     ReaderSubscribed,
+    ReceivedAgain,
     SessionStep,
     StoreCall,
 )
@@ -297,6 +298,16 @@ def test_an_epoch_that_does_not_rise_is_found():
     assert said == "s: the epoch falls from 1 to 1 as node-1 takes it"
 
 
+def test_a_session_that_is_created_twice_is_found():
+    """A store that lets a second node create a session which another node owns would have two with one id."""
+    log, _ = paying()
+    opening = log.lines[0].facts.arguments["opening"]
+    log.store("create", opening=opening)
+    assert judged(Fences, log.lines) == []
+    log.store("create", opening=msgspec.structs.replace(opening, node="node-1"), place="node-1")
+    assert judged(Fences, log.lines) == ["s: node-1 creates it, although it exists and node-0 owns it"]
+
+
 def test_a_take_that_finds_fewer_records_than_were_durable_is_found():
     """What was acknowledged is recovered."""
     log, _ = paying()
@@ -446,15 +457,18 @@ def test_a_prompt_that_is_sent_again_has_one_receipt():
 
 
 def test_a_message_becomes_one_prompt():
-    """Two messages are two prompts. If the second has the client_id of the first, one message became two."""
-    log = WrittenLog()
-    named = [msgspec.structs.replace(prompt(f"p{number}"), client_id=f"m{number}") for number in (1, 2)]
-    log.live(*named)
-    assert judged(MessagesOnce, log.lines) == []
-    place = number_of(log.lines, SessionStep, 1)
-    facts = evolve(log.lines[place].facts, signal=msgspec.structs.replace(named[1], client_id="m1"))
-    (said,) = judged(MessagesOnce, changed_line(log.lines, place, facts=facts))
-    assert said.startswith("s: message m1 became two prompts, ")
+    """Two messages are two prompts, or two steers. If the second has the client_id of the first, one message was accepted twice."""
+    steer = s.Steer(at_ms=1, signal_id=s.SignalId("x"), ref=m.SteerRef("x"), text="hurry")
+    for made in (prompt, lambda name: msgspec.structs.replace(steer, signal_id=name, ref=name)):
+        log = WrittenLog()
+        log.live(prompt("p0"))
+        named = [msgspec.structs.replace(made(f"p{number}"), client_id=f"m{number}") for number in (1, 2)]
+        log.live(*named)
+        assert judged(MessagesOnce, log.lines) == []
+        place = number_of(log.lines, SessionStep, 2)
+        facts = evolve(log.lines[place].facts, signal=msgspec.structs.replace(named[1], client_id="m1"))
+        (said,) = judged(MessagesOnce, changed_line(log.lines, place, facts=facts))
+        assert said.startswith("s: message m1 was accepted twice, ")
 
 
 def test_the_first_decision_counts():
@@ -521,11 +535,13 @@ def test_a_gap_at_a_reader_is_found():
 
 
 def test_an_event_that_comes_twice_is_found():
-    """A reader gets each event once."""
+    """A reader gets each event once, and so does its client, which would drop it."""
     log = reading()
     place = number_of(log.lines, Read, 3)
     (said,) = judged(GapFree, [*log.lines[: place + 1], *log.lines[place:]])
     assert said == "s: ann gets event 4 after event 4"
+    log.line("read", ReceivedAgain(4), place="person-0")
+    assert judged(GapFree, log.lines) == ["s: person-0 receives event 4 again"]
 
 
 def test_another_event_of_the_same_number_is_found():
@@ -652,7 +668,34 @@ def test_a_stop_that_waits_for_the_store_is_found():
     assert judged(Stops, log.lines) == []
 
 
+def test_a_call_that_has_finished_and_begins_again_is_found():
+    """Unless its tool crashed: then it may be tried again."""
+    log, run = paying()
+    again = msgspec.structs.replace(run, effect_id=EffectId("t9"))
+    for is_crashed, said in ((True, []), (False, ["s: c1 has finished, and begins again at node-0"])):
+        lines = [*log.lines]
+        ended = finished(run.effect_id, crashed=is_crashed)
+        log.line("step", SessionStep(log.state, ended, log.state, ()))
+        log.line("effect", again)
+        assert judged(Ledgers, log.lines) == said
+        log.lines = lines
+
+
 # --- budgets
+
+
+def test_a_child_whose_usage_is_counted_twice_is_found():
+    """A parent counts what its child used, once."""
+    log, run = paying()
+    spent = Spent(usage=m.TokenUsage(input=10, output=5), tokens=15, nano_usd=0)
+    log.live(finished(run.effect_id, spent=spent))
+    assert judged(Budgets, log.lines) == []
+    place = number_of(log.lines, SessionStep, -1)
+    facts = log.lines[place].facts
+    data = msgspec.structs.replace(facts.after.data, usage=facts.after.data.usage + spent.usage)
+    twice = evolve(facts, after=msgspec.structs.replace(facts.after, data=data))
+    (said,) = judged(Budgets, changed_line(log.lines, place, facts=twice))
+    assert said == "s: a child used 15 tokens, of which its parent counts 30"
 
 
 def test_owners_that_spend_one_budget_twice_are_found():

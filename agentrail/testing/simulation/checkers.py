@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from agentrail.core.policy.budget import Bound, Ledger
 from agentrail.core.protocol.effects import Publish, RunTool, SpawnChild, StartStream
-from agentrail.core.protocol.signals import AbortCycle
+from agentrail.core.protocol.signals import AbortCycle, ToolFinished
 from agentrail.events import (
     TERMINAL,
     AbortSettled,
@@ -20,6 +20,7 @@ from agentrail.events import (
     PromptReceived,
     PromptRejected,
     PromptTaken,
+    SteeringReceived,
     ToolExecutionEnd,
 )
 from agentrail.messages import CallId
@@ -34,6 +35,7 @@ from agentrail.testing.simulation.facts import (
     NodeChange,
     Read,
     ReaderSubscribed,
+    ReceivedAgain,
     SessionStep,
     StoreCall,
 )
@@ -100,7 +102,10 @@ class Fences(Checker):
 
 
 class Ledgers(Checker):
-    """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result."""
+    """A `once` tool acts at most once for each operation, any other at least once if its call has a good result. Each acts for a result.
+
+    A call that has finished does not begin again, unless its tool crashed.
+    """
 
     name = "at most once, at least once"
     kinds: frozenset[LineKind] = frozenset({"effect", "tool"})
@@ -111,15 +116,24 @@ class Ledgers(Checker):
         self._results: dict[LineKey, bool] = {}
         self._acted: dict[str, list[tuple[str, LedgerEntry]]] = {}
         self._tools: dict[str, None] = {}
+        self._begun: dict[LineKey, CallId] = {}
+        self._finished: dict[LineKey, None] = {}
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ToolExecutionEnd):
                     self._results[session, event.call_id] = not event.result.is_error
+            ended = step.signal
+            if isinstance(ended, ToolFinished) and not ended.crashed and ended.asks is None:
+                call = self._begun.get((session, ended.effect_id))
+                self._finished |= {} if call is None else {(session, call): None}
         entry = line.facts
         if isinstance(entry, RunTool) and line.kind == "effect":
             self._ran[line.session, entry.call_id] = entry
+            self._begun[line.session, entry.effect_id] = entry.call_id
+            if (line.session, entry.call_id) in self._finished:
+                return f"{line.session}: {entry.call_id} has finished, and begins again at {line.place}"
         if not isinstance(entry, LedgerEntry):
             return None
         self._tools[entry.tool] = None
@@ -147,7 +161,10 @@ class Ledgers(Checker):
 
 
 class GapFree(Checker):
-    """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events."""
+    """Each reader gets the events of its session without a gap, or is told which it lost. All readers get equal events.
+
+    No event comes twice over one connection. A client would drop it, so that its reader could not tell.
+    """
 
     name = "gap-free events"
     kinds: frozenset[LineKind] = frozenset({"read", "event"})
@@ -159,6 +176,8 @@ class GapFree(Checker):
 
     def judge(self, line: LogLine) -> str | None:
         facts = line.facts
+        if isinstance(facts, ReceivedAgain):
+            return f"{line.session}: {line.place} receives event {facts.seq} again"
         if isinstance(facts, ReaderSubscribed):
             return self._subscribe((facts.reader, line.session), facts.after)
         if isinstance(facts, Read):
@@ -365,6 +384,12 @@ class Budgets(Checker):
     def judge(self, line: LogLine) -> str | None:
         what, session = line.facts, line.session
         if isinstance(what, SessionStep):
+            spent = what.signal.spent if isinstance(what.signal, ToolFinished) else None
+            grown = what.after.data.usage.total - what.before.data.usage.total
+            if spent is not None and grown not in (0, spent.usage.total):
+                return (
+                    f"{session}: a child used {spent.usage.total} tokens, of which its parent counts {grown}"
+                )
             was, now = what.before.data.ledger, what.after.data.ledger
             if was is not None and now is not None and was.open is not now.open:
                 held = dict(now.open)
@@ -491,7 +516,7 @@ class Liveness(Checker):
 
 
 class MessagesOnce(Checker):
-    """A message that is sent again with its `client_id`, to whatever node, becomes one prompt."""
+    """A message that is sent again with its `client_id`, to whatever node, is accepted once."""
 
     name = "one prompt for each client_id"
 
@@ -503,10 +528,11 @@ class MessagesOnce(Checker):
         for session, step in self.eye.steps:
             name = getattr(step.signal, "client_id", None)
             for event in _events_of(step) if name else ():
-                if isinstance(event, PromptReceived | PromptQueued):
+                is_refused = isinstance(event, SteeringReceived) and event.status == "rejected_full"
+                if isinstance(event, PromptReceived | PromptQueued | SteeringReceived) and not is_refused:
                     first = self._refs.setdefault((session, str(name)), event.ref)
                     if first != event.ref:
-                        return f"{session}: message {name} became two prompts, {first} and {event.ref}"
+                        return f"{session}: message {name} was accepted twice, as {first} and {event.ref}"
         return None
 
 

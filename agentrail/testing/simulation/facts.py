@@ -179,6 +179,13 @@ class ReaderSubscribed:
 
 
 @frozen
+class ReceivedAgain:
+    """A server sent an event a second time within one subscription, in a line of kind `read` at the client."""
+
+    seq: int
+
+
+@frozen
 class NodeChange:
     """A change of a node, in a line of kind `node` at that node."""
 

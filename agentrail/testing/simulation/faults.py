@@ -64,7 +64,7 @@ class FaultPlace:
 
     Attributes:
         kind: Kind of the line.
-        word: Name of the store's method or of the signal, or type of the effect or event. Empty: any.
+        word: Name of the store's method, of the signal, of the node's change or of the tool, or type of the effect or event. Empty: any.
         of: Node or client. Empty: any. Then the fault strikes the node that reaches it.
         session: Id of the session. Empty: any.
         nth: From 1.
@@ -160,6 +160,7 @@ _REACHES: Final[Mapping[str, str]] = {
     "tool": "changes the outside world",
     "person": "asks or is answered",
     "read": "receives an event",
+    "node": "changes its state",
 }
 
 # The first is the plainest. Draws count them, so append new ones.
@@ -176,7 +177,7 @@ def ordinal(number: int) -> str:
 
 
 def _word(facts: object) -> str:
-    named = getattr(facts, "name", None)
+    named = next((one for name in ("name", "action", "tool") if (one := getattr(facts, name, None))), None)
     return named if isinstance(named, str) else type(getattr(facts, "signal", facts)).__name__
 
 

@@ -25,6 +25,8 @@ class JournalView:
     root: str = ""
     epoch: int = 0
     node: str = ""
+    place: str = ""
+    """Place of the last owner, also after a release."""
     seq: int = 0
     events: int = 0
     events_of_the_last: int = 0
@@ -86,10 +88,7 @@ class GodsEye:
         elif isinstance(facts, Calm):
             self.calm_at = line.at
         elif isinstance(facts, NodeChange) and facts.action in GONE:
-            self._nodes.pop(line.place, None)
-            for known in (self._waiting, self._void):
-                for key in [key for key in known if key[1] == line.place]:
-                    del known[key]
+            self._nodes.pop(line.place, None)  # a request that it sent may still be executed
 
     def _forget_lost(self) -> None:
         if self.lost:
@@ -123,7 +122,7 @@ class GodsEye:
     def _step(self, place: str, session: str, step: SessionStep) -> None:
         journal, key = self.journals.get(session), (session, place)
         waiting = self._waiting.setdefault(key, [])
-        if journal is not None and self.place_of(session) not in ("", place):
+        if journal is not None and journal.place not in ("", place):
             if step.record or self._void.get(key):  # a query tells what was durable before the take
                 self._void.setdefault(key, []).append(step)
         elif journal is None or step.record > journal.seq or waiting:
@@ -174,13 +173,22 @@ class GodsEye:
         return [session for session, journal in self.journals.items() if journal.root == root]
 
     def _settle(self, node: str, place: str) -> None:
+        if node and node not in self._places:
+            self._places[node] = place
+            for known in (self._waiting, self._void):  # of an earlier process
+                for key in [key for key in known if key[1] == place]:
+                    del known[key]
         if node:
-            self._places.setdefault(node, place)
             self._nodes[place] = node
 
     def _create(self, place: str, opening: Any) -> None:
         session, last = opening.records[0].session, opening.records[-1]
         if session in self.journals:
+            owner = self.journals[session].node
+            if owner not in ("", opening.node):
+                self.fault = (
+                    f"{place} creates it, although it exists and {self._places.get(owner, owner)} owns it"
+                )
             return
         if session in self._deleted:
             self.lost[session] = None  # its numbers and ids begin again
@@ -188,6 +196,7 @@ class GodsEye:
         self.journals[session] = JournalView(
             root=opening.root, epoch=last.epoch, node=opening.node, is_working=opening.standing.is_working
         )
+        self.journals[session].place = self._places.get(opening.node, "")
         self._grow(place, session, opening.records, opening.blobs)
 
     def _append(self, place: str, append: Any) -> None:
@@ -225,6 +234,7 @@ class GodsEye:
             elif one.tail.seq <= journal.seq:
                 self.fault = f"{place} takes {one.tail.seq - 1} records, although {journal.seq} were durable"
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
+            journal.place = place
             journal.events = journal.events_of_the_last = one.events
             journal.taken_at = journal.changed_at = self.now
             journal.is_working = one.standing.is_working

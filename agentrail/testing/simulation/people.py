@@ -194,6 +194,10 @@ class Person:
                 self.reading.cancel(reason="the reader detaches")
             case "steer":
                 await self._ask("steer", f"{name}s")
+                if self._draw(f"again[{name}]", (False, True, True)):
+                    await self._wait(f"again[{name}].after", 0.0, 12.0)
+                    async with self._second_links() as other:
+                        await self._ask("steer", f"{name}s", other)
             case _ if deed in _CALLS and deed != "prompt":
                 await self._ask(deed, "")
         while deed != "hurry" and name in self.open:

@@ -11,12 +11,14 @@ from agentrail import logs
 from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller
 from agentrail.core.session.state import SessionState
 from agentrail.events import Event
+from agentrail.remote.frame_codec import position_of
+from agentrail.remote.read_position import RemoteReading
 from agentrail.runtime import session_actor
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import Interpreter
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.testing.seams import Seam, wrapped
-from agentrail.testing.simulation.facts import Closed, Logged, SessionStep
+from agentrail.testing.simulation.facts import Closed, Logged, ReceivedAgain, SessionStep
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.nemesis import SimulatedCrash
 
@@ -137,4 +139,15 @@ def _event_seams(log: LifeLog) -> tuple[Seam, ...]:
 
         return close
 
-    return (EventBus, "publish", publishes), (EventBus, "close", closes)
+    def takes(before: Any) -> Any:
+        def take_event(reading: RemoteReading, event: Any) -> bool:
+            seq, is_ephemeral = position_of(event)
+            if reading.standing == "open" and not is_ephemeral and 0 < seq <= (reading.cursor or 0):
+                facts = ReceivedAgain(seq)
+                log.note("read", f"receives event {seq} again", session=reading.session_id, facts=facts)
+            taken: bool = before(reading, event)
+            return taken
+
+        return take_event
+
+    return (EventBus, "publish", publishes), (EventBus, "close", closes), (RemoteReading, "take_event", takes)

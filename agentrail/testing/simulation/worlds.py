@@ -11,21 +11,34 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
+from agentrail.abc import ToolContext
 from agentrail.core.policy.budget import Budget
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.agent import Agent
+from agentrail.testing.simulation.busy_actors import BusyActors
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS
-from agentrail.testing.simulation.faults import DAMAGE, EVERYTHING, STORE
+from agentrail.testing.simulation.faults import (
+    CONGESTION,
+    DAMAGE,
+    EVERYTHING,
+    FAILED_SYNC,
+    KILL,
+    SLEEP,
+    SLOW_STORE,
+    STORE,
+    FaultPlace,
+)
 from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
 from agentrail.testing.simulation.world import RESTART_SECONDS, World
+from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
 
 HONEST: Final = EVERYTHING - DAMAGE
@@ -68,10 +81,16 @@ def cluster(world: World) -> None:
 
 
 def single(world: World) -> None:
-    """Serve a shop on one node, whose sessions are in a `SqliteStore` on its disk."""
+    """Serve a shop on one node, whose sessions are in a `SqliteStore` on its disk. In half of the lives a sync fails, and soon the power."""
     world.use_disks()
     _shop(world)
-    world.faults(HONEST - STORE)
+    nth, later = world.tape.integer("aimed.nth", 1, 30), world.tape.integer("aimed.later", 2, 20)
+    append = FaultPlace(kind="store", word="append", nth=nth)
+    aimed = {
+        evolve(FAILED_SYNC, place=append, seconds=0.5),
+        evolve(KILL, place=evolve(append, nth=nth + later), seconds=RESTART_SECONDS),
+    }
+    world.faults(HONEST - STORE | (aimed if world.tape.chance("aimed", 0.5) else set()))
     people(world, 3, "shop", sessions=2)
 
 
@@ -83,12 +102,17 @@ def desk(world: World) -> None:
     people(world, 1, "shop", pause=(2.0, 20.0))
 
 
+@tool(name="run_errand", effect_class="pure")
+async def _run_errand(what: str, ctx: ToolContext) -> str:
+    """Let a copy of the session think about a task."""
+    return await ctx.run_session(what, tools=())  # a child that acted and was given up would have no result
+
+
 def delegating_tree(world: World) -> None:
-    """Serve a shop whose sessions delegate to agents, and have a budget with them together."""
+    """Serve a shop whose sessions delegate to agents, as do their tools, and have a budget with them together."""
     clerk = Agent(name="clerk", description="Does small tasks.", max_turns=4)
-    _shop(
-        world, TaskTool(), agents=[clerk], budget=Budget(max_total_tokens=TREE_TOKENS), max_output_tokens=200
-    )
+    budget = Budget(max_total_tokens=TREE_TOKENS)
+    _shop(world, TaskTool(), _run_errand, agents=[clerk], budget=budget, max_output_tokens=200)
     people(world, 4, "shop", sessions=3, pause=(2.0, 20.0))
 
 
@@ -119,8 +143,18 @@ async def _move(session_id: str, scope: str, host: Any) -> None:
 
 
 def drain_nodes(world: World) -> None:
-    """Serve a shop while one node after the other leaves and starts anew, again and again."""
+    """Serve a shop while one node after the other leaves and starts anew, again and again. One of them in most lives meets a fault."""
     _shop(world)
+    seconds, nth = 2 * WORLD_LEASE_SECONDS, world.tape.integer("aimed.nth", 1, 3)
+    leaving = FaultPlace(kind="node", word="leaving", nth=nth)
+    paying = evolve(leaving, kind="tool", word="pay")
+    aimed = [
+        evolve(one, place=leaving, seconds=seconds, amount=0.25)
+        for one in (SLOW_STORE, SLOW_STORE, CONGESTION)
+    ]
+    aimed += [evolve(one, place=paying, seconds=seconds) for one in (KILL, SLEEP)]
+    one = world.tape.choice("aimed", (None, *aimed))
+    world.faults(HONEST if one is None else HONEST | {one})
     people(world, 5, "shop", sessions=4, pause=BUSY)
     world.inhabit("operator", partial(_keep_upgrading, world))
 
@@ -140,6 +174,14 @@ async def _keep_upgrading(world: World) -> None:
         world.restart(index)
         with trio.move_on_after(WORLD_LEASE_SECONDS):
             await world.nodes[index].up.wait()
+
+
+def actors(world: World) -> None:
+    """Let callers use actors at the very end of their time limits, next to a node with nothing to do."""
+    _shop(world)
+    busy = BusyActors(world)
+    world.always(busy.every_caller_gets_its_answer)
+    world.inhabit("caller", busy.live)
 
 
 def fleet(world: World) -> None:
@@ -205,6 +247,7 @@ class WorldKind:
 
 WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     {
+        "actors": WorldKind(actors, nodes=1),
         "cluster": WorldKind(cluster),
         "desk": WorldKind(desk),
         "drain": WorldKind(drain_nodes),
