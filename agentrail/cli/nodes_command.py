@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
+import httpcore
 import trio
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
@@ -200,7 +201,6 @@ def _open(place: StorePlace) -> Store:
 
 
 def _call(store: Store, node: Node, action: str, node_ca: Path | None, **order: object) -> str:
-    from agentrail.gateway.node_connections import NodeConnections
     from agentrail.gateway.node_routes import NodeClient, NodeOrder
 
     if not offers(store, SharedSecret):
@@ -209,7 +209,9 @@ def _call(store: Store, node: Node, action: str, node_ca: Path | None, **order: 
 
     async def call() -> str:
         tls = ssl.create_default_context(cafile=node_ca)
-        with closing(NodeConnections(tls)) as connections:
+        async with httpcore.AsyncConnectionPool(
+            ssl_context=tls, network_backend=httpcore.TrioBackend()
+        ) as connections:
             client = NodeClient(secret, _SENDER, connections, lambda: now_ms)
             return (await client.call(node, action, NodeOrder(**order))).node  # type: ignore[arg-type]  # by name
 

@@ -3,13 +3,13 @@
 A call that has reached a node is passed on no further. If the owner does not answer, its row decides: a session without a living owner is taken here at once.
 """
 
-import math
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import httpcore
 import trio
@@ -17,9 +17,9 @@ from attrs import define, frozen
 
 from agentrail import outside, websockets
 from agentrail.abc.store import Node
+from agentrail.actors.deferred_error import Kept
 from agentrail.errors import HeldBy, OptionError, StoreUnavailable
 from agentrail.gateway.error_responses import refuse_call
-from agentrail.gateway.node_connections import CONNECT_SECONDS, NodeConnections, NodeReply, target_at
 from agentrail.gateway.node_routes import NodeClient
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
@@ -41,15 +41,24 @@ from agentrail.logs import Logger
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
 from agentrail.web import client_socket
+from agentrail.web.httpx_body import OnePiece
 from agentrail.wire.server_frames import PROTOCOL
 
 LOGGER: Final = Logger("agentrail.gateway")
+
+_CONNECT_SECONDS: Final = 2.0
+"""Time limit for a connection to another node."""
 
 HEAD_SECONDS: Final = 30.0
 """Time limit for the head of its answer. Calls that wait for a cycle have this in addition to their own limit."""
 
 _LOOK_SECONDS: Final = 2.0
 """Interval at which a waiting call checks whether the other node is alive."""
+
+IDLE_SECONDS: Final = 3.0
+"""Time for which an unused connection is kept: shorter than the limit of the server, which would close it during a request."""
+
+_CLOSE_SECONDS: Final = 1.0
 
 MAX_NODES: Final = 2
 """Limit of nodes to try for one call: the owner, and the owner that its row names after that."""
@@ -75,7 +84,7 @@ _HOP_BY_HOP: Final = frozenset(
     }
 )
 _NOT_SENT: Final = _HOP_BY_HOP | {"content-length", "expect", NODE_HEADER}
-_NOT_RETURNED: Final = frozenset(name.encode() for name in (*_HOP_BY_HOP, "date", ANSWER_HEADER))
+_NOT_RETURNED: Final = _HOP_BY_HOP | {"date", ANSWER_HEADER}
 
 T = TypeVar("T")
 
@@ -99,8 +108,13 @@ class FindOwner(Protocol):
 
 _READ_FIRST: Final = "read the session before you send it again"
 
-_UNREACHABLE: Final = (httpcore.ConnectError, httpcore.ConnectTimeout)
-_LOST: Final = (httpcore.NetworkError, httpcore.ProtocolError)
+_UNREACHABLE: Final = (
+    httpcore.ConnectError,
+    httpcore.ConnectTimeout,
+    httpcore.PoolTimeout,
+    httpcore.UnsupportedProtocol,
+)
+_LOST: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
 def decide_headers(call: RouteCall, token: str) -> list[tuple[bytes, bytes]]:
@@ -117,6 +131,13 @@ def decide_head_seconds(call: RouteCall, route: CallRoute) -> float:
     """Return the time limit for the head of an answer, which may come only after a cycle."""
     waits = route.is_stream or route.operation == "chat" or "wait" in call.query
     return HEAD_SECONDS + (call.gateway.chat_timeout if waits else 0.0)
+
+
+def url_of(node: Node, target: bytes) -> httpcore.URL:
+    """Return the URL of a path at a node."""
+    address = urlsplit(node.address)
+    host = (address.hostname or "").encode("ascii", "replace")
+    return httpcore.URL(scheme=address.scheme.encode(), host=host, port=address.port, target=target)
 
 
 async def run_at_owner(
@@ -200,33 +221,6 @@ def log_node_call(told: NodeCall, method: str, path: str) -> None:
     LOGGER.info("request %s from node %s: %s %s", told.nonce, told.sender, method, path)
 
 
-class WatchedNodes:
-    """The nodes that calls wait for."""
-
-    def __init__(self, is_alive: Callable[[str], Awaitable[bool]]) -> None:
-        self._is_alive = is_alive
-        self._waiting: dict[Callable[[], None], str] = {}
-
-    @contextmanager
-    def watched(self, node_id: str, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` if a node dies during the block."""
-        self._waiting[end] = node_id
-        try:
-            yield
-        finally:
-            del self._waiting[end]
-
-    async def watch(self) -> None:
-        while True:
-            await trio.sleep(_LOOK_SECONDS)
-            for node_id in dict.fromkeys(self._waiting.values()):
-                with suppress(StoreUnavailable):  # so its state is unknown
-                    if await self._is_alive(node_id):
-                        continue
-                    for end in [end for end, its in self._waiting.items() if its == node_id]:
-                        end()
-
-
 @define
 class _Exchange:
     sent: Literal["answered", "refused", "unknown"] = "unknown"
@@ -240,8 +234,7 @@ class Forwarder:
     host: Host
     node: Node
     secret: bytes
-    connections: NodeConnections
-    watched: WatchedNodes
+    connections: httpcore.AsyncConnectionPool
     tls: ssl.SSLContext
 
     @property
@@ -288,10 +281,17 @@ class Forwarder:
             OSError, trio.TooSlowError, HandshakeError: It does not answer, or the answer is not signed by it.
         """
         nonce, token = self._sign(node, who, digest_of_body(b""), "GET", target)
-        at = target_at(node.address, target.decode(), self.tls)
+        address = urlsplit(node.address)
+        at = client_socket.SocketTarget(
+            host=address.hostname or "",
+            port=address.port or (443 if address.scheme == "https" else 80),
+            named=address.netloc,
+            path=target.decode(),
+            tls=self.tls if address.scheme == "https" else None,
+        )
         headers = [(NODE_HEADER.encode(), token.encode())]
         async with client_socket.open_websocket(
-            at, PROTOCOL, headers, within_seconds=CONNECT_SECONDS
+            at, PROTOCOL, headers, within_seconds=_CONNECT_SECONDS
         ) as connection:
             signature = dict(connection.handshake_headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
             if not is_signed_answer(self.secret, nonce, signature):
@@ -314,49 +314,61 @@ class Forwarder:
         if not node.address:
             exchange.sent = "refused"
             return
-        scope = trio.CancelScope()
+        failure, scope = Kept(), trio.CancelScope()
 
         def end() -> None:
             if call.is_writing and call.cut is not None:
                 call.cut()
             scope.cancel(reason="the other node is gone, or the stream has to end")
 
-        with scope, ExitStack() as watched:
-            watched.enter_context(self.watched.watched(node.id, end))
-            if route.is_stream:
-                stream = ForeignStream(end)
-                watched.enter_context(call.gateway.opened()[1].watch_stream(stream))
-                one = OpenStream(call.head, call.principal, stream)
-                watched.enter_context(call.gateway.open_calls.watched(one))
-            scope.deadline = trio.current_time() + decide_head_seconds(call, route)
-            await self._pass_on(call, node, exchange, scope)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, node, end)
+            with failure, scope, ExitStack() as watched:
+                if route.is_stream:
+                    stream = ForeignStream(end)
+                    watched.enter_context(call.gateway.opened()[1].watch_stream(stream))
+                    one = OpenStream(call.head, call.principal, stream)
+                    watched.enter_context(call.gateway.open_calls.watched(one))
+                await self._pass_on(call, route, node, exchange)
+            nursery.cancel_scope.cancel(reason="the answer is complete")
+        failure.release()
 
-    async def _pass_on(
-        self, call: RouteCall, node: Node, exchange: _Exchange, scope: trio.CancelScope
-    ) -> None:
-        digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
-        nonce, token = self._sign(node, call.principal, digest, call.head.method, call.target)
-        headers = decide_headers(call, token)
-        reply = None
+    async def _watch(self, node: Node, end: Any) -> None:
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            try:
+                if not await self.nodes.is_alive(node.id):
+                    break
+            except StoreUnavailable:  # so its state is unknown
+                continue
+        end()
+
+    async def _pass_on(self, call: RouteCall, route: CallRoute, node: Node, exchange: _Exchange) -> None:
+        nonce, request = await self._request(call, node)
+        response = None
         try:
-            reply = await self.connections.send(node, call.head.method, call.target, headers, call.text)
-            scope.deadline = math.inf
-            signature = dict(reply.headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+            with trio.move_on_after(decide_head_seconds(call, route)):
+                response = await self.connections.handle_async_request(request)
+            if response is None:
+                return
+            found = dict(response.headers)
+            signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
             if not is_signed_answer(self.secret, nonce, signature):
-                exchange.sent = "refused" if reply.status in (_REFUSED, _NOT_OWNER) else "unknown"
-            elif reply.status == _NOT_OWNER:
+                exchange.sent = "refused" if response.status in (_REFUSED, _NOT_OWNER) else "unknown"
+            elif response.status == _NOT_OWNER:
                 exchange.sent = "refused"
             else:
-                told = nonce, node.id, call.head.method, call.head.path, reply.status
+                told = nonce, node.id, call.head.method, call.head.path, response.status
                 LOGGER.info("request %s to node %s: %s %s %d", *told)
-                await self._return(call, reply, exchange)
+                await self._return(call, response, exchange)
         except _UNREACHABLE:
             exchange.sent = "refused"
         except _LOST:
             pass  # unknown, or cut in the middle of the answer
         finally:
-            if reply is not None:
-                reply.pieces.close()
+            if response is not None:
+                with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+                    await response.aclose()  # noqa: ASYNC102 - shielded and bounded
 
     def _sign(self, node: Node, who: Principal, digest: str, method: str, target: bytes) -> tuple[str, str]:
         nonce = outside.ids(16)
@@ -372,19 +384,50 @@ class Forwarder:
         )
         return nonce, encode_node_call(self.secret, told, method, target)
 
-    async def _return(self, call: RouteCall, reply: NodeReply, exchange: _Exchange) -> None:
+    async def _request(self, call: RouteCall, node: Node) -> tuple[str, httpcore.Request]:
+        digest = await call.gateway.read_aside(partial(digest_of_body, call.text), len(call.text))
+        nonce, token = self._sign(node, call.principal, digest, call.head.method, call.target)
+        return nonce, httpcore.Request(
+            method=call.head.method,
+            url=url_of(node, call.target),
+            headers=decide_headers(call, token),
+            content=OnePiece(call.text),
+            extensions={"timeout": {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}},
+        )
+
+    async def _return(self, call: RouteCall, response: httpcore.Response, exchange: _Exchange) -> None:
         """Write the answer piece by piece, as fast as the client reads it."""
-        pairs = [pair for pair in reply.headers if pair[0] not in _NOT_RETURNED]
+        pairs = [
+            (name.lower(), value)
+            for name, value in response.headers
+            if name.lower().decode("latin-1") not in _NOT_RETURNED
+        ]
         own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.more_headers.items()]
         exchange.has_begun = True
-        await call.write({"type": "http.response.start", "status": reply.status, "headers": [*pairs, *own]})
-        while exchange.sent != "answered":
-            piece = await anext(reply.pieces, b"")
-            if reply.pieces.is_over:
-                exchange.sent = "answered"
-            await call.write(
-                {"type": "http.response.body", "body": piece, "more_body": not reply.pieces.is_over}
-            )
+        await call.write(
+            {"type": "http.response.start", "status": response.status, "headers": [*pairs, *own]}
+        )
+        pieces = response.aiter_stream()
+        try:
+            async for piece in pieces:
+                await call.write({"type": "http.response.body", "body": piece, "more_body": True})
+        except trio.Cancelled:
+            with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+                await _finish(response, pieces)  # noqa: ASYNC102 - shielded and bounded
+            raise
+        exchange.sent = "answered"
+        await call.write({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _finish(response: httpcore.Response, pieces: AsyncIterator[bytes]) -> None:
+    """Close the connection of an answer that is not read to its end, and read what is left.
+
+    Otherwise the generators of the library would wait for the garbage collector.
+    """
+    await response.aclose()
+    with suppress(*_LOST):
+        async for _ in pieces:
+            pass
 
 
 @asynccontextmanager
@@ -408,20 +451,24 @@ async def open_forwarding(
         return
     secret = await host.supervisor.nodes.secret()
     tls = await outside.offload(_tls_of_nodes, node_ca)
-    connections, watched = NodeConnections(tls), WatchedNodes(host.supervisor.nodes.is_alive)
+    connections = httpcore.AsyncConnectionPool(
+        ssl_context=tls,
+        max_connections=None,
+        max_keepalive_connections=32,
+        keepalive_expiry=IDLE_SECONDS,
+        network_backend=httpcore.TrioBackend(),
+    )
     gateway.node_calls = NodeCalls(secret, node.id)
-    forwarder = Forwarder(host, node, secret, connections, watched, tls)
+    forwarder = Forwarder(host, node, secret, connections, tls)
     gateway.forward, gateway.open_node_socket = forwarder.run, forwarder.open_socket
     host.supervisor.call_nodes(NodeClient(secret, node.id, connections, now_ms))
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watched.watch, name="watch the nodes of calls")
-            yield
-            nursery.cancel_scope.cancel(reason="no call is passed on any more")
+        yield
     finally:
         host.supervisor.call_nodes(None)
         gateway.forward = gateway.open_node_socket = gateway.node_calls = None
-        connections.close()
+        with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await connections.aclose()  # noqa: ASYNC102 - shielded and bounded
 
 
 def _tls_of_nodes(node_ca: Path | None) -> ssl.SSLContext:

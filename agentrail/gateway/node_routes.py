@@ -3,9 +3,9 @@
 They are no part of the interface for clients, and have no place in its description.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import httpcore
@@ -17,7 +17,6 @@ from agentrail import outside
 from agentrail.abc.store import Node
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unreachable, Unrevivable
 from agentrail.gateway.authorization import NOT_OF_A_NODE, AccessGuard, node_call_of, send_refusal
-from agentrail.gateway.node_connections import NodeConnections, NodeReply
 from agentrail.gateway.node_token import (
     ANSWER_HEADER,
     NODE_HEADER,
@@ -31,6 +30,7 @@ from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.messages import SessionId
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.structs import decoder_of
+from agentrail.web.httpx_body import OnePiece
 
 NODES_PATH: Final = "/nodes/{action}"
 
@@ -177,13 +177,13 @@ class NodeClient:
     Attributes:
         secret: Secret of the store.
         sender: Id of this node.
-        connections: Connections to the others.
+        connections: Pool of connections.
         now_ms: Time on the store's clock.
     """
 
     secret: bytes
     sender: str
-    connections: NodeConnections
+    connections: httpcore.AsyncConnectionPool
     now_ms: Callable[[], int]
 
     async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
@@ -221,18 +221,22 @@ class NodeClient:
             nonce=nonce,
             at_ms=self.now_ms(),
         )
-        headers = [
-            (b"host", address.netloc.encode()),
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (NODE_HEADER.encode(), encode_node_call(self.secret, told, "POST", target).encode()),
-        ]
+        headers: dict[str | bytes, str | bytes] = {
+            "host": address.netloc,
+            "content-type": "application/json",
+            "content-length": f"{len(body)}",
+            NODE_HEADER: encode_node_call(self.secret, told, "POST", target),
+        }
         answer = None
         with suppress(httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
             with trio.move_on_after(_ANSWER_SECONDS + order.within):
-                reply = await self.connections.send(node, "POST", target, headers, body)
-                with closing(reply.pieces):
-                    answer = self._read(reply, b"".join([piece async for piece in reply.pieces]), nonce)
+                response = await self.connections.request(
+                    "POST",
+                    f"{address.scheme}://{address.netloc}{target.decode()}",
+                    headers=headers,
+                    content=OnePiece(body),
+                )
+                answer = self._read(response, nonce)
         if answer is None:
             message = f"node {node.id} at {node.address} does not answer"
             raise Unreachable(message)
@@ -241,10 +245,11 @@ class NodeClient:
             raise error
         return answer
 
-    def _read(self, reply: NodeReply, body: bytes, nonce: str) -> NodeAnswer | None:
-        signature = dict(reply.headers).get(ANSWER_HEADER.encode(), b"").decode("latin-1")
-        if reply.status != 200 or not is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
+    def _read(self, response: httpcore.Response, nonce: str) -> NodeAnswer | None:
+        found = cast("Mapping[bytes, bytes]", dict(response.headers))
+        signature = found.get(ANSWER_HEADER.encode(), b"").decode("latin-1")
+        if response.status != 200 or not is_signed_answer(self.secret, nonce, signature):  # noqa: PLR2004 - the only success
             return None
         with suppress(msgspec.MsgspecError):
-            return _ANSWERS.decode(body)
+            return _ANSWERS.decode(response.content)
         return None

@@ -53,7 +53,7 @@ async def open_websocket(
     """
     with trio.fail_after(within_seconds) as handshake:
         # Over a stream of our own, because the library leaves its stream open if the upgrade is refused.
-        stream = await open_stream(target)
+        stream = await _open_stream(target)
         try:
             async with trio.open_nursery() as nursery:
                 connection = await websockets.wrap_client_stream(
@@ -73,8 +73,7 @@ async def open_websocket(
             await trio.aclose_forcefully(stream)
 
 
-async def open_stream(target: SocketTarget) -> Any:
-    """Open a stream, whose TLS handshake is done."""
+async def _open_stream(target: SocketTarget) -> Any:
     if target.tls is None:
         return await trio.open_tcp_stream(target.host, target.port)
     stream = await trio.open_ssl_over_tcp_stream(

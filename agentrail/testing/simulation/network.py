@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import unquote
 
@@ -18,7 +19,6 @@ import httpx
 import trio
 
 from agentrail import websockets
-from agentrail.abc.store import Node
 from agentrail.testing.seams import Seam, wrapped
 from agentrail.testing.simulation.connections import LATENCY_SECONDS, ConnectionEnd, Connections
 from agentrail.testing.simulation.log import LifeLog
@@ -113,10 +113,12 @@ class SimulatedNetwork(Connections):
             async with self.dial(at.host, at.path, headers, within_seconds=within_seconds) as socket:
                 yield socket
 
+        def with_pool(library: Any) -> Any:
+            return SimpleNamespace(**{**vars(library), "AsyncConnectionPool": lambda **_: self.pool()})
+
         sockets = client_socket, "open_websocket", lambda _: open_websocket
         forwarder = import_module("agentrail.gateway.forwarder")
-        connections = forwarder, "NodeConnections", lambda _: lambda _tls: _NodeConnections(self)
-        return wrapped([sockets, connections, without_certificates()])
+        return wrapped([sockets, (forwarder, "httpcore", with_pool), without_certificates()])
 
     def post(self, source: ConnectionEnd, *messages: AsgiMessage) -> None:
         """Send messages whether there is room or not. Bodies are split now and then."""
@@ -243,44 +245,25 @@ class _Pool(httpcore.AsyncConnectionPool):
         return httpcore.Response(begin["status"], headers=begin.get("headers"), content=pieces)
 
 
-class _NodeConnections:
-    def __init__(self, network: SimulatedNetwork) -> None:
-        self._network = network
-
-    async def send(self, node: Node, method: str, target: bytes, headers: Headers, body: bytes) -> Any:
-        real = import_module("agentrail.gateway.node_connections")
-        url = f"{node.address}{target.decode()}"
-        limits = {"timeout": {"connect": real.CONNECT_SECONDS}}
-        call = httpcore.Request(method, url, headers=[*headers], content=body, extensions=limits)
-        answer = await self._network.pool().handle_async_request(call)
-        return real.NodeReply(answer.status, answer.headers, answer.stream)
-
-    def close(self) -> None:
-        pass
-
-
 class _Pieces:
     """The body of an answer."""
 
     def __init__(self, client: ConnectionEnd, within_seconds: float) -> None:
-        self._client, self._within_seconds, self.is_over = client, within_seconds, False
+        self._client, self._within_seconds, self._is_more = client, within_seconds, True
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        while not self.is_over:
+        while self._is_more:
             message = await self.next()
-            self.is_over = not message.get("more_body", False)
+            self._is_more = message.get("more_body", False)
             if message.get("body"):
                 return bytes(message["body"])
         raise StopAsyncIteration
 
-    def close(self) -> None:
-        self._client.close()
-
     async def aclose(self) -> None:
-        self.close()
+        self._client.close()
         await trio.lowlevel.checkpoint()
 
     async def next(self) -> AsgiMessage:
