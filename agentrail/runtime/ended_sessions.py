@@ -136,3 +136,4 @@ class EndedSessions:
         _, key, cell = self._due.popleft()
         if self._handles.get(key) is cell:
             del self._handles[key]
+        cell.let_go()

@@ -252,6 +252,14 @@ class SleepingCell(HeldCode):
         if hasattr(self, "state"):  # otherwise it never had a state
             del self.state
 
+    def let_go(self) -> None:
+        """Free an ended session by its count of references. The collector, which looks at old objects hourly, would keep each for that time."""
+        journal = self.journal
+        if journal is None or journal.is_settled:
+            self.journal = self.interpreter = None
+            if journal is not None:
+                del journal.files  # each knows the other
+
     def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
         """Install the state folded from the journal. Handles, subscribers and callers stay valid."""
         self.state, self.ports, self.scrub = state, ports, scrub_of(ports)

@@ -1,14 +1,25 @@
 """How a session ended can be asked later: it is known of the last ones, and for a while what they published can be read."""
 
+import gc
+import weakref
+
 import pytest
 import trio
 
-from agentrail import SessionDown
+from agentrail import SessionDown, tool
 from agentrail.errors import SessionRefused
 from agentrail.events import SessionEnd
 from agentrail.runtime import ended_sessions
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from tests.runtime.rig import on_virtual_time, open_bare, rest, saying
+from tests.runtime.rig import calling, on_virtual_time, open_bare, open_over, rest, saying
+
+
+@tool
+def hint() -> str:
+    """Give one."""
+    return "none"
+
 
 REFUSES = PuppetPlugin((read_rule("SessionStarted", "abort:no room"),), name="refuses")
 
@@ -74,3 +85,23 @@ async def test_only_so_many_are_known(supervisor, monkeypatch):
     words = [supervisor.last_words(f"s-{number}") for number in range(5)]
     assert [one is not None for one in words] == [True, False, True, True, True]
     assert [one.session is not None for one in words if one is not None] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("store", [None, MemoryStore])
+@on_virtual_time
+async def test_one_that_ended_is_freed_without_the_collector(store):
+    """With its handle after five minutes: a server of many sessions looks at old objects so rarely that each would stay for an hour."""
+    opened = open_bare() if store is None else open_over(store())
+    async with opened as supervisor:
+        session = await supervisor.start_session(model=calling("hint", then="ok"), tools=[hint])
+        assert await session.ask("Hi") == "ok"
+        async with session.subscribe(after=0):
+            await session.stop()
+        cell = weakref.ref(session._cell)  # noqa: SLF001 - what is to be freed
+        del session
+        gc.disable()
+        try:
+            await trio.sleep(301)
+            assert cell() is None
+        finally:
+            gc.enable()
