@@ -1,6 +1,5 @@
 """Serves an ASGI application over TCP: Hypercorn's protocols with our own accept loop. Each connection fails alone."""
 
-import os
 import re
 import ssl
 import sys
@@ -254,8 +253,6 @@ MAX_SOCKET_MESSAGE_BYTES: Final = 1 << 20
 _MAX_PORT: Final = 65_535
 _CUT: Final = "agentrail.cut"
 _TELL_EVERY_SECONDS: Final = 60.0
-_TURN_EVERY: Final = 16
-"""Number of writes after which other tasks run, also while each has room."""
 
 
 @frozen(kw_only=True)
@@ -542,7 +539,6 @@ class _Connection(TCPServer):
     def __init__(self, *given: Any, limits: ConnectionLimits) -> None:
         super().__init__(*given)
         self._limits = limits
-        self._written = 0
 
     async def run(self) -> None:
         try:
@@ -596,32 +592,15 @@ class _Connection(TCPServer):
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
-        if not event.data:  # the end of a body with a length
-            return
-        self._written += 1
-        if self.send_lock.locked() or self._written % _TURN_EVERY == 0:
-            await self.send_lock.acquire()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            self.send_lock.acquire_nowait()
-        try:
-            left, stream = event.data, cast("Any", self.stream)
-            if isinstance(stream, trio.SocketStream):
-                # Nearly all has room at once. Trio's own write takes a scope and a turn of all tasks more, half of the cost of a delta.
-                with suppress(OSError):  # no room, or one that the write below reports
-                    left = left[os.write(stream.socket.fileno(), left) :]
-            if not left:
-                return
+        async with self.send_lock:
             # Shielded, because half a response is worse than a slow end. Bounded, because every write to a
             # client goes through here, including small responses to one that sends many requests and reads
             # nothing.
-            within = self._limits.write_seconds + len(left) / self._limits.slowest_bytes_per_second
+            within = self._limits.write_seconds + len(event.data) / self._limits.slowest_bytes_per_second
             scope = trio.CancelScope(shield=True, deadline=trio.current_time() + within)
             with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await stream.send_all(left)
+                await self.stream.send_all(event.data)
                 return
-        finally:
-            self.send_lock.release()
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self.stream)
         await self.protocol.handle(Closed())

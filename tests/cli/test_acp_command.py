@@ -21,13 +21,14 @@ async def answers_to(calls, cwd, *arguments, **environ):
         trio.lowlevel.FdStream(ours) as stdin,
         open_process("acp", *arguments, stdin=theirs, cwd=cwd, **variables(cwd, **environ)) as agent,
     ):
+        line = b""
         for number, (method, params) in enumerate(calls):
             said = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             await stdin.send_all(json.dumps(said).encode() + b"\n")
-            line = b""
-            while not line.endswith(b"\n"):
+            while b"\n" not in line:
                 line += await agent.stdout.receive_some()
-            answers.append(json.loads(line))
+            told, _, line = line.partition(b"\n")
+            answers.append(json.loads(told))
         await stdin.aclose()
         assert await agent.wait() == 0
     return answers

@@ -28,7 +28,7 @@ def test_the_table_has_a_column_for_each_and_a_dash_where_nothing_was_measured()
     table = render(results, [BARE, OURS, "autogen", "agno"], {"autogen": "autogen 1", "agno": "agno 2"})
     head, _, early, late = table.splitlines()
     assert head == "|  | bare loop | agentrail | autogen 1 | agno 2 |"
-    assert early == "| turn 10 of a conversation | 100 µs | 500 µs (5 ×) | 500 µs (5 ×) | – |"
+    assert early == "| turn 10 | 100 µs | 500 µs (5 ×) | 500 µs (5 ×) | – |"
     assert late == "| turn 200 | 100 µs | 400 µs (4 ×) | 800 µs (8 ×) | – |"
 
 

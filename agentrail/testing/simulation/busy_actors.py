@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from agentrail.testing.simulation.world import World
 
 CALLERS: Final = 3
-TIMEOUT_SECONDS: Final = 1.0
+_CALL_SECONDS: Final = 1.0
 """Time limit of calls, and of a machine without news."""
 
-PATIENCE_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 30.0
 _MARGIN_SECONDS: Final = 0.001
 """How long before its caller's deadline a machine answers, and the spread of messages around its time limit."""
 
@@ -47,7 +47,7 @@ class _Machine(Behaviour[str, None]):
                 self.casts += 1
             case _:
                 pass
-        return Keep(actions=[EventTimeout(TIMEOUT_SECONDS)])
+        return Keep(actions=[EventTimeout(_CALL_SECONDS)])
 
 
 class BusyActors:
@@ -63,7 +63,7 @@ class BusyActors:
         self._world = world
         self._chance = world.tape.generator("busy actors")
         self._prompt, self._late, self._timed = (
-            _Machine(seconds) for seconds in (0.0, TIMEOUT_SECONDS - _MARGIN_SECONDS, 0.0)
+            _Machine(seconds) for seconds in (0.0, _CALL_SECONDS - _MARGIN_SECONDS, 0.0)
         )
 
     def every_caller_gets_its_answer(self) -> None:
@@ -91,7 +91,7 @@ class BusyActors:
                 request = f"call {number} of {caller}"
                 try:
                     # Tasks that are held back twice may take longer than the second that the late machine has.
-                    patience = PATIENCE_SECONDS if handle is prompt else TIMEOUT_SECONDS
+                    patience = _ANSWER_SECONDS if handle is prompt else _CALL_SECONDS
                     await handle.call(request, timeout_seconds=patience)
                 except CallTimeout:
                     if handle is prompt:
@@ -105,8 +105,8 @@ class BusyActors:
         while not self._world.is_calm:
             timed.cast(sent)
             sent += 1
-            await trio.sleep(TIMEOUT_SECONDS + self._chance.uniform(-_MARGIN_SECONDS, _MARGIN_SECONDS))
-        await trio.sleep(PATIENCE_SECONDS)
+            await trio.sleep(_CALL_SECONDS + self._chance.uniform(-_MARGIN_SECONDS, _MARGIN_SECONDS))
+        await trio.sleep(_ANSWER_SECONDS)
         if self._timed.casts != sent:
             self._note(f"{sent - self._timed.casts} of {sent} messages to a machine were lost")
 

@@ -102,8 +102,8 @@ def desk(world: World) -> None:
     people(world, 1, "shop", pause=(2.0, 20.0))
 
 
-@tool(name="run_errand", effect_class="pure")
-async def _run_errand(what: str, ctx: ToolContext) -> str:
+@tool(name="run_helper", effect_class="pure")
+async def _run_helper(what: str, ctx: ToolContext) -> str:
     """Let a copy of the session think about a task."""
     return await ctx.run_session(what, tools=())  # a child that acted and was given up would have no result
 
@@ -112,7 +112,7 @@ def delegating_tree(world: World) -> None:
     """Serve a shop whose sessions delegate to agents, as do their tools, and have a budget with them together."""
     clerk = Agent(name="clerk", description="Does small tasks.", max_turns=4)
     budget = Budget(max_total_tokens=TREE_TOKENS)
-    _shop(world, TaskTool(), _run_errand, agents=[clerk], budget=budget, max_output_tokens=200)
+    _shop(world, TaskTool(), _run_helper, agents=[clerk], budget=budget, max_output_tokens=200)
     people(world, 4, "shop", sessions=3, pause=(2.0, 20.0))
 
 
