@@ -31,7 +31,7 @@ class NodeMachine(SeededMachine):
         late_seconds: Additional time of the next answers, after it ran. A function sets it for its own answer.
     """
 
-    steps_late: ClassVar = (0, 0)  # they take time instead
+    steps_late: ClassVar[tuple[int, int]] = (0, 0)  # they take time instead
 
     def __init__(self, seed: object, place: str, life: int = 0) -> None:
         """Create a machine on a computer of its own. A restart has the same place, another life, and therefore other ids."""
