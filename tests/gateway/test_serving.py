@@ -1,5 +1,6 @@
 """A trivial application behind real sockets on a free port: connections end alone, and the server ends whatever its callers do."""
 
+import gc
 import logging
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError
+from agentrail.gateway import serving as module
 from agentrail.gateway.serving import (
     ConnectionLimits,
     addresses_of,
@@ -140,6 +142,20 @@ async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
         await other.send_all(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
         await read_ok(other)
     assert app.seen == ["begun", "/first", "/raise", "/second", "over"]
+
+
+async def test_a_connection_that_ended_is_freed_without_the_collector():
+    """A server of many sessions looks at old objects so rarely that each long stream would stay for an hour after its end."""
+    async with serving(App()) as (_, connect):
+        gc.collect()
+        gc.disable()
+        try:
+            for path in ("/", "/raise"):
+                assert b"HTTP/1.1" in await ask(connect, path)
+            await trio.sleep(0.2)
+            assert not [one for one in gc.get_objects() if isinstance(one, module._Connection)]  # noqa: SLF001 - what is to be freed
+        finally:
+            gc.enable()
 
 
 @pytest.mark.host("H-071")
