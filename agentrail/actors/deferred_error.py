@@ -20,5 +20,10 @@ class Kept:
         return error is not None
 
     def release(self) -> None:
-        if self.error is not None:
-            raise self.error
+        """Raise the error, and keep it no longer: its traceback knows the frame that has this."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error

@@ -313,10 +313,10 @@ class RouteCall:
             is_cut = nursery.cancel_scope.cancel_called
             if self.written is None:  # otherwise the watch ends by itself, which costs half as much
                 nursery.cancel_scope.cancel(reason="the work is done")
-        if failure.error is None:
-            return
-        if not is_cut or what_travels(failure.error) is not None:
+        if not is_cut or failure.error is None or what_travels(failure.error) is not None:
             failure.release()
+            return
+        failure.error = None  # its traceback knows this frame, and the collector would free both an hour later
         if self.has_left:  # otherwise at the deadline
             raise CallerLeft
 

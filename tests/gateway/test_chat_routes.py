@@ -1,6 +1,7 @@
 """Messages over HTTP, on a real socket: how each end of a request is answered and delivered, slash commands, and callers who leave."""
 
 import base64
+import gc
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.errors import BadRequest, RequestRefused
 from agentrail.events import PromptQueued, PromptReceived
 from agentrail.gateway.authorization import ANYONE_HERE
+from agentrail.gateway.path_endpoint import RouteCall
 from agentrail.host import AttachmentText, HandledResponse, Limits, Webhooks
 from agentrail.messages import TraceContext
 from agentrail.plugins import HumanApproval
@@ -234,6 +236,25 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
         assert hooks == ["start", "persisted", "end"]
         assert ledger.ends == ["aborted" if says_abort else "completed"]
         assert web.served.gateway.places.in_all == 0
+
+
+async def test_a_reader_who_leaves_is_freed_without_the_collector():
+    """A server of many sessions looks at old objects so rarely that what is left of each reader would stay for an hour."""
+    async with serving(answering("One.")) as web:
+        await web.chat(session_id="left")
+        gc.collect()
+        gc.disable()
+        try:
+            async with await trio.open_tcp_stream(*web.address) as reader:
+                await reader.send_all(
+                    b"GET /sessions/left/events?after=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                )
+                assert b" 200 " in await reader.receive_some()
+            await trio.sleep(0.2)
+            called = [one.head.path for one in gc.get_objects() if isinstance(one, RouteCall)]
+            assert "/sessions/left/events" not in called
+        finally:
+            gc.enable()
 
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
