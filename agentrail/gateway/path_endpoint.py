@@ -313,10 +313,11 @@ class RouteCall:
             is_cut = nursery.cancel_scope.cancel_called
             if self.written is None:  # otherwise the watch ends by itself, which costs half as much
                 nursery.cancel_scope.cancel(reason="the work is done")
-        if not is_cut or failure.error is None or what_travels(failure.error) is not None:
-            failure.release()
+        if failure.error is None:
             return
-        failure.error = None  # its traceback knows this frame, and the collector would free both an hour later
+        if not is_cut or what_travels(failure.error) is not None:
+            failure.release()
+        failure.error = None  # its traceback knows this frame: a cycle, which would stay for an hour
         if self.has_left:  # otherwise at the deadline
             raise CallerLeft
 
