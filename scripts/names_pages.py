@@ -100,7 +100,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                         "check_knowledge",
                     ),
                     *(
-                        "simulation.run",
+                        "simulation.life",
                         "simulation.simulated_tests",
                         "simulation.world",
                         "simulation.faults",

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from agentrail.testing.simulation.checkers import standard_checkers
 from agentrail.testing.simulation.gods_eye import Checker
-from agentrail.testing.simulation.run import run
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.schedule import Schedule
 from agentrail.testing.simulation.worlds import WORLDS
 

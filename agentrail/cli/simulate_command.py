@@ -121,7 +121,7 @@ def _faults() -> str:
 def _play(file: Path, *, shows_all: bool) -> Exit:
     from agentrail.testing.seeded import NotRepeatable
     from agentrail.testing.simulation.sim_files import DamagedSimFile, replay
-    from agentrail.testing.simulation.story import story
+    from agentrail.testing.simulation.stories import story
 
     try:
         with warnings.catch_warnings(record=True) as told:
@@ -151,8 +151,8 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
     """Return the work of each process. They take turns with the seeds."""
     try:
         from agentrail.testing.simulation import worlds
+        from agentrail.testing.simulation.life import check_life_size
         from agentrail.testing.simulation.lives import SeedRange
-        from agentrail.testing.simulation.run import check_life_size
     except ModuleNotFoundError as error:
         message = f"simulate needs {error.name}: {install_command('gateway')} and pip install hypothesis"
         raise _Faulty(message) from error

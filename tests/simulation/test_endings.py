@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from agentrail.testing.simulation import sim_files
+from agentrail.testing.simulation.life import LifeInterrupted, run
 from agentrail.testing.simulation.lives import SeedRange, live_one
-from agentrail.testing.simulation.run import LifeInterrupted, run
 from agentrail.testing.simulation.sim_files import load_sim_file, replay
-from agentrail.testing.simulation.story import story
+from agentrail.testing.simulation.stories import story
 from agentrail.testing.simulation.worlds import cluster
 
 HOURS = 0.003

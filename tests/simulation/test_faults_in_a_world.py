@@ -9,11 +9,11 @@ from agentrail.events import PromptReceived
 from agentrail.testing.simulation import faults as f
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import CallAnswered, FaultChange, NodeChange
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.people import people
-from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.shrinking import count_faults, shrink
 from agentrail.testing.simulation.sim_files import replay, save
-from agentrail.testing.simulation.story import story
+from agentrail.testing.simulation.stories import story
 
 PLACE = f.FaultPlace(kind="store", word="append", of="node-0", nth=2)
 

@@ -5,8 +5,8 @@ import pytest
 from agentrail.testing.simulation.checkers import standard_checkers
 from agentrail.testing.simulation.facts import CallAnswered, Calm
 from agentrail.testing.simulation.faults import STORE
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.move_log import moves_of
-from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.worlds import WORLDS, cluster
 from tests.simulation.planting import planted
 from tests.thinned import IS_NIGHTLY, sample

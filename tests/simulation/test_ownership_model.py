@@ -8,6 +8,7 @@ from attrs import evolve
 
 from agentrail.messages import ToolMessage
 from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.ownership_log import first_strange_line, ownership_lines, strange_lines
 from agentrail.testing.simulation.ownership_model import (
     OWNERSHIP_RULES,
@@ -15,7 +16,6 @@ from agentrail.testing.simulation.ownership_model import (
     StateBounds,
     search,
 )
-from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.world import World
 from tests.thinned import each, nightly
 

@@ -20,8 +20,8 @@ from agentrail.runtime.store_summary import stored_standing
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.simulation.facts import StoreCall
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.past import Past, read_past
-from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.sim_files import save
 from tests.core.journal.golden_journals import FOLDER, JOURNALS, PLUGINS, SOURCES
 from tests.thinned import IS_NIGHTLY, each

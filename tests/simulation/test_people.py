@@ -16,9 +16,9 @@ from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, LedgerEntry, Read
 from agentrail.testing.simulation.faults import MODEL_TROUBLE, WHIMS
 from agentrail.testing.simulation.ledger import EffectLedger
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine
-from agentrail.testing.simulation.run import run
 
 CLASSES = ("once", "idempotent", "reconcilable", "pure")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.testing.simulation.run import run
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.schedule import FAIR, HYBRID, PORTFOLIO, TRIO
 from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.simulation.worlds import actors, single

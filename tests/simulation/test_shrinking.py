@@ -22,7 +22,7 @@ from agentrail.testing.simulation.sim_files import (
     save,
     write_test,
 )
-from agentrail.testing.simulation.story import STORY_LINES, story
+from agentrail.testing.simulation.stories import STORY_LINES, story
 from tests.simulation.toy_life import PROMISE, lived, scenario
 
 SEED = 2404
@@ -264,7 +264,7 @@ def toy_run(monkeypatch):
         assert options == {"nodes": 3, "hours": 100 / 3600, "schedule": FAIR}
         return lived(seed, given)
 
-    monkeypatch.setattr("agentrail.testing.simulation.run.run", run)
+    monkeypatch.setattr("agentrail.testing.simulation.life.run", run)
     return run
 
 
@@ -308,7 +308,7 @@ def test_the_written_test_fails_before_the_mending_and_passes_after_it(
         written()
     assert [mark.args for mark in written.pytestmark] == [("ignore::agentrail.testing.seeded.NotRepeatable",)]
     monkeypatch.setattr(
-        "agentrail.testing.simulation.run.run",
+        "agentrail.testing.simulation.life.run",
         lambda *args, **options: evolve(toy_run(*args, **options), broken=None, digest="mended"),
     )
     monkeypatch.setattr(sim_files, "environment", lambda: {"commit": "the mending"})

@@ -10,7 +10,7 @@ from agentrail.core.journal.record import first_broken
 from agentrail.testing.simulation.disk_store import open_disk_store, simulated_files
 from agentrail.testing.simulation.facts import NodeChange, StoreCall
 from agentrail.testing.simulation.faults import KILL, FaultPlace
-from agentrail.testing.simulation.run import run
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.worlds import single
 from tests.simulation.audit import opened
 from tests.thinned import nightly

@@ -8,8 +8,8 @@ from agentrail.errors import AgentrailError
 from agentrail.remote.link import open_links
 from agentrail.remote.remote_session import RemoteSession
 from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.people import Person
-from agentrail.testing.simulation.run import run
 
 LEASE = 10.0
 STATUS_EVERY = 0.5

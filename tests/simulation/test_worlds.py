@@ -14,8 +14,8 @@ from agentrail.events import (
 )
 from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
+from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.network import SimulatedNetwork
-from agentrail.testing.simulation.run import run
 from agentrail.testing.simulation.web_people import WIRES
 from agentrail.testing.simulation.worlds import (
     GREAT_STORM,

@@ -8,8 +8,8 @@ import trio
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.facts import CallAsked, FaultChange
+from agentrail.testing.simulation.life import Broken, Report
 from agentrail.testing.simulation.log import WORLD, LifeLog
-from agentrail.testing.simulation.run import Broken, Report
 from agentrail.testing.simulation.schedule import FAIR
 from agentrail.testing.simulation.tape import Tape
 

@@ -138,7 +138,7 @@ def _end(process: "subprocess.Popen[bytes]") -> bytes:
 
 def _main(name: str, given: str) -> None:
     """Play one life in this process, and print its digest."""
-    from agentrail.testing.simulation.run import run  # noqa: PLC0415 - only for this program
+    from agentrail.testing.simulation.life import run  # noqa: PLC0415 - only for this program
     from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - only for this program
 
     seed, options = json.loads(given)

@@ -14,9 +14,9 @@ import msgspec
 from agentrail import outside
 from agentrail.structs import Value, decoder_of
 from agentrail.testing.seeded import NotRepeatable
-from agentrail.testing.simulation import determinism, shrinking, sim_files, story, worlds
+from agentrail.testing.simulation import determinism, shrinking, sim_files, stories, worlds
 from agentrail.testing.simulation.facts import INTERRUPTED
-from agentrail.testing.simulation.run import LifeInterrupted, Report, run
+from agentrail.testing.simulation.life import LifeInterrupted, Report, run
 
 CHECKED_EVERY: Final = 50
 """One seed of so many is played in two processes."""
@@ -109,7 +109,7 @@ def live_one(work: SeedRange, seed: int) -> Lived:
 def live_report(work: SeedRange, seed: int) -> str:
     """Live one life, and return its whole story."""
     report = run(worlds.find_scenario(work.name, work.folder), seed, **_options(work))
-    return story.story(report, shows_all=True)
+    return stories.story(report, shows_all=True)
 
 
 def _options(work: SeedRange) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def tell_broken(
             test = sim_files.write_test(report, file, folder) if is_whole else None
     except OSError as error:
         why += f"\nnot saved: {error}"
-    return f"{story.story(report, saved=file, test=test)}{why}", file
+    return f"{stories.story(report, saved=file, test=test)}{why}", file
 
 
 def main(given: str) -> None:

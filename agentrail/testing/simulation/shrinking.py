@@ -23,7 +23,7 @@ from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.tape import Drawn
 
 if TYPE_CHECKING:
-    from agentrail.testing.simulation.run import Report
+    from agentrail.testing.simulation.life import Report
 
 MAX_LIVES: Final = 2_000
 MAX_SHRINKING_SECONDS: Final = 300.0
@@ -58,7 +58,7 @@ def shrink(
             `check_deterministic`.
         ImportError: Your move: Hypothesis is not installed.
     """
-    from agentrail.testing.simulation.run import Shrunk  # noqa: PLC0415 - it imports all parts of a world
+    from agentrail.testing.simulation.life import Shrunk  # noqa: PLC0415 - it imports all parts of a world
 
     if report.broken is None:
         message = f"seed {report.seed} breaks no promise; shrink the report of a life that does"
@@ -86,7 +86,7 @@ def shrink(
 def again(report: "Report") -> Live:
     """Return a function that lives a life again, with other draws. It ends a life that breaks nothing for long after the first did."""
     from agentrail.testing.simulation.checkers import standard_checkers  # noqa: PLC0415 - as below
-    from agentrail.testing.simulation.run import run  # noqa: PLC0415 - it imports all parts of a world
+    from agentrail.testing.simulation.life import run  # noqa: PLC0415 - it imports all parts of a world
 
     latest = math.inf if report.broken is None else 1.5 * report.broken.at + 10.0
 

@@ -23,7 +23,7 @@ from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation.facts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from agentrail.testing.simulation.run import Report
+    from agentrail.testing.simulation.life import Report
 
 FORMAT: Final = 1
 
@@ -144,7 +144,7 @@ def replay(path: Path, scenario: Callable[..., Any] | None = None) -> "Report":
     Warns:
         NotRepeatable: The life is not that of the file, and the commit, Python or packages are others: the warning names them.
     """
-    from agentrail.testing.simulation.run import run  # noqa: PLC0415 - it imports all parts of a world
+    from agentrail.testing.simulation.life import run  # noqa: PLC0415 - it imports all parts of a world
     from agentrail.testing.simulation.schedule import Schedule  # noqa: PLC0415 - as above
     from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - as above
 
@@ -222,7 +222,7 @@ from pathlib import Path
 import pytest
 
 from agentrail.testing.simulation.sim_files import replay
-from agentrail.testing.simulation.story import story
+from agentrail.testing.simulation.stories import story
 
 
 @pytest.mark.filterwarnings("ignore::agentrail.testing.seeded.NotRepeatable")

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Literal, Protocol
 
+from agentrail.testing.simulation.life import WorldScenario, check_life_size, run
 from agentrail.testing.simulation.lives import tell_broken
-from agentrail.testing.simulation.run import WorldScenario, check_life_size, run
 from agentrail.testing.simulation.shrinking import MAX_LIVES
 from agentrail.testing.simulation.world import World
 

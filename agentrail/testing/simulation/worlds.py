@@ -32,9 +32,9 @@ from agentrail.testing.simulation.faults import (
     STORE,
     FaultPlace,
 )
+from agentrail.testing.simulation.life import WorldScenario
 from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
-from agentrail.testing.simulation.run import WorldScenario
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
 from agentrail.testing.simulation.world import RESTART_SECONDS, World

@@ -8,7 +8,7 @@ from agentrail.testing.simulation.log import WORLD, LogLine
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts
 
 if TYPE_CHECKING:
-    from agentrail.testing.simulation.run import Report
+    from agentrail.testing.simulation.life import Report
 
 STORY_LINES: Final = 60
 """Longest story, with head and foot."""
