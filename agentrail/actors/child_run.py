@@ -87,7 +87,6 @@ class ChildRun:
         "is_asked",
         "is_forced",
         "is_stuck",
-        "limited",
         "name_taken",
         "options",
         "reports_itself",
@@ -118,7 +117,6 @@ class ChildRun:
         self.is_asked: bool = False
         self.is_forced: bool = False
         self.is_stuck: bool = False
-        self.limited: Literal["start", "grace", "kill"] = "start"  # what its deadline ends
         self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:

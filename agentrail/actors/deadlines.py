@@ -3,17 +3,16 @@
 import heapq
 import math
 from collections.abc import Hashable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
 
-from agentrail.actors.mailbox import MAX_IN_A_ROW, NO_MESSAGE, Mailbox
+from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.otp.statem import TimerDue, TimerKey
 
 K = TypeVar("K", bound=Hashable)
 
 _SLACK: Final = 32
-"""Withdrawn times that are kept in addition to as many as are set."""
 
 
 class Deadlines(Generic[K]):
@@ -59,51 +58,6 @@ class Deadlines(Generic[K]):
             heapq.heapify(self._heap)
 
 
-class Alarm:
-    """One task that wakes the mailboxes of many actors: a cancel scope for each wait would cost several times as much."""
-
-    __slots__ = ("_due", "_heap", "_number", "_sleep")
-
-    def __init__(self) -> None:
-        self._due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = {}
-        self._heap: list[tuple[float, int, Mailbox[Any]]] = []  # also those that were replaced or withdrawn
-        self._number = 0
-        self._sleep = trio.CancelScope()
-
-    def wake_at(self, mailbox: Mailbox[Any], at_seconds: float) -> None:
-        """Wake a mailbox at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
-        due = self._due
-        if at_seconds == math.inf:
-            due.pop(mailbox, None)
-        elif mailbox not in due or at_seconds < due[mailbox][0]:
-            self._number += 1
-            due[mailbox] = entry = (at_seconds, self._number, mailbox)
-            heapq.heappush(self._heap, entry)
-            if at_seconds < self._sleep.deadline:  # noqa: PLR1730 - setting it costs as much as half a scope
-                self._sleep.deadline = at_seconds
-        if len(self._heap) > 2 * len(due) + _SLACK:
-            self._heap = sorted(due.values())
-
-    async def run(self) -> None:
-        """Run until cancelled. Times that were set before are kept."""
-        while True:
-            while self._heap and self._due.get(self._heap[0][2]) is not self._heap[0]:
-                heapq.heappop(self._heap)
-            until = self._heap[0][0] if self._heap else math.inf
-            with trio.CancelScope(deadline=until) as self._sleep:
-                await trio.sleep_forever()
-            in_a_row = 0
-            while self._heap and self._heap[0][0] <= trio.current_time():
-                entry = heapq.heappop(self._heap)
-                if self._due.get(entry[2]) is entry:
-                    del self._due[entry[2]]
-                    entry[2].wake()
-                    in_a_row += 1
-                    if in_a_row == MAX_IN_A_ROW:
-                        in_a_row = 0
-                        await trio.lowlevel.checkpoint()
-
-
 class Due(Generic[K]):
     __slots__ = ("key",)
 
@@ -111,24 +65,26 @@ class Due(Generic[K]):
         self.key: K = key
 
 
-async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], alarm: Alarm) -> object:
+async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
     """Take the next message of a loop, or `Due` for a passed deadline. Deadlines come first.
 
     Cancellation: Always a checkpoint for cancellation. If cancelled, no message was taken.
     """
     await mailbox.give_way()
     while True:
-        is_timed = bool(deadlines) and not mailbox.is_held
+        is_timed = not suspended and bool(deadlines) and not mailbox.is_held
         if is_timed:
             key = deadlines.take_due(trio.current_time())
             if key is not None:
                 return Due(key)
-        item = mailbox.take_nowait()
+        item = mailbox.take_nowait(control_only=suspended)
         if item is not NO_MESSAGE:
             return item
         if is_timed:
-            alarm.wake_at(mailbox, deadlines.next_seconds())
-        await mailbox.wait()
+            with trio.CancelScope(deadline=deadlines.next_seconds()):
+                await mailbox.wait()
+        else:
+            await mailbox.wait(control_only=suspended)
 
 
 class MachineTimers:

@@ -30,11 +30,8 @@ M = TypeVar("M")
 Overflow: TypeAlias = Literal["reject", "drop_oldest", "dead_letter", "block"]
 
 _OVERFLOWS: Final = get_args(Overflow)
-MAX_IN_A_ROW: Final = 64
-"""Messages taken before other tasks get a turn, so that a full mailbox cannot starve the process.
-
-Not fewer: each turn lets all senders refill the mailbox, so a flooded session would reach a stop request later.
-"""
+_CHECKPOINT_EVERY: Final = 64
+"""Messages taken before other tasks get a turn, so that a full mailbox cannot starve the process."""
 
 
 class _Empty(Enum):
@@ -309,7 +306,7 @@ class Mailbox(Generic[M]):
     async def give_way(self) -> None:
         """Let other tasks run, once in 64 calls."""
         self._since_yield += 1
-        if self._since_yield >= MAX_IN_A_ROW:
+        if self._since_yield >= _CHECKPOINT_EVERY:
             self._since_yield = 0
             await trio.lowlevel.checkpoint()
         else:

@@ -1,12 +1,11 @@
 """The shell of one supervisor: carries out the decisions of its reducer and reports back. It makes no decisions."""
 
 import faulthandler
-import math
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from attrs import define, field
@@ -27,7 +26,7 @@ from agentrail.actors.actor_handle import (
 from agentrail.actors.actor_types import Start, as_start
 from agentrail.actors.address import Wait
 from agentrail.actors.child_run import ChildRun, WorkerCell, decide_handle, run_instance
-from agentrail.actors.deadlines import Alarm, Deadlines, Due, take_next
+from agentrail.actors.deadlines import Deadlines, Due, take_next
 from agentrail.actors.machine_loop import MachineCell
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.reply_slots import ReplyTo, down
@@ -85,9 +84,9 @@ _ENDS: Final = frozenset({"child_terminated", "shutdown_error", "start_error"})
 """Each crash has one of these. A machine also reports it as `crash`."""
 _NAME_TAKEN: Final = f"{AlreadyRegistered.__module__}.{AlreadyRegistered.__qualname__}"
 _EFFECTS_IN_ONE_GO: Final = 16
-_WHOLE_STOP: Final = Token(-1, 0)
 
 Observer: TypeAlias = Callable[[Report], None]
+Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"], Token | None]
 
 
 class _Forced:
@@ -143,7 +142,6 @@ class Tree:
     observer: Observer | None = None
     redact: Redact = keep
     interrupt: Callable[[BaseException], None] = field(default=lambda _: None)
-    alarm: Alarm = field(factory=Alarm)
 
     def report(self, report: Report) -> None:
         if self.observer is not None:
@@ -199,8 +197,7 @@ class Core:
         self.steps: int = 0
         self.on_children: dict[object, Callable[[], None]] = {}
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
-        # Of a run, as its `limited` says, of a retry, or of the whole stop.
-        self._deadlines: Deadlines[Token] = Deadlines()
+        self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
         # The request of each is among those above. Otherwise its `RequestCancelled` is on its way.
         self._held: dict[RequestId, AnswerRequest] = {}
@@ -225,8 +222,6 @@ class Core:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            if self.cell.owner is None:  # the root outlives the others
-                nursery.start_soon(self.tree.alarm.run, name="alarm of a tree")
             first, self._first = self._first, ()
             await self._carry_out_all(first)
             while True:
@@ -236,14 +231,12 @@ class Core:
                 if self.state.phase == "ended" and not self.runs:
                     break
                 await self._take_one()
-            self.tree.alarm.wake_at(self.mailbox, math.inf)
-            nursery.cancel_scope.cancel()  # only an alarm can still run
         if self._watchdog is not None:
             self._watchdog.cancel()
         return self.end or Shutdown()
 
     async def _take_one(self) -> None:
-        item = await take_next(self.mailbox, self._deadlines, self.tree.alarm)
+        item = await take_next(self.mailbox, self._deadlines)
         if isinstance(item, RetryDue):  # a child that fails at once must not starve the others
             await trio.lowlevel.checkpoint()
         if isinstance(item, SupervisorRequest):
@@ -255,13 +248,13 @@ class Core:
         elif isinstance(item, SupervisionSignal):
             await self._step(item)
         elif isinstance(item, Due):
-            await self._on_deadline(item.key)
+            await self._on_deadline(*item.key)
         elif isinstance(item, _FailedStart):
             self._name_taken = item.name_taken
             await self._step(item.signal)
             self._name_taken = None
         elif isinstance(item, _Forced):
-            self._deadlines.arm(_WHOLE_STOP, trio.current_time() + self.state.flags.stop_within_seconds)
+            self._deadlines.arm(("limit", None), trio.current_time() + self.state.flags.stop_within_seconds)
             await self._step(self._make(StopRequested, reason=Shutdown()))
         elif isinstance(item, Call):
             if isinstance(item.to, ReplyTo):
@@ -346,11 +339,11 @@ class Core:
                 self._stop(token, how)
             case ScheduleRetry(token, delay_seconds):
                 if delay_seconds:
-                    self._deadlines.arm(token, trio.current_time() + delay_seconds)
+                    self._deadlines.arm(("retry", token), trio.current_time() + delay_seconds)
                 else:
                     self.mailbox.put_notice(self._make(RetryDue, token=token))
             case CancelRetry(token):
-                self._deadlines.disarm(token)
+                self._deadlines.disarm(("retry", token))
             case AnswerRequest():
                 self._answer(effect)
             case Report():
@@ -371,7 +364,7 @@ class Core:
         limit = wanted.spec.start_timeout_seconds
         # A worker that does not report itself is up before its first step, so there is no start to limit.
         if limit != "infinity" and (run.reports_itself or start.form != "worker"):
-            self._deadlines.arm(wanted.token, trio.current_time() + limit)
+            self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
         assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
         self._nursery.start_soon(run_instance, run, name=f"child {wanted.spec.id!r} #{wanted.incarnation}")
 
@@ -422,8 +415,7 @@ class Core:
         run = self.runs.get(token)
         if run is None or run.stage == "up":
             return
-        if run.limited == "start":
-            self._deadlines.disarm(token)
+        self._deadlines.disarm(("start", token))
         run.failing = run.failing or "cancelled"
         self._climb(run, how)
 
@@ -439,28 +431,31 @@ class Core:
             self._kill(run)
             return
         run.cell.ask(Shutdown())
-        if how != "infinity" and run.limited != "kill":
-            run.limited = "grace"
-            self._deadlines.arm(run.token, trio.current_time() + how)
+        if how != "infinity":
+            self._deadlines.arm(("kill", run.token), trio.current_time() + how)
 
     def _kill(self, run: ChildRun) -> None:
-        self._deadlines.disarm(run.token)
+        self._deadlines.disarm(("kill", run.token))
         run.cell.kill()
         # A supervisor itself reports its stuck children, except while it is still determining its children.
         if not isinstance(run.cell, SupervisorCell) or run.cell.core is None:
-            run.limited = "kill"
-            self._deadlines.arm(run.token, trio.current_time() + self.state.flags.stuck_after_seconds)
+            due_seconds = trio.current_time() + self.state.flags.stuck_after_seconds
+            self._deadlines.arm(("stuck", run.token), due_seconds)
 
-    async def _on_deadline(self, token: Token) -> None:
-        run = self.runs.get(token)
-        if token is _WHOLE_STOP:
+    async def _on_deadline(self, kind: str, token: Token | None) -> None:
+        if token is None:
             await self._step(self._make(StopRequested, reason=Killed()))
-        elif run is None:
+            return
+        if kind == "retry":
             await self._step(self._make(RetryDue, token=token))
-        elif run.limited == "start":
+            return
+        run = self.runs.get(token)
+        if run is None:
+            return
+        if kind == "start":
             run.failing = "timeout"
             self._climb(run, run.shutdown_seconds)
-        elif run.limited == "grace":
+        elif kind == "kill":
             run.is_forced = True
             self._kill(run)
         else:
@@ -479,7 +474,7 @@ class Core:
             to.reply(held.outcome)
 
     def child_up(self, run: ChildRun, info: object) -> None:
-        self._deadlines.disarm(run.token)
+        self._deadlines.disarm(("start", run.token))
         self.tell(InstanceStarted, token=run.token, handle=run.cell.handle, info=info)
 
     def child_stuck(self, cell: ActorCell) -> None:
@@ -503,7 +498,8 @@ class Core:
         run = None if token is None else self.runs.pop(token, None)
         if run is None or token is None:
             return
-        self._deadlines.disarm(token)
+        for kind in ("start", "kill", "stuck"):
+            self._deadlines.disarm((kind, token))
         self.child_begun(run)
         if run.stage == "up":
             if run.is_asked and not run.is_stuck:

@@ -9,7 +9,6 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.abc import Tool
-from agentrail.actors.deadlines import Alarm
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.journal.fold import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller, RunTool
@@ -59,7 +58,7 @@ from agentrail.runtime.interpreter import Interpreter, MailboxItem
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.rewind_request import RewindRequest, is_quiet
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import Alarm, now_ms
 from agentrail.runtime.session_code import HeldCode
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.session_options import SessionOptions

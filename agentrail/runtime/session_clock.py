@@ -1,5 +1,6 @@
 """The two clocks of the shell: the signal clock, with dates for users, and Trio's clock, for all waiting."""
 
+import heapq
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,8 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
-from agentrail.actors.deadlines import Alarm
-from agentrail.actors.mailbox import MAX_IN_A_ROW, NO_MESSAGE, Mailbox
+from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
 from agentrail.errors import NoTrioRun
@@ -16,6 +16,16 @@ from agentrail.outside import Outside, current, jitter
 
 L = TypeVar("L")
 L_contra = TypeVar("L_contra", contravariant=True)
+
+MAX_IN_A_ROW: Final = 64
+"""Messages handled before other tasks get a turn, so that a full mailbox cannot starve the process.
+
+Not fewer: each turn lets all senders refill the mailbox, so a flooded session would need more turns to reach a stop
+request.
+"""
+
+_SLACK: Final = 32
+"""Withdrawn times that an alarm may hold in addition to as many as are set."""
 
 _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, tuple[float, Callable[[], float]]]]] = (
     trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
@@ -101,6 +111,51 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
         known = {}
         _WALL_AT_ZERO.set(known)
     known[outside] = seconds, trio.lowlevel.current_clock().current_time
+
+
+class Alarm:
+    """One task that wakes the mailboxes of many sessions: a cancel scope for each wait would cost several times as much."""
+
+    __slots__ = ("_due", "_heap", "_number", "_sleep")
+
+    def __init__(self) -> None:
+        self._due: dict[Mailbox[Any], tuple[float, int, Mailbox[Any]]] = {}
+        self._heap: list[tuple[float, int, Mailbox[Any]]] = []  # also those that were replaced or withdrawn
+        self._number = 0
+        self._sleep = trio.CancelScope()
+
+    def wake_at(self, mailbox: Mailbox[Any], at_seconds: float) -> None:
+        """Wake a mailbox at this time of Trio's clock, unless that is set for earlier. Infinity: no longer."""
+        due = self._due
+        if at_seconds == math.inf:
+            due.pop(mailbox, None)
+        elif mailbox not in due or at_seconds < due[mailbox][0]:
+            self._number += 1
+            due[mailbox] = entry = (at_seconds, self._number, mailbox)
+            heapq.heappush(self._heap, entry)
+            if at_seconds < self._sleep.deadline:  # noqa: PLR1730 - setting it costs as much as half a scope
+                self._sleep.deadline = at_seconds
+        if len(self._heap) > 2 * len(due) + _SLACK:
+            self._heap = sorted(due.values())
+
+    async def run(self) -> None:
+        """Run until cancelled. Times that were set before are kept."""
+        while True:
+            while self._heap and self._due.get(self._heap[0][2]) is not self._heap[0]:
+                heapq.heappop(self._heap)
+            until = self._heap[0][0] if self._heap else math.inf
+            with trio.CancelScope(deadline=until) as self._sleep:
+                await trio.sleep_forever()
+            in_a_row = 0
+            while self._heap and self._heap[0][0] <= trio.current_time():
+                entry = heapq.heappop(self._heap)
+                if self._due.get(entry[2]) is entry:
+                    del self._due[entry[2]]
+                    entry[2].wake()
+                    in_a_row += 1
+                    if in_a_row == MAX_IN_A_ROW:
+                        in_a_row = 0
+                        await trio.lowlevel.checkpoint()
 
 
 # Shared by all sessions without timers, and never written to: an empty or emptied dict per session would add up in ten

@@ -21,7 +21,6 @@ from agentrail.abc.event_reader import ConsumerStatistics
 from agentrail.abc.store import Node
 from agentrail.actors.actor_types import Options, Start
 from agentrail.actors.child_run import cleanup_scope
-from agentrail.actors.deadlines import Alarm
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.supervisor_loop import log_report
 from agentrail.actors.tree_report import TreeNode, TreePart
@@ -77,7 +76,7 @@ from agentrail.runtime.keywords import GivesOptions, SessionKeywords
 from agentrail.runtime.persistence import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.session_actor import SessionCell, SessionCrashed
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import Alarm, now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session_monitor import SessionMonitor

@@ -329,7 +329,7 @@ TAKES_NOTHING: Final = {
             "monitor",
             "reports",
             *("parked_sessions", "plugin_use", "budget_use", "fault_of_model", "spendings"),
-            *("find", "resume_all"),  # a filter, and one of three words
+            *("find", "newest", "resume_all"),  # a filter, and one of three words
         )
     ),
     *(

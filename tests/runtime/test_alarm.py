@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.actors.deadlines import Alarm
+from agentrail.runtime.session_clock import Alarm
 from tests.actors.rig import on_virtual_time
 
 TEN_YEARS = 10 * 365 * 86_400.0

@@ -7,11 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.actors.deadlines import Alarm
-from agentrail.actors.mailbox import MAX_IN_A_ROW, Mailbox
+from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
-from agentrail.runtime.session_clock import SessionTimers, now_ms
+from agentrail.runtime.session_clock import MAX_IN_A_ROW, Alarm, SessionTimers, now_ms
 from tests.runtime.rig import on_virtual_time
 
 
