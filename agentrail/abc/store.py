@@ -522,11 +522,11 @@ class Store(Protocol):
     def newest(
         self, filters: Filters = ..., *, before: tuple[int, str] | None = None, limit: int = 100
     ) -> tuple[StoredSession, ...]:
-        """Return the sessions that were opened last, newest first. Reads no journal, and no more rows than it returns are decoded.
+        """Return sessions in descending order of their opening, then of their ids. Reads no journal.
 
         Args:
-            filters: With a scope, as ids are unique in one only.
-            before: `opened_at_ms` and id of the last known session. Sessions of the same millisecond are in descending order of their ids.
+            filters: Conditions on the sessions. For pages, with a scope: ids are unique only within one.
+            before: `opened_at_ms` and id of the last known session. None to begin with the newest.
             limit: Maximum number of sessions.
         """
         ...

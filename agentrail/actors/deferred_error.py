@@ -20,7 +20,7 @@ class Kept:
         return error is not None
 
     def release(self) -> None:
-        """Raise the error, and keep it no longer: its traceback knows the frame that has this."""
+        """Raise the error and forget it. Its traceback refers to the frame that holds this object: a cycle."""
         error, self.error = self.error, None
         try:
             if error is not None:

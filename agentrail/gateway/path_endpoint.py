@@ -317,7 +317,9 @@ class RouteCall:
             return
         if not is_cut or what_travels(failure.error) is not None:
             failure.release()
-        failure.error = None  # its traceback knows this frame: a cycle, which would stay for an hour
+        failure.error = (
+            None  # its traceback refers to this frame: a cycle, which only the collector would free
+        )
         if self.has_left:  # otherwise at the deadline
             raise CallerLeft
 

@@ -576,8 +576,8 @@ class _Connection(TCPServer):
                 await self._close()
             if closing.cancelled_caught:
                 await trio.aclose_forcefully(self.stream)  # noqa: ASYNC102 - it does not block
-            with suppress(AttributeError):  # it had no handshake
-                del self.protocol  # each knows the other, and the collector looks at a long stream's hourly
+            with suppress(AttributeError):  # without a handshake there is none
+                del self.protocol  # each refers to the other: a cycle, which only the collector would free
 
     async def _shake_hands(self) -> bool | None:
         stream: object = self.stream

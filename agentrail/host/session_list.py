@@ -63,8 +63,7 @@ class SessionList:
             and wanted == RowFilter(ended=wanted.ended, limit=wanted.limit)
         ):
             filters = replace(_filters(tenant_id, owner), has_ended=wanted.ended)
-            newest = await self._newest(filters, behind, limit)
-            return tuple([await self._shown(one, tenant_id) for one in newest])
+            return tuple(await self._newest(filters, behind, limit))
         needs_all = (
             sort.removeprefix("-") != "created"
             or bool(wanted.q or wanted.outcome)
@@ -91,18 +90,23 @@ class SessionList:
 
     async def _newest(self, filters: Filters, behind: ListPlace | None, limit: int) -> list[ListedSession]:
         """Return the usual list: its page costs what it shows, however many sessions a user has."""
-        found: list[ListedSession] = []
-        while len(found) < limit:
-            rows = await self._supervisor.newest(filters, before=behind, limit=limit - len(found))
+        shown: list[ListedSession] = []
+        while len(shown) < limit:
+            rows = await self._supervisor.newest(
+                filters, before=behind, limit=min(_AT_ONCE, limit - len(shown))
+            )
             if not rows:
                 break
             behind = (rows[-1].opened_at_ms, rows[-1].session)
-            for row in rows:
+            for place, row in enumerate(rows, 1):
                 known = None if self._is_hidden(row.scope, row.session) else await self.listed(row)
                 if known is not None:
                     here = self._awake(row)
-                    found.append(known if here is None else evolve(known, phase=phase_of(here), session=here))
-        return found
+                    listed = known if here is None else evolve(known, phase=phase_of(here), session=here)
+                    shown.append(await self._shown(listed, row.scope))
+                if place % _TURN_EVERY == 0:
+                    await trio.lowlevel.checkpoint()
+        return shown
 
     def _awake(self, row: StoredSession) -> Session | None:
         try:

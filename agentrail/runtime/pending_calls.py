@@ -155,7 +155,7 @@ class PendingCalls:
             yield call
         finally:
             self.drop(name)
-            call.on_answered = None  # it may know the call: a cycle, which only the collector would free
+            call.on_answered = None  # it may refer to the call: a cycle, which only the collector would free
 
     def _register(self, signal_id: SignalId, call: PendingCall) -> PendingCall:
         if not self._waiting:

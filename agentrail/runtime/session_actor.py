@@ -252,12 +252,12 @@ class SleepingCell(HeldCode):
             del self.state
 
     def let_go(self) -> None:
-        """Free an ended session by its count of references. The collector, which looks at old objects hourly, would keep each for that time."""
+        """Cut the cycles of an ended session, so that it is freed without the collector, which may look at old objects once an hour."""
         journal = self.journal
         if journal is None or journal.is_settled:
             self.journal = self.interpreter = None
             if journal is not None:
-                del journal.files  # each knows the other
+                del journal.files  # each refers to the other
 
     def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
         """Install the state folded from the journal. Handles, subscribers and callers stay valid."""

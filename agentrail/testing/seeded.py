@@ -196,10 +196,8 @@ class SeededMachine(RealMachine):
     """
 
     processes: ProcessDoor = NoProcesses()
-    steps_late: ClassVar[tuple[int, int]] = (
-        1,
-        MAX_STEPS_LATE,
-    )  # bounds of the turns that offloaded functions are late
+    # Bounds of the turns that offloaded functions are late.
+    steps_late: ClassVar[tuple[int, int]] = (1, MAX_STEPS_LATE)
 
     def __init__(self, seed: object) -> None:
         """Set the seed: any object with its own `str`."""
