@@ -12,6 +12,7 @@ import trio
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
 
+from agentrail import outside
 from agentrail.abc.store import NODE_LEASE_SECONDS, Node, SharedSecret, Store
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.storage_options import directory_of
@@ -212,7 +213,7 @@ def _call(store: Store, node: Node, action: str, node_ca: Path | None, **order: 
         async with httpcore.AsyncConnectionPool(
             ssl_context=tls, network_backend=httpcore.TrioBackend()
         ) as connections:
-            client = NodeClient(secret, _SENDER, connections, lambda: now_ms)
+            client = NodeClient(secret, f"{_SENDER}-{outside.ids(8)}", connections, lambda: now_ms)
             return (await client.call(node, action, NodeOrder(**order))).node  # type: ignore[arg-type]  # by name
 
     return trio.run(call)

@@ -27,7 +27,7 @@ from agentrail.host.hook_payloads import Principal
 from agentrail.host.identity import fault_of_name, faults_of_principal
 from agentrail.logs import Logger
 from agentrail.runtime.crashes import raise_what_travels
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import now_ms, store_now_ms
 
 LOCAL: Final = "local"
 """Tenant and user of calls to a server without tokens."""
@@ -602,6 +602,10 @@ def target_of(scope: Mapping[str, Any]) -> bytes:
     return path + b"?" + query if query else path
 
 
+def judge_node_call(calls: NodeCalls, token: str, method: str, target: bytes) -> NodeCall | None:
+    return calls.judge(token, method, target, store_ms=store_now_ms(), now_ms=now_ms())
+
+
 def _no_nodes() -> NodeCalls | None:
     return None
 
@@ -651,7 +655,7 @@ class AccessGuard:
         """Pass a call of another node, which has judged its caller. Only the signature counts, so no other check is repeated."""
         calls = self.node_calls()
         token = head.headers[NODE_HEADER]
-        call = None if calls is None else calls.judge(token, head.method, target_of(scope), now_ms())
+        call = None if calls is None else judge_node_call(calls, token, head.method, target_of(scope))
         if calls is None or call is None:
             await send_refusal(scope, send, NOT_OF_A_NODE, self.encode_error)
             return

@@ -29,6 +29,7 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     encode_node_call,
     is_signed_answer,
+    nonce_of,
 )
 from agentrail.gateway.path_endpoint import CallRoute, Gateway, RouteCall, RunHere, SessionMoved
 from agentrail.gateway.request_parser import CallerLeft
@@ -38,7 +39,7 @@ from agentrail.host.hook_payloads import Principal
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner, fault_of_session_id
 from agentrail.logs import Logger
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import now_ms, store_now_ms
 from agentrail.runtime.session_nodes import SessionNodes, SessionPlace
 from agentrail.web import client_socket
 from agentrail.web.httpx_body import OnePiece
@@ -371,7 +372,7 @@ class Forwarder:
                     await response.aclose()  # noqa: ASYNC102 - shielded and bounded
 
     def _sign(self, node: Node, who: Principal, digest: str, method: str, target: bytes) -> tuple[str, str]:
-        nonce = outside.ids(16)
+        nonce = nonce_of(now_ms(), outside.ids(16))
         told = NodeCall(
             sender=self.node.id,
             receiver=node.id,
@@ -380,7 +381,7 @@ class Forwarder:
             scopes=tuple(sorted(who.scopes)),
             digest=digest,
             nonce=nonce,
-            at_ms=now_ms(),
+            at_ms=store_now_ms(),
         )
         return nonce, encode_node_call(self.secret, told, method, target)
 
@@ -461,7 +462,7 @@ async def open_forwarding(
     gateway.node_calls = NodeCalls(secret, node.id)
     forwarder = Forwarder(host, node, secret, connections, tls)
     gateway.forward, gateway.open_node_socket = forwarder.run, forwarder.open_socket
-    host.supervisor.call_nodes(NodeClient(secret, node.id, connections, now_ms))
+    host.supervisor.call_nodes(NodeClient(secret, node.id, connections, store_now_ms))
     try:
         yield
     finally:

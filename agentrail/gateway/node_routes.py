@@ -24,10 +24,12 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     encode_node_call,
     is_signed_answer,
+    nonce_of,
 )
 from agentrail.gateway.path_endpoint import Gateway, UnknownPath, guarded
 from agentrail.gateway.request_parser import AsgiReceive, AsgiSend
 from agentrail.messages import SessionId
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.structs import decoder_of
 from agentrail.web.httpx_body import OnePiece
@@ -178,13 +180,13 @@ class NodeClient:
         secret: Secret of the store.
         sender: Id of this node.
         connections: Pool of connections.
-        now_ms: Time on the store's clock.
+        store_now_ms: Returns the time on the store's clock.
     """
 
     secret: bytes
     sender: str
     connections: httpcore.AsyncConnectionPool
-    now_ms: Callable[[], int]
+    store_now_ms: Callable[[], int]
 
     async def check_revive(self, node: Node, scope: str, session_id: SessionId) -> None:
         """See `OtherNodes`."""
@@ -208,7 +210,7 @@ class NodeClient:
         if not node.address:
             message = f"node {node.id} accepts no calls: serve it with --advertise"
             raise Unreachable(message)
-        body, nonce = msgspec.json.encode(order), outside.ids(16)
+        body, nonce = msgspec.json.encode(order), nonce_of(now_ms(), outside.ids(16))
         address = urlsplit(node.address)
         target = f"{address.path.rstrip('/')}{NODES_PATH.partition('{')[0]}{action}".encode()
         told = NodeCall(
@@ -219,7 +221,7 @@ class NodeClient:
             scopes=(),
             digest=digest_of_body(body),
             nonce=nonce,
-            at_ms=self.now_ms(),
+            at_ms=self.store_now_ms(),
         )
         headers: dict[str | bytes, str | bytes] = {
             "host": address.netloc,

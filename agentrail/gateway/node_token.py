@@ -1,7 +1,8 @@
 """Signatures of requests that one node passes on to another. Pure: no clock, no socket and no key of its own.
 
 A token names its sender, its receiver and the caller. It is valid for one method, one path with its query and one body, for 30 seconds by the store's clock,
-and once. The answer is signed too, so that a proxy cannot answer for a node.
+and once. The store's clock may be set back, and would make a used token valid again, so a nonce begins with the sender's own time, which only grows. The answer
+is signed too, so that a proxy cannot answer for a node.
 """
 
 import base64
@@ -23,7 +24,7 @@ ANSWER_HEADER: Final = "x-agentrail-node-answer"
 LIFETIME_MS: Final = 30_000
 
 MAX_AHEAD_MS: Final = 5_000
-"""Limit on the time by which a sender's clock may be ahead. Both follow the store's."""
+"""Limit on the time by which a sender's view of the store's clock may be ahead."""
 
 MAX_NONCES: Final = 200_000
 """Limit on remembered nonces. Beyond it, requests of other nodes are refused until older nonces expire."""
@@ -32,6 +33,7 @@ _MAX_TOKEN_CHARACTERS: Final = 4_096
 
 _REQUESTS: Final = "requests between nodes"
 _ONE_HOP: Final = 1
+_MAX_DIGITS: Final = 15
 _DIGEST: Final = hashlib.sha256
 
 
@@ -45,7 +47,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         user_id: User of the caller.
         scopes: Rights of the caller.
         digest: SHA-256 of the body, in hexadecimal.
-        nonce: Unique id of the request, for its line in the log of both nodes.
+        nonce: Unique id of the request, for its line in the log of both nodes. See `nonce_of`.
         at_ms: Time of signing, on the store's clock in milliseconds.
         hops: Number of nodes that have passed it on.
     """
@@ -77,6 +79,23 @@ def derived_key(secret: bytes, label: str) -> bytes:
 def digest_of_body(body: bytes) -> str:
     """Return the digest of a body for `NodeCall.digest`."""
     return _DIGEST(body).hexdigest()
+
+
+def nonce_of(sent_ms: int, unique: str) -> str:
+    """Return the nonce of a request.
+
+    Args:
+        sent_ms: The sender's time, which never goes back.
+        unique: A random id.
+    """
+    return f"{sent_ms}_{unique}"
+
+
+def _sent_ms(call: NodeCall) -> int:
+    """Return the sender's time. An older agentrail tells only `at_ms`, which never goes back there."""
+    sent, mark, _ = call.nonce.partition("_")
+    is_time = mark and sent.isascii() and sent.isdecimal() and len(sent) <= _MAX_DIGITS
+    return int(sent) if is_time else call.at_ms
 
 
 def encode_node_call(secret: bytes, call: NodeCall, method: str, target: bytes) -> str:
@@ -128,7 +147,10 @@ class NodeCalls:
         """Judge requests for a node."""
         self._secret = secret
         self._node = node
-        self._nonces: dict[str, int] = {}  # with the time of expiry, in about the order of expiry
+        # Each with its sender, the sender's time, and the time here at which it may be forgotten, in about that order.
+        self._nonces: dict[str, tuple[str, int, int]] = {}
+        # For each sender: nonces up to this time of it count as used. One entry per process that has ever called this one.
+        self._forgotten: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Return the number of remembered nonces."""
@@ -138,29 +160,35 @@ class NodeCalls:
         """Return the signature of the answer to a request."""
         return sign_answer(self._secret, call.nonce)
 
-    def judge(self, token: str, method: str, target: bytes, now_ms: int) -> NodeCall | None:
+    def judge(self, token: str, method: str, target: bytes, *, store_ms: int, now_ms: int) -> NodeCall | None:
         """Return the facts of a valid request, and take its nonce. None for any other.
 
         Args:
             token: Its token.
             method: Its method.
             target: Its path with the query, as bytes of the request line.
-            now_ms: Time on the store's clock, in milliseconds.
+            store_ms: Time on the store's clock, in milliseconds. It may go back.
+            now_ms: Time of this node, which never goes back.
         """
         call = decode_node_call(self._secret, token, method, target)
         if call is None or call.receiver != self._node or call.hops != _ONE_HOP:
             return None
-        if not call.at_ms - MAX_AHEAD_MS <= now_ms < call.at_ms + LIFETIME_MS:
+        if not call.at_ms - MAX_AHEAD_MS <= store_ms < call.at_ms + LIFETIME_MS:
             return None
         self._forget(now_ms)
-        if call.nonce in self._nonces or len(self._nonces) >= MAX_NONCES:
+        sent_ms = _sent_ms(call)
+        if call.nonce in self._nonces or sent_ms <= self._forgotten.get(call.sender, -1):
             return None
-        self._nonces[call.nonce] = call.at_ms + LIFETIME_MS
+        if len(self._nonces) >= MAX_NONCES:
+            return None
+        self._nonces[call.nonce] = call.sender, sent_ms, now_ms + LIFETIME_MS + MAX_AHEAD_MS
         return call
 
     def _forget(self, now_ms: int) -> None:
         while self._nonces:
             oldest = next(iter(self._nonces))
-            if self._nonces[oldest] > now_ms:
+            sender, sent_ms, until_ms = self._nonces[oldest]
+            if until_ms > now_ms:
                 return
             del self._nonces[oldest]
+            self._forgotten[sender] = max(sent_ms, self._forgotten.get(sender, -1))

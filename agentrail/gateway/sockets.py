@@ -14,6 +14,7 @@ from agentrail.gateway.authorization import (
     NOT_OF_A_NODE,
     CallHead,
     head_of,
+    judge_node_call,
     network_of,
     require_scope,
     require_user,
@@ -37,7 +38,6 @@ from agentrail.host.quotas import OpenCounts, OpenPlace
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
-from agentrail.runtime.session_clock import now_ms
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -175,7 +175,8 @@ class Sockets:
 
     def _judge_node(self, scope: MutableMapping[str, Any], head: CallHead) -> NodeCall:
         calls, target = self._gateway.node_calls, target_of(scope)
-        told = None if calls is None else calls.judge(head.headers[NODE_HEADER], "GET", target, now_ms())
+        token = head.headers[NODE_HEADER]
+        told = None if calls is None else judge_node_call(calls, token, "GET", target)
         if told is None or told.digest != digest_of_body(b""):
             raise CallRefused(NOT_OF_A_NODE)
         log_node_call(told, "socket", head.path)

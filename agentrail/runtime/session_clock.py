@@ -53,7 +53,11 @@ class StoreClock:
         self._at_zero = at_zero
 
     def read(self, trio_time: float) -> float:
-        return max(self._at_zero + trio_time, self._told + (trio_time - self._told_at) / 2)
+        return max(self.read_told(trio_time), self._told + (trio_time - self._told_at) / 2)
+
+    def read_told(self, trio_time: float) -> float:
+        """Return the store's time as it was told last. It may go back."""
+        return self._at_zero + trio_time
 
 
 def follow_store(outside: Outside, at_zero: float) -> None:
@@ -85,6 +89,15 @@ def now_ms() -> int:
     except RuntimeError:
         raise NoTrioRun from None
     return int((wall_at_zero + read()) * 1000)
+
+
+def store_now_ms() -> int:
+    """Return the time of a shared store as it was told last, which may go back, in milliseconds since 1970. Without one, the time of the signal clock."""
+    try:
+        clock = _STORE_CLOCKS.get()[current()]
+    except LookupError:
+        return now_ms()
+    return int(clock.read_told(trio.current_time()) * 1000)
 
 
 def ms_of(trio_time: float) -> int:

@@ -14,6 +14,7 @@ from agentrail.gateway.node_token import (
     digest_of_body,
     encode_node_call,
     is_signed_answer,
+    nonce_of,
     sign_answer,
 )
 
@@ -37,8 +38,12 @@ TOKEN = encode_node_call(SECRET, CALL, "POST", TARGET)
 
 def judge(token=TOKEN, *, secret=SECRET, node="n-b", **given):
     return NodeCalls(secret, node).judge(
-        token, **{"method": "POST", "target": TARGET, "now_ms": NOW, **given}
+        token, **{"method": "POST", "target": TARGET, "store_ms": NOW, "now_ms": NOW, **given}
     )
+
+
+def judge_at(calls, token, at_ms, **given):
+    return calls.judge(token, "POST", TARGET, **{"store_ms": at_ms, "now_ms": at_ms, **given})
 
 
 def signed(**changed):
@@ -59,8 +64,8 @@ def test_a_signed_request_comes_with_its_caller():
         {"target": b"/sessions/t/prompt?wait=1"},
         {"node": "n-c"},
         {"secret": bytes(32)},
-        {"now_ms": NOW + LIFETIME_MS},
-        {"now_ms": NOW - MAX_AHEAD_MS - 1},
+        {"store_ms": NOW + LIFETIME_MS},
+        {"store_ms": NOW - MAX_AHEAD_MS - 1},
         {"token": signed(hops=2)},
         {"token": signed(hops=0)},
         {"token": ""},
@@ -77,19 +82,52 @@ def test_another_request_is_refused(given):
     assert judge(**given) is None
 
 
-@pytest.mark.parametrize("now_ms", [NOW, NOW + LIFETIME_MS - 1, NOW - MAX_AHEAD_MS])
-def test_a_token_lives_for_half_a_minute(now_ms):
+@pytest.mark.parametrize("store_ms", [NOW, NOW + LIFETIME_MS - 1, NOW - MAX_AHEAD_MS])
+def test_a_token_lives_for_half_a_minute(store_ms):
     """A token lives for half a minute."""
-    assert judge(now_ms=now_ms) == CALL
+    assert judge(store_ms=store_ms) == CALL
+    assert judge(store_ms=store_ms, now_ms=NOW + 400_000) == CALL, "the receiver's own time may differ"
 
 
 def test_a_nonce_is_taken_once():
     """A nonce is taken once."""
     calls = NodeCalls(SECRET, "n-b")
-    assert calls.judge(TOKEN, "POST", TARGET, NOW) == CALL
-    assert calls.judge(TOKEN, "POST", TARGET, NOW) is None
-    assert calls.judge(TOKEN, "POST", TARGET, NOW + LIFETIME_MS - 1) is None
-    assert calls.judge(signed(nonce="f-2"), "POST", TARGET, NOW) is not None
+    assert judge_at(calls, TOKEN, NOW) == CALL
+    assert judge_at(calls, TOKEN, NOW) is None
+    assert judge_at(calls, TOKEN, NOW + LIFETIME_MS - 1) is None
+    assert judge_at(calls, signed(nonce="f-2"), NOW) is not None
+
+
+def test_a_used_token_stays_used_when_the_store_s_clock_is_set_back():
+    """Its nonce is forgotten after a while. When the clock reaches its time again, the sender's own time in it shows that it is old."""
+    calls = NodeCalls(SECRET, "n-b")
+    nonces = [nonce_of(NOW + 1_000 * number, "one") for number in range(200)]
+    used = [signed(nonce=one, at_ms=NOW + 1_000 * number) for number, one in enumerate(nonces)]
+    for number, token in enumerate(used):
+        assert judge_at(calls, token, NOW + 1_000 * number) is not None
+    assert len(calls) < 100
+    later = NOW + 400_000  # own time, which goes on
+    for number, token in enumerate(used):
+        assert judge_at(calls, token, NOW + 1_000 * number, now_ms=later + 1_000 * number) is None
+        new = signed(nonce=nonce_of(later + 1_000 * number, "two"), at_ms=NOW + 1_000 * number)
+        assert judge_at(calls, new, NOW + 1_000 * number, now_ms=later + 1_000 * number) is not None
+
+
+def test_a_used_token_of_an_older_agentrail_stays_used_too():
+    """Its nonce has no time of the sender, whose `at_ms` never goes back."""
+    calls = NodeCalls(SECRET, "n-b")
+    assert judge_at(calls, TOKEN, NOW) == CALL
+    assert judge_at(calls, signed(nonce="f-2", at_ms=NOW + 100_000), NOW + 100_000) is not None
+    assert len(calls) == 1
+    assert judge_at(calls, TOKEN, NOW, now_ms=NOW + 100_000) is None
+
+
+@pytest.mark.parametrize("nonce", ["9" * 16 + "_one", "x_one", "_", "", "\u0663_one", "-1_one"])
+def test_a_nonce_of_another_form_has_no_time(nonce):
+    """Then the time of signing counts. None of them raises."""
+    calls = NodeCalls(SECRET, "n-b")
+    assert judge_at(calls, signed(nonce=nonce), NOW) is not None
+    assert judge_at(calls, signed(nonce="f-2"), NOW + LIFETIME_MS - 1, now_ms=NOW + 400_000) is None
 
 
 def test_nonces_are_forgotten_when_their_tokens_have_expired():
@@ -97,15 +135,15 @@ def test_nonces_are_forgotten_when_their_tokens_have_expired():
     calls = NodeCalls(SECRET, "n-b")
     for number in range(100):
         at_ms = NOW + number * 1_000
-        assert calls.judge(signed(nonce=f"f-{number}", at_ms=at_ms), "POST", TARGET, at_ms) is not None
-    assert len(calls) <= LIFETIME_MS // 1_000 + 1
+        assert judge_at(calls, signed(nonce=f"f-{number}", at_ms=at_ms), at_ms) is not None
+    assert len(calls) <= (LIFETIME_MS + MAX_AHEAD_MS) // 1_000 + 1
 
 
 def test_a_refused_request_takes_no_nonce():
     """A refused request takes no nonce."""
     calls = NodeCalls(SECRET, "n-b")
-    assert calls.judge(TOKEN, "GET", TARGET, NOW) is None
-    assert calls.judge(TOKEN, "POST", TARGET, NOW) == CALL
+    assert calls.judge(TOKEN, "GET", TARGET, store_ms=NOW, now_ms=NOW) is None
+    assert judge_at(calls, TOKEN, NOW) == CALL
 
 
 @given(place=st.integers(0, len(TOKEN) - 1), bit=st.integers(0, 6))

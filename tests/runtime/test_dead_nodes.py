@@ -13,7 +13,7 @@ from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.persistence import BEHIND
-from agentrail.runtime.session_clock import now_ms
+from agentrail.runtime.session_clock import now_ms, store_now_ms
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import Connection, Machine, node_over, shared_store, taken_by
 from tests.runtime.rig import eventually, on_virtual_time, open_over, until
@@ -557,14 +557,25 @@ async def test_the_signal_clock_follows_the_store_and_never_goes_back():
     """The signal clock follows the store and never goes back."""
     store, clock = shared_store()
     async with node_over(store, ahead=86_400):
-        seen = []
+        seen, was_ahead = [], False
         for step_ms in (0, 3_600_000, 0, -20_000, 0, 0, 0, 0, 0, 0):
             clock.stepped_ms += step_ms
             for _ in range(6):
                 await trio.sleep(1)
                 seen.append(now_ms())
+                if (
+                    step_ms == 0 and clock() < seen[-1] - 1_000
+                ):  # the signal clock is ahead, since the store's was set back
+                    assert store_now_ms() == pytest.approx(clock(), abs=100)
+                    was_ahead = True
+        assert was_ahead
         assert seen == sorted(seen)
         assert seen[-1] == pytest.approx(clock(), abs=100)
+
+
+async def test_without_a_shared_store_its_time_is_that_of_the_signal_clock():
+    """Without a shared store, its time is that of the signal clock."""
+    assert store_now_ms() == pytest.approx(now_ms(), abs=100)
 
 
 class ThreadedMachine(Machine):

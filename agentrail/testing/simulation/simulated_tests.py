@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from agentrail.testing.simulation.life import WorldScenario, check_life_size, run
-from agentrail.testing.simulation.lives import tell_broken
 from agentrail.testing.simulation.shrinking import MAX_LIVES
 from agentrail.testing.simulation.world import World
 
@@ -62,6 +61,9 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
             for seed in chosen:
                 report = run(test, seed, nodes=nodes, hours=hours)
                 if report.broken is not None:
+                    # Not above: `python -m agentrail.testing.simulation.lives` would load its module twice.
+                    from agentrail.testing.simulation.lives import tell_broken  # noqa: PLC0415
+
                     told, _ = tell_broken(report, save, max_lives, max_seconds)
                     raise AssertionError(told)
             return None
