@@ -183,7 +183,7 @@ def _beginning_of(store: Store, stored: StoredSession) -> tuple[bytes, str]:
 
 
 def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Revived:
-    """Read a journal, and fold it. This blocks, and executes no effect.
+    """Read a journal up to its row, and fold it. This blocks, and executes no effect.
 
     Args:
         store: Its store.
@@ -199,7 +199,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
     sources = fold_sources(store, stored, finder, ask)
     try:
         start, tail, begun = newest_snapshot(store, stored, finder, ask)
-        records = read_after(store, stored.scope, stored.session, tail.seq)
+        records = read_after(store, stored.scope, stored.session, tail.seq, stored.tail.seq)
         if start is None:
             start = first_state(records, sources)
         folded, events = _fold(start, records, tail, begun, sources)
@@ -237,7 +237,8 @@ def taken_on(
     Raises:
         Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: Same as `revive`.
     """
-    rest = read_after(store, stored.scope, stored.session, revived.tail.seq)
+    # Not further: whoever took it since has the newest epoch, and with that one this node would pass the fence.
+    rest = read_after(store, stored.scope, stored.session, revived.tail.seq, stored.tail.seq)
     if any(record.kind != TAKEN for record in rest):
         return revive(store, stored, finder, ask)
     folded = fold(revived.state, rest, tail=revived.tail, begun=revived.begun)

@@ -9,6 +9,9 @@ import pytest
 import trio
 
 from agentrail import Error, ToolContext, tool
+from agentrail.abc.store import Append, Standing
+from agentrail.core.journal.record import Draft, sealed
+from agentrail.errors import SessionDown
 from agentrail.events import AgentEnd
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import node_over, shared_store
@@ -84,3 +87,29 @@ async def test_a_session_without_a_store_has_epoch_0():
         session = await supervisor.start_session(session_id="s", model=calling("look"), tools=[look])
         await session.ask("Hi")
     assert seen == [("s", 0)]
+
+
+async def test_a_take_that_was_overtaken_before_its_read_passes_no_fence():
+    """A node stands still after its take, and another one takes the session and writes. The first does not continue with the epoch that it then reads."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with node_over(store) as (before, _):
+        await before.start_session(session_id="s", **options)
+    async with node_over(store, resume="none") as (one, connection):
+
+        def take(*args, **given):
+            taken = store.take(*args, **given)
+            store.gone(one.nodes.node.id)
+            (later,) = store.take("", "s", "n-3", "gone").sessions
+            draft = Draft(at_ms=1, kind="recovered", body=b'{"cause":"gone"}', events=later.events)
+            records, _ = sealed([draft], later.tail, scope="", session="s")
+            assert store.append([Append(records=records, standing=Standing())]) == (None,)
+            return taken
+
+        connection.take = take
+        session = await one.resume_session("s", **options)
+        with pytest.raises(SessionDown, match="taken over"):
+            await session.prompt("Hi")
+    row = store.get("", "s")
+    assert (row.node, row.tail.epoch) == ("n-3", 3)
+    assert [record.kind for record in store.read("", "s", row.tail.seq - 2)] == ["taken", "recovered"]
