@@ -1,10 +1,11 @@
 """One instance of an actor: the public handle, and the cell, which is private to this package."""
 
 import math
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from typing import Final, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, overload
 
 import trio
 from attrs import evolve, frozen
@@ -102,6 +103,7 @@ class ActorCell:
 
     __slots__ = (
         "_debts",
+        "_known_as",
         "_links",
         "_releases",
         "_shields",
@@ -291,6 +293,22 @@ class ActorCell:
             other.receive_exit(reason, self.handle)
         if self.owner is not None:
             self.owner.child_ended(self, reason)
+        if type(self.handle) is ActorHandle:  # a supervisor's is made by its tree
+            # Each knows the other, and the collector of a process with many sessions looks at old objects hourly.
+            self._known_as = weakref.ref(self.handle)
+            del self.handle
+
+    if not TYPE_CHECKING:  # a property would cost each start a call, and type checkers would allow every name
+
+        def __getattr__(self, name: str) -> "ActorHandle":
+            """Return the handle of an ended actor: one object for as long as it is held."""
+            if name != "handle":
+                raise AttributeError(name)
+            handle = self._known_as()
+            if handle is None:
+                handle = ActorHandle(self)
+                self._known_as = weakref.ref(handle)
+            return handle
 
 
 class ActorHandle:

@@ -1,6 +1,8 @@
 """Clean-up code has its time, whatever cancels the actor around it, and then it is cut (2.6, 2.9)."""
 
+import gc
 import math
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -8,11 +10,13 @@ import trio
 from attrs import define, field
 
 from agentrail.actors import cleanup_scope, worker
-from agentrail.actors.monitor import link
+from agentrail.actors.actor_handle import ActorCell
+from agentrail.actors.monitor import link, monitor
 from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Killed, Shutdown
-from tests.actors.rig import Boom, boom, on_virtual_time, settled
+from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
+from tests.otp.rig import obey
 
 GRACE_SECONDS = 4.0
 """The shutdown time of the child: what a stop by its supervisor leaves it."""
@@ -139,3 +143,29 @@ async def test_clean_up_has_its_time(stage, way):
         assert tidy.is_done == (tidy.seconds == 3.0)
         assert tidy.ended_at - tidy.told_at == pytest.approx(seconds)
         assert (handle.exit_reason == Killed()) == is_killed
+
+
+@on_virtual_time
+async def test_an_actor_that_ended_is_freed_without_the_collector(stage):
+    """With its handle, a machine as well as a worker; a monitor gives the handle that somebody holds, or one for all who ask later."""
+    machine = Tabled({"s1": obey}).start
+    async with stage.open() as supervisor:
+        gc.collect()
+        gc.disable()
+        try:
+            for start in (worker(trio.sleep_forever), machine):
+                handle = (await supervisor.start_child(ChildSpec("a", start, restart="temporary"))).handle
+                watching = monitor(handle)
+                await handle.stop()
+                await settled()
+                assert watching.handle is handle
+                freed = weakref.ref(handle)
+                del handle
+                assert freed() is None
+                again = watching.handle
+                assert again is watching.handle
+                assert (again.id, again.exit_reason) == ("a", (await watching.wait()).reason)
+                del again, watching
+                assert not [one for one in gc.get_objects() if isinstance(one, ActorCell) and one.id == "a"]
+        finally:
+            gc.enable()
