@@ -577,6 +577,7 @@ class Host:
         """
         owner = self._intake.owner_of(principal)
         await self._parts.sessions.delete(owner, session_id, purge=purge)
+        self._parts.sessions.list.forget(owner.tenant_id, session_id)
         if purge:
             self._parts.book.forget_session(key_of_requests(owner, session_id))
             for feed in self._feeds:

@@ -260,8 +260,8 @@ _MOVED: Final = "its session moved to another node"
 MAX_KEPT_REQUESTS: Final = 1_000
 """Number of requests per session whose standing is remembered."""
 
-MAX_KEPT_IN_ALL: Final = 100_000
-"""Limit for all sessions together. The request that ended first is forgotten first."""
+MAX_KEPT_IN_ALL: Final = 10_000
+"""Limit for all sessions together. The request that ended first is forgotten first. A session that has not ended can recall it from its events."""
 
 OnDisconnect: TypeAlias = Literal["continue", "abort"]
 """Handling of a request whose caller disconnects."""
@@ -618,7 +618,7 @@ class RequestBook:
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, RequestTrack]] = {}
-        self._ended: dict[str, OrderedDict[str, RequestRecord]] = {}
+        self._ended: dict[str, dict[str, RequestRecord]] = {}
         self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     @property
@@ -635,7 +635,7 @@ class RequestBook:
         tracks.pop(request_id, None)
         if not tracks:
             self._open.pop(key, None)
-        ended = self._ended.setdefault(key, OrderedDict[str, RequestRecord]())
+        ended = self._ended.setdefault(key, {})
         ended[request_id] = track.record
         self._order[key, request_id] = None
         if len(ended) > MAX_KEPT_REQUESTS:

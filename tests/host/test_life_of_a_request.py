@@ -783,6 +783,18 @@ def test_the_last_thousand_requests_of_a_session_are_known(monkeypatch):
 
 
 @on_virtual_time
+async def test_a_session_recalls_a_request_that_others_pushed_out(monkeypatch):
+    """The limit for all sessions together is memory, and no promise to a client whose session is there."""
+    monkeypatch.setattr(requests, "MAX_KEPT_IN_ALL", 1)
+    async with hosting(ScriptedModel([says("One."), says("Two.")])) as host:
+        first = await asked(host)
+        await first.outcome()
+        await (await asked(host, session_id="other")).outcome()
+        again = await host.request(first.session_id, first.request_id, ANN)
+        assert (again, again.text) == (first.record, "One.")
+
+
+@on_virtual_time
 async def test_events_of_a_request_end_with_it():
     """From the event that its receipt names; also the rest of a cycle that it waits for; read late, they are the same."""
     async with hosting(ScriptedModel([SLOW, says("Two.")])) as host:

@@ -59,6 +59,9 @@ async def test_a_page_costs_the_sessions_of_its_user():
         assert store.found == 3
         assert len(await host.list_sessions(BOB, limit=MANY)) == MANY
         assert len(await host.list_sessions(ANN, limit=MANY + 9, of_tenant=True)) == MANY + 5
+        await host.delete_session("a0", ANN)
+        known = host._parts.sessions.list._owners  # noqa: SLF001 - what a server of many sessions would keep of each
+        assert len(known) == MANY + 4
 
     store = CountingStore()
     async with hosting(answering(), store=store) as host:
