@@ -150,6 +150,9 @@ class Hibernation:
         else:
             cell.sleep.mark_awake()
 
+    def unwatch(self, key: str) -> None:
+        self._deadlines.disarm(("idle", key))
+
     def _arm(self, what: What, key: str, at_seconds: float) -> None:
         self._deadlines.arm((what, key), at_seconds)
         if at_seconds < self._waits_until:
@@ -195,7 +198,7 @@ class Hibernation:
         row = self._shared.asleep[key] = left_of(cell, entry.workspace)
         keeping.leave(cell)
         del self._shared.entries[key]
-        self._deadlines.disarm(("idle", key))
+        self.unwatch(key)
         self._shared.fan_in.suspend(cell)
         cell.suspend(row)
         self._hollow[key] = cell

@@ -879,6 +879,7 @@ class SessionSupervisor:
         # Otherwise it is recorded already, and the next session with this id may exist.
         if self._shared.entries.get(key) is entry:
             del self._shared.entries[key]
+            self._hibernation.unwatch(key)
             self._shared.ended.add(entry.cell)
             if entry.cell.journal is not None:
                 self._shared.retiring[key] = entry.cell

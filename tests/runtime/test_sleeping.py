@@ -101,6 +101,21 @@ async def test_an_idle_session_sleeps_and_its_next_prompt_wakes_it():
 
 
 @on_virtual_time
+async def test_one_that_ended_leaves_no_deadline(supervisor):
+    """In a server in which many sessions end, each would be kept for the ten minutes after its last cycle."""
+    for how in ("stopped", "asleep"):
+        session = await supervisor.start_session(model=saying("a"), session_id=how)
+        assert await session.ask("Hi") == "a"
+        deadlines = supervisor._hibernation._deadlines  # noqa: SLF001 - what is to be empty
+        assert len(deadlines) == 1
+        if how == "asleep":
+            await fall_asleep(supervisor)
+        else:
+            await session.stop()
+        assert len(deadlines) == 0
+
+
+@on_virtual_time
 async def test_it_sleeps_after_that_time_and_not_before(supervisor):
     """Each record begins the time anew; questions about it do not."""
     session = await supervisor.start_session(model=saying("a", "b"))
