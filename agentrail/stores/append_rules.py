@@ -195,7 +195,11 @@ def is_dead(node: Node | None, *, now: int, lease: int, silent: frozenset[str] |
     """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
     if node is None or node.gone_at_ms:
         return True
-    return now - node.seen_at_ms >= lease and (silent is None or node.id in silent)
+    if silent is None:
+        return now - node.seen_at_ms >= lease
+    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone.
+    is_over = now - node.seen_at_ms >= lease or now < node.seen_at_ms
+    return is_over and node.id in silent
 
 
 def check_take(  # noqa: PLR0913 - the rows that decide, and the clock

@@ -22,7 +22,8 @@ from agentrail.stores.postgres_rows import (
 DEAD: Final = """
 dead AS MATERIALIZED (
     SELECT id FROM agentrail.node, (SELECT agentrail.now_ms() AS ms) AS now
-    WHERE id <> %(node)b AND (seen_at_ms = 0 OR gone_at_ms > 0 OR now.ms - seen_at_ms >= %(lease)b AND (%(all)b OR id = ANY(%(silent)b)))
+    WHERE id <> %(node)b AND (seen_at_ms = 0 OR gone_at_ms > 0 OR CASE WHEN %(all)b
+        THEN now.ms - seen_at_ms >= %(lease)b ELSE id = ANY(%(silent)b) AND NOT now.ms - seen_at_ms BETWEEN 0 AND %(lease)b - 1 END)
 )"""
 """Common table of the nodes whose sessions may be taken, among them the empty id."""
 

@@ -304,6 +304,23 @@ async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
         assert [one.session_id for one in one.sessions()] == ["s"]
 
 
+async def test_a_dead_node_loses_its_sessions_within_a_lease_although_the_clock_was_set_back():
+    """Its last heartbeat is an hour in the future then. Others have watched its silence by their own clocks, and that decides."""
+    store, clock = shared_store()
+    async with AsyncExitStack() as stack:
+        one, connection = await stack.enter_async_context(node_over(store, revive=hanging))
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+        await trio.sleep(17.2)
+        connection.cut()
+        clock.stepped_ms -= 3_600_000
+        await trio.sleep(LEASE - 5)  # its last heartbeat was up to 5 s before
+        assert two.sessions() == ()
+        await trio.sleep(10)
+        assert [one.session_id for one in two.sessions()] == ["s"]
+
+
 async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
     """A node that was reported gone and lives loses what others took."""
     store, _ = shared_store()

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from agentrail.abc.store import Node, Standing
-from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
+from agentrail.errors import HeldBy, NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import postgres_writes
 from agentrail.stores.append_rules import check_take
 from agentrail.stores.postgres import PostgresStore
@@ -88,6 +88,19 @@ def test_a_node_that_returns_waits_for_a_take_that_found_it_silent(store, url, m
         store.take("", "a", "n2", "gone")
         assert looked[0].result() == {}
     assert store.owned("n2") == {("", "a"): 2}
+
+
+def test_a_heartbeat_in_the_future_counts_only_for_those_who_did_not_watch(store, url):
+    """The clock was set back since. Who has watched the node for a lease may take its sessions, and nobody else."""
+    store.beat(Node(id="n1"))
+    store.create(opening("a", node="n1", standing=Standing(is_working=True)))
+    run_sql(url, "UPDATE agentrail.node SET seen_at_ms = seen_at_ms + 3600000 WHERE id = 'n1'")
+    for silent in (None, frozenset(), frozenset({"n3"})):
+        assert store.claim("n2", silent) == ()
+        with pytest.raises(HeldBy):
+            store.take("", "a", "n2", "lease_over", silent=silent)
+    assert [one.session for one in store.claim("n2", frozenset({"n1"}))] == ["a"]
+    assert store.take("", "a", "n2", "lease_over", silent=frozenset({"n1"})).sessions[0].node == "n2"
 
 
 def test_a_claim_reads_no_sessions_of_living_nodes(url):
