@@ -55,7 +55,7 @@ run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 demo: $(SERVED)  ## agents at work on the built-in demo model, and the address of their console; Ctrl-C ends it
 	$(BIN)/agentrail serve --demo
 
-test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
+test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; eight minutes on two cores
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(if $(COUNTED),$(COVER_PURE) --folded=all --skipped-to=$(COUNTED)/skipped) -m 'not check'
 
 # `ci` has the same examples in every run, so luck does not decide whether a change lands. Here they are new each time.
