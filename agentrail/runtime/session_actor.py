@@ -245,6 +245,8 @@ class SleepingCell(HeldCode):
     def suspend(self, row: SleepingSession) -> None:
         assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
         self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
+        if self.journal is not None:
+            del self.journal.files  # each refers to the other, as in `let_go`
         self.journal = self.interpreter = None
         self.bus.empty()
         # Deleted rather than replaced by a stub: reading it without waking the session first is a bug and must raise.

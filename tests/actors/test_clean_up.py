@@ -154,7 +154,7 @@ async def test_an_actor_that_ended_is_freed_without_the_collector(stage):
         gc.disable()
         try:
             for start in (worker(trio.sleep_forever), machine):
-                handle = (await supervisor.start_child(ChildSpec("a", start, restart="temporary"))).handle
+                handle = (await supervisor.start_child(ChildSpec("freed", start, restart="temporary"))).handle
                 watching = monitor(handle)
                 await handle.stop()
                 await settled()
@@ -164,8 +164,10 @@ async def test_an_actor_that_ended_is_freed_without_the_collector(stage):
                 assert freed() is None
                 again = watching.handle
                 assert again is watching.handle
-                assert (again.id, again.exit_reason) == ("a", (await watching.wait()).reason)
+                assert (again.id, again.exit_reason) == ("freed", (await watching.wait()).reason)
                 del again, watching
-                assert not [one for one in gc.get_objects() if isinstance(one, ActorCell) and one.id == "a"]
+                assert not [
+                    one for one in gc.get_objects() if isinstance(one, ActorCell) and one.id == "freed"
+                ]
         finally:
             gc.enable()

@@ -1,6 +1,7 @@
 """Idle sessions sleep: their actors leave memory, and the first message wakes them, once, with nothing lost (docs: how durability works)."""
 
 import gc
+import weakref
 
 import pytest
 import trio
@@ -98,6 +99,21 @@ async def test_an_idle_session_sleeps_and_its_next_prompt_wakes_it():
         statistics = supervisor.statistics()
         assert (statistics.live, statistics.asleep, statistics.started, statistics.ended) == (1, 0, 1, 0)
         assert store.get("", "s-1").node != ""
+
+
+@on_virtual_time
+async def test_one_that_sleeps_is_freed_without_the_collector(supervisor):
+    """A server of many sessions looks at old objects so rarely that each sleep would leave 7 KiB for an hour."""
+    session = await supervisor.start_session(model=saying("a"))
+    assert await session.ask("Hi") == "a"
+    cell = weakref.ref(session._cell)  # noqa: SLF001 - what is to be freed
+    del session
+    gc.disable()
+    try:
+        await fall_asleep(supervisor)
+        assert cell() is None
+    finally:
+        gc.enable()
 
 
 @on_virtual_time
