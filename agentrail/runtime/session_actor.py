@@ -64,6 +64,7 @@ from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_rest import (
     RESTED,
+    STOPS_WORK,
     Rested,
     RestRequest,
     decide_awaited,
@@ -627,7 +628,7 @@ class SessionCell(SleepingCell):
             self.late_ephemeral += 1
         undone = self.undone
         undone[:0] = reversed(effects)
-        if self.resting is not None and self._leaves(self.resting, effects):
+        if self.resting is not None and self._leaves(self.resting, effects, interpreter):
             return
         while undone:
             interpreter.carry_out(undone.pop(), self.state)
@@ -648,7 +649,7 @@ class SessionCell(SleepingCell):
         effects, taken_out = self._step_kept(signal, journal)
         if not effects and is_late_ephemeral(before, signal):
             self.late_ephemeral += 1
-        if self.resting is not None and self._leaves(self.resting, effects):
+        if self.resting is not None and self._leaves(self.resting, effects, interpreter):
             journal.outbox.keep_what_is_told()
             return
         for effect in taken_out:
@@ -678,8 +679,8 @@ class SessionCell(SleepingCell):
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
-    def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
-        """Stop after a step if a rest is due: effects that publish or answer are executed, and those that start work are not."""
+    def _leaves(self, request: RestRequest, effects: Sequence[Effect], interpreter: Interpreter) -> bool:
+        """Stop after a step if a rest is due: effects that publish, answer or stop work are executed, and those that start work are not."""
         is_due = request.is_due or (request.is_move and not self.calls_to_await())
         at_boundary = decide_rest(self.state, effects, is_due=is_due)
         if at_boundary is None:
@@ -693,6 +694,9 @@ class SessionCell(SleepingCell):
         if self.journal is not None:
             self.journal.not_begun = self._calls_not_begun()
             self.has_moved = self.journal.is_shared
+        for effect in effects:
+            if type(effect) in STOPS_WORK:
+                interpreter.carry_out(effect, self.state)
         self._finish_last_step()
         return True
 

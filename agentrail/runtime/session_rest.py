@@ -6,7 +6,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.core.protocol.effects import Effect, StartStream
+from agentrail.core.protocol.effects import CancelPluginRequest, CancelStream, Effect, KillTools, StartStream
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import effect_owners
 from agentrail.core.session.state import Phase, SessionState
@@ -16,6 +16,9 @@ from agentrail.messages import CallId, SessionId
 
 RESTED: Final = "put to rest"
 """Reason reported to callers of a session at rest."""
+
+STOPS_WORK: Final = frozenset({CancelStream, KillTools, CancelPluginRequest})
+"""Effects of the last step that are still executed: the actor may wait for the store before it ends, and all work with it."""
 
 _WAITS_FOR_PEOPLE: Final[frozenset[type[object]]] = frozenset({effect_owners.OfInteraction})
 _ABOUT_TO_ASK: Final[frozenset[type[object]]] = _WAITS_FOR_PEOPLE | {

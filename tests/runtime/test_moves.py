@@ -25,6 +25,7 @@ from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.session_moves import decide_target
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
+from tests.runtime.nodes import Connection
 from tests.runtime.rig import Inline, on_virtual_time, open_over
 
 pytestmark = on_virtual_time
@@ -146,6 +147,41 @@ async def test_a_call_that_must_not_run_twice_ends_before_the_session_moves():
 
 
 @pytest.mark.machine(4)
+async def test_a_call_that_is_aborted_stops_before_its_moving_session_is_written():
+    """The move waits for the call, so the session leaves with the step that aborts it. The call stops at once, although the store does not answer."""
+    began, stopped_at = trio.Event(), []
+
+    @tool(effect_class="once")
+    async def work() -> str:
+        """Work."""
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped_at.append(trio.current_time())
+
+    options = {"model": FunctionModel(lambda _: calls(("work", {}))), "tools": [work]}
+    connection = Connection(MemoryStore(is_shared=True))
+    async with two_nodes(lambda _: options, store=connection) as (_, one, two, _):
+        session = await one.start_session(session_id="s", **options)
+        await session.prompt("Hi")
+        await began.wait()
+
+        async def abort():
+            with suppress(SessionRested):
+                await session.abort("enough")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.move_session, "s", two.nodes.node.id)
+            await trio.sleep(1)
+            connection.cut("append")
+            nursery.start_soon(abort)
+            aborted_at = trio.current_time()
+            await trio.sleep(3)
+            connection.mend()
+    assert stopped_at == [pytest.approx(aborted_at, abs=0.1)]
+
+
 async def test_a_call_that_does_not_end_refuses_the_move_and_nothing_changes():
     """A call that does not end refuses the move and nothing changes."""
     work = Work("once")
