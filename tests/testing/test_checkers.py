@@ -432,12 +432,12 @@ def asked(log, number, request, key, **answer):
         log.line("person", CallAnswered(**{"id": f"q{number}", "outcome": "ok", **answer}), place="ann")
 
 
-def decided(status, by="user"):
+def decided(status, by="user", user=None):
     return {
         "outcome": "refused",
         "code": "already_resolved",
         "says": status,
-        "value": AlreadyResolved("decided", status=status, by=by),
+        "value": AlreadyResolved("decided", status=status, by=by, user=user),
     }
 
 
@@ -503,6 +503,14 @@ def test_a_lost_decision_may_take_effect_later():
     assert judged(Acknowledgements, log.lines) == []
     refused = CallAnswered(id="q1", outcome="refused", code="unknown_approval")
     assert len(judged(Acknowledgements, changed_line(log.lines, 2, facts=refused))) == 1
+
+
+@pytest.mark.parametrize(("user", "faults"), [("ann", 0), ("bob", 1)])
+def test_a_call_may_find_its_own_decision(user, faults):
+    """A node sends an approval again if the owner is lost. The next one tells who has decided: this user, or another one, who did not."""
+    log = WrittenLog()
+    asked(log, 1, "approve", "s/a1", **decided("approved", user=user))
+    assert len(judged(Acknowledgements, log.lines)) == faults
 
 
 # --- readers
@@ -633,6 +641,8 @@ def test_an_approval_expires_at_its_deadline():
     )
     early = changed_line(waiting, place, facts=expired)[: place + 2]
     assert judged(Approvals, early) == ["s: c1 expires 30 s too early"]
+    late = [*early[: place - 1], *(evolve(line, at=line.at + 30) for line in early[place - 1 :])]
+    assert judged(Approvals, late) == [], "its deadline counts from its step, not from its late record"
     stepped = evolve(early[0], kind="fault", facts=FaultChange("time", "store_clock"))
     assert judged(Approvals, [*early[:place], stepped, *early[place:]]) == []
     log.lines = waiting[:place]

@@ -44,6 +44,9 @@ class Acknowledgements(Checker):
                 "client",
             }:
                 call.shows = facts.says
+                # A node may have passed it on again, after the owner that it asked first was lost.
+                own = getattr(facts.value, "user", None) == line.place and facts.says == call.decides
+                call.sets = call.is_repeated = own
             if not _fits_one_order(self._registers[key]):
                 said = facts.says or facts.code
                 return f"{key[0]}: no order of the calls about {key[1]} explains the answer {said!r} to {facts.id}"

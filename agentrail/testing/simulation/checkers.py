@@ -25,6 +25,7 @@ from agentrail.events import (
 )
 from agentrail.messages import CallId
 from agentrail.runtime import store_writer
+from agentrail.runtime.session_rest import STOPS_WORK
 from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.facts import (
     CallAnswered,
@@ -229,25 +230,35 @@ OVERDUE_SECONDS: Final = 30.0
 
 
 class Approvals(Checker):
-    """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time."""
+    """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time.
+
+    After a step of the store's clock, those of the nodes differ until the last has caught up, so that deadlines are not judged.
+    """
 
     name = "approvals"
-    kinds: frozenset[LineKind] = frozenset({"effect", "tool", "fault"})
+    kinds: frozenset[LineKind] = frozenset({"step", "effect", "tool", "fault"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._shown: dict[LineKey, str | None] = {}  # digest, or None while it is not approved
         self._ran: dict[LineKey, str] = {}
         self._due: dict[LineKey, float] = {}
+        self._required_at: dict[LineKey, float] = {}
+        self._has_stepped = False
 
     def judge(self, line: LogLine) -> str | None:
+        if isinstance(line.facts, SessionStep):  # its record may become durable much later
+            for event in _events_of(line.facts):
+                if isinstance(event, ApprovalRequired):
+                    self._required_at[line.session, event.approval.call_id] = line.at
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ApprovalRequired):
-                    self._shown[session, event.approval.call_id] = None
-                    if event.approval.expires_at_ms is not None:
+                    call = session, event.approval.call_id
+                    self._shown[call] = None
+                    if event.approval.expires_at_ms is not None and not self._has_stepped:
                         waits_ms = event.approval.expires_at_ms - event.approval.requested_at_ms
-                        self._due[session, event.approval.call_id] = line.at + waits_ms / 1000
+                        self._due[call] = self._required_at[call] + waits_ms / 1000
                 elif isinstance(event, ApprovalResolved):
                     digest = event.approval.arguments_hash if event.status == "approved" else None
                     self._shown[session, event.approval.call_id] = digest
@@ -256,7 +267,8 @@ class Approvals(Checker):
                         return f"{session}: {event.approval.call_id} expires {early:.0f} s too early"
         run = line.facts
         if isinstance(run, FaultChange) and run.action == "store_clock":
-            self._due.clear()  # deadlines follow the store
+            self._has_stepped = True
+            self._due.clear()
         if not isinstance(run, RunTool | LedgerEntry):
             return None
         key = (line.session, run.call_id)
@@ -344,7 +356,7 @@ PATIENCE_OF_STOPS: Final = 1.0
 
 
 class Stops(Checker):
-    """What stops work leaves its node at once. Only a node that stands still is late."""
+    """What stops work leaves its node at once, also if the session is put to rest. Only a node that stands still is late."""
 
     name = "stops"
     kinds: frozenset[LineKind] = frozenset({"step", "effect", "node"})
@@ -360,7 +372,7 @@ class Stops(Checker):
         elif line.kind == "effect":
             self._due.pop(id(facts), None)
         elif isinstance(facts, SessionStep) and not facts.after.ended:
-            self._due |= {id(one): (line, one) for one in facts.effects if type(one) in _STOPS}
+            self._due |= {id(one): (line, one) for one in facts.effects if type(one) in STOPS_WORK}
         for session in (one.session for one in self.eye.taken):
             self._due = {key: due for key, due in self._due.items() if due[0].session != session}
         late = next(iter(self._due.values()), None)

@@ -60,7 +60,10 @@ _CALLS: Final[dict[str, tuple[CallKind, Callable[[RemoteSession, str], Awaitable
 _ONCE: Final = frozenset({"abort", "abort all", "compact", "switch"})
 """Calls without a name. They are not sent again if their outcome is unknown."""
 
-_MAYBE: Final = ("held_by", "store_unavailable", "stop_not_written", "fenced", "internal", "call_timeout")
+_MAYBE: Final = (
+    *("held_by", "store_unavailable", "stop_not_written", "fenced", "session_rested", "internal"),
+    "call_timeout",
+)
 """Codes of errors after which the call may still take effect."""
 
 
