@@ -162,7 +162,9 @@ class Mailbox(Generic[M]):
         if bounded and self._outside >= self._capacity and not self._make_room(message):
             return
         self._outside += 1
-        self._put(message, _DIRECT if via is None else via)
+        if self._clockwork is not None:
+            self._clockwork.collect()
+        self._append(message, _DIRECT if via is None else via)
 
     async def put(self, message: M) -> None:
         """Append a message from outside; with the policy `block`, wait for room first."""
@@ -180,7 +182,9 @@ class Mailbox(Generic[M]):
     def put_notice(self, notice: object) -> None:
         """Append the outcome of an operation that the actor itself requested. Unbounded, because it is owed to the actor."""
         if self._closed is None:
-            self._put(notice, None)
+            if self._clockwork is not None:
+                self._clockwork.collect()
+            self._append(notice, None)
 
     def run_by(self, clockwork: Clockwork | None) -> None:
         self._clockwork = clockwork
@@ -228,11 +232,6 @@ class Mailbox(Generic[M]):
             return False
         self._rejected += 1
         raise MailboxFull(_full(self._outside, self._capacity))
-
-    def _put(self, message: object, via: object) -> None:
-        if self._clockwork is not None:
-            self._clockwork.collect()
-        self._append(message, via)
 
     def _append(self, message: object, via: object) -> None:
         if self._queue is _NO_MAIL:

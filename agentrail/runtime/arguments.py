@@ -175,8 +175,9 @@ MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 def decide_blocks(content: Content) -> Blocks:
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
-    size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
-    if not any(_words(block).strip() for block in blocks):
+    words = [_words(block) for block in blocks]
+    size = sum([len(text.encode("utf-8", "surrogatepass")) for text in words])
+    if not any(map(str.strip, words)):
         message = "the prompt is empty: expected 1 byte to 1 MB of text"
         raise PromptError(message)
     if size > MAX_PROMPT_BYTES:

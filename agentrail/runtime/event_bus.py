@@ -32,7 +32,6 @@ from agentrail.runtime.event_subscription import Subscription, TakenSnapshot, Te
 # Ephemeral events are never replayed, so a subscriber that joins later would miss the beginning. The bus passes each event through here in
 # order, and a snapshot returns the text so far, as a subscriber from the start has it. Nothing is stored.
 
-_BEGINS_ANEW: Final[frozenset[type[Event]]] = frozenset({ResponseComplete, StreamError})
 _ENDS: Final[frozenset[type[Event]]] = frozenset(
     {AgentEnd, AgentAbort, AgentError, SessionRestarted, SessionEnd}
 )
@@ -45,21 +44,18 @@ _NO_WORDS: Final[list[str]] = []
 class LiveTail:
     __slots__ = ("_attempt", "_progress", "_text", "_thinking")
 
-    def __init__(self) -> None:
-        self._attempt = 0
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
         self._text = self._thinking = _NO_WORDS
         self._progress: dict[CallId, str] = {}
 
     def hear(self, event: Event) -> bool:
-        kind = type(event)
-        if kind is MessageDelta:
-            assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: the class was checked
+        if isinstance(event, MessageDelta):
             self._attempt = event.attempt
             if self._text is _NO_WORDS:
                 self._text = []
             self._text.append(event.delta)
-        elif kind is ThinkingDelta:
-            assert isinstance(event, ThinkingDelta)  # noqa: S101 - as above
+        elif isinstance(event, ThinkingDelta):
             self._attempt = event.attempt
             if self._thinking is _NO_WORDS:
                 self._thinking = []
@@ -70,11 +66,10 @@ class LiveTail:
             self._begin(event.attempt)
         elif isinstance(event, ToolExecutionEnd):
             self._progress.pop(event.call_id, None)
-        elif kind in _BEGINS_ANEW:
+        else:
             self._begin(0)
-        elif kind in _ENDS:
-            self._begin(0)
-            self._progress.clear()
+            if type(event) in _ENDS:
+                self._progress.clear()
         return bool(self._attempt or self._progress)
 
     def _begin(self, attempt: int) -> None:
@@ -93,7 +88,7 @@ class LiveTail:
 STARTS: Final[frozenset[type[Event]]] = frozenset({MessageDelta, ThinkingDelta, ToolProgress, RequestStart})
 """Kinds of events that start unfinished output. An idle session has no `LiveTail`."""
 
-CHANGES_TEXT: Final[frozenset[type[Event]]] = STARTS | {ToolExecutionEnd} | _BEGINS_ANEW | _ENDS
+CHANGES_TEXT: Final = STARTS | {ToolExecutionEnd, ResponseComplete, StreamError} | _ENDS
 """Kinds of events that change unfinished output. All others can skip it."""
 
 _MAY_WAIT: Final[frozenset[type[Event]]] = frozenset({AgentSuspended, SubagentEvent})
@@ -127,9 +122,9 @@ class EventBus:
     It survives a crash of the actor.
     """
 
-    # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque alone takes 600
-    # bytes.
+    # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque takes 600 bytes.
     __slots__ = (
+        "_attempt",
         "_closed",
         "_first",
         "_is_moved",
@@ -150,8 +145,7 @@ class EventBus:
         self._last = place
         self._first = place.seq + 1 - len(kept)
         self._keep = keep
-        # A ring buffer that grows up to `keep`. Numbers are consecutive, so event n is at (n - first) modulo
-        # `keep`.
+        # A ring buffer that grows up to `keep`. Numbers are consecutive, so event n is at (n - first) modulo `keep`.
         self._kept: list[Event] = list(kept)
         self._subscriptions: tuple[Subscription, ...] = ()
         self.watchers: tuple[Callable[[Event], None], ...] = ()
@@ -159,6 +153,7 @@ class EventBus:
         self._closed: str | None = None
         self._is_rested = self._is_moved = False
         self._times_anew = 0
+        self._attempt = 0  # of an open request without text so far
         self._live: LiveTail | None = None  # None in ten thousand idle sessions
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
@@ -257,15 +252,21 @@ class EventBus:
 
     def _hear(self, event: Event) -> None:
         live = self._live
-        if live is None:
-            if type(event) not in STARTS:
-                return
-            live = LiveTail()
-        self._live = live if live.hear(event) else None
+        if live is not None:
+            self._live = live if live.hear(event) else None
+        elif isinstance(event, RequestStart):
+            self._attempt = event.attempt
+        elif type(event) in STARTS:
+            live = LiveTail(self._attempt)
+            self._attempt, self._live = 0, live if live.hear(event) else None
+        elif type(event) is not ToolExecutionEnd:
+            self._attempt = 0
 
     @property
     def live(self) -> LiveText | None:
-        return None if self._live is None else self._live.draw()
+        if self._live is not None:
+            return self._live.draw()
+        return LiveText(attempt=self._attempt) if self._attempt else None
 
     @property
     def first_seq(self) -> int:
@@ -297,8 +298,7 @@ class EventBus:
                 await awake()
 
         def enter(subscription: Subscription) -> None:
-            # A subscriber to past events gets them, including the end. A subscriber to live events would
-            # get nothing.
+            # A subscriber to past events gets them, including the end. One to live events would get nothing.
             if self._closed is not None and after is None:
                 raise (SessionRested if self._is_rested else SessionDown)(self.session_id, self._closed)
             faults = self.faults_of(after)
@@ -352,7 +352,7 @@ class EventBus:
         last = self._last
         meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
         self._kept = []
-        self._live = None
+        self._attempt, self._live = 0, None
         self._first = last.seq + 1
         self._times_anew += 1
         lost = EventsLost(from_seq=last_valid + 1, to_seq=last.seq, meta=meta)

@@ -310,8 +310,7 @@ class Subscription:
             trio.lowlevel.reschedule(reader)
 
     def _wait(self) -> Awaitable[None]:
-        # Returns Trio's awaitable directly, without a wrapping coroutine or a closure per wait: there is a wait
-        # for every event or two.
+        # Returns Trio's awaitable directly, without a coroutine or a closure: there is a wait for every event or two.
         if self._reader is not None:
             message = (
                 "another task reads this subscription: subscribe again, each subscription receives all events"

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from agentrail.abc import Capabilities, Provider, ResolveProvider, model_policy_of
 from agentrail.core.policy.budget import Price
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
@@ -111,12 +112,7 @@ def provide_model(model: str, ports: Ports) -> Provider:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    asked: Any = call_guarded(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
-    fault = _fault_of_capabilities(asked)
-    if fault is not None:
-        raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
-    known: Capabilities = asked
-    policy = call_guarded(partial(_refuse_provider, model), model_policy_of, provider)
+    known, policy = _described(model, provider)
     facts = _facts_of(
         model,
         policy.context_window or known.context_window,
@@ -153,9 +149,10 @@ def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsa
     if usage.cost_usd != 0.0 or not usage.total or provider is None:
         return usage
     try:
-        price = facts_of(model, provider).price
+        known, policy = _described(model, provider)
     except AgentrailError:  # it answered when the session began, so the response still counts
         return usage
+    price = policy.price or known.price
     return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
 
 
@@ -165,8 +162,15 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))
 
 
-def _ask(provider: Provider, name: str) -> object:
-    return provider.capabilities(name)
+def _described(model: str, provider: Provider) -> tuple[Capabilities, ModelPolicy]:
+    name = model.partition(":")[2]
+    known, policy = call_guarded(
+        partial(_refuse_provider, model), lambda: (provider.capabilities(name), model_policy_of(provider))
+    )
+    fault = _fault_of_capabilities(known)
+    if fault is not None:
+        raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
+    return known, policy
 
 
 def _refuse_provider(model: str, error: Exception) -> NoReturn:

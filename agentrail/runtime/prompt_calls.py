@@ -1,7 +1,7 @@
 """Prompting through a handle."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -213,7 +213,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         if asked.client_id is not None:
             return (await self._named_reply(blocks, asked.client_id, asked)).text
         signal = self._prompt(blocks, reply="text", settings=asked.settings)
-        with _reading(self._cell, signal.ref, asked.reader):
+        with nullcontext() if asked.reader is None else _reading(self._cell, signal.ref, asked.reader):
             if asked.waits_for_people:
                 return cast("str", await self._ask_within(signal, asked.timeout_seconds))
             with refused_while_waiting(self._cell, signal.signal_id):

@@ -1,14 +1,16 @@
 """What one who joins is told of what was said in passing: the very words of one who was there all along."""
 
+import msgspec
 import pytest
 import trio
 from attrs import define
 
 from agentrail.abc import Ok
 from agentrail.core.session.views import LiveText
-from agentrail.errors import ProviderError
+from agentrail.errors import ErrorInfo, ProviderError
 from agentrail.events import (
     AgentEnd,
+    Envelope,
     MessageDelta,
     RequestStart,
     ResponseComplete,
@@ -17,6 +19,8 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolProgress,
 )
+from agentrail.messages import ToolResult
+from agentrail.runtime.event_bus import EventBus
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
@@ -122,3 +126,23 @@ async def test_who_joins_at_any_moment_is_told_what_the_first_reader_shows(has_s
     assert found[-1] is None
     assert None in found[:-1]
     assert seqs == sorted(seqs)
+
+
+def test_an_open_request_without_text_is_live_while_earlier_calls_report_and_end():
+    """A snapshot has the attempt of a request from its start to its end, whatever calls that still run say meanwhile."""
+    place = Envelope("s1", 0, 1, ("s1",))
+    bus = EventBus(place, keep=8)
+
+    def live_after(event):
+        bus.publish(msgspec.structs.replace(event, meta=msgspec.structs.replace(place, ephemeral=True)))
+        return bus.live
+
+    end = ToolExecutionEnd(
+        name="slow", call_id="c1", result=ToolResult(call_id="c1", name="slow", text="done")
+    )
+    assert live_after(RequestStart(model="m", messages=1, attempt=2)) == LiveText(attempt=2)
+    assert live_after(end) == LiveText(attempt=2)
+    reported = live_after(ToolProgress(name="slow", call_id="c1", text="half"))
+    assert reported == LiveText(attempt=2, progress=(("c1", "half"),))
+    assert live_after(end) == LiveText(attempt=2)
+    assert live_after(StreamError(error=ErrorInfo(code="overloaded", message="later"))) is None

@@ -406,19 +406,17 @@ def _with_refusals(kept: Outgoing, messages: Sequence[Message], refused: Collect
     """
     begun, found = kept.begun, list(kept.refused)
     for place, message in enumerate(messages[kept.seen :], start=kept.seen):
-        match message:
-            case UserMessage(origin="note") if place == 0:
+        if isinstance(message, UserMessage):
+            if message.origin == "note" and place == 0:
                 begun = 1
-            case UserMessage(origin="prompt"):
+            elif message.origin == "prompt":
                 before = messages[begun]
                 if begun < place and isinstance(before, UserMessage) and before.ref in refused:
                     found.append((begun, _behind_notes(messages, place)))
                 begun = place
-            case AssistantMessage(stop_reason="refused"):
-                found.append((begun, place + 1))
-                begun = place + 1
-            case _:
-                pass
+        elif isinstance(message, AssistantMessage) and message.stop_reason == "refused":
+            found.append((begun, place + 1))
+            begun = place + 1
     return msgspec.structs.replace(kept, seen=len(messages), begun=begun, refused=tuple(found))
 
 

@@ -852,8 +852,7 @@ def answer_of(step: StepContext) -> str:
 
 
 def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
-    # Backwards: a cycle of a hundred turns has two hundred messages, and its answer is usually the last of
-    # them.
+    # Backwards: a cycle of a hundred turns has two hundred messages, and its answer is usually the last.
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             return message

@@ -204,8 +204,7 @@ def step(
         crash = Crashed.from_exception(error)
     else:
         return after, tuple(step.effects)
-    # Raised outside the `except`, so that it carries no frames: the keeper of the error must not keep their
-    # locals.
+    # Raised outside the `except`, so that it carries no frames, whose locals its keeper must not keep.
     raise InternalError(describe(crash))
 
 
