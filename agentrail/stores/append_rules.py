@@ -41,9 +41,9 @@ KEPT_SNAPSHOTS: Final = 2
 """Snapshots that a store keeps of each session."""
 
 FORGET_NODE_MS: Final = 3_600_000
-"""Age of the last heartbeat at which a shared store forgets a node that owns nothing.
+"""Age at which a shared store forgets the last heartbeat of a node that owns nothing, as of the previous heartbeat of another node.
 
-Not a lease: a node that comes back later must find that it was reported gone.
+Not as of now: all living nodes look old after a step of the clock, and those of an unknown owner are free to take. Not a lease: a node that comes back later must find that it was reported gone.
 """
 
 NEIGHBOURS: Final = 32

@@ -431,7 +431,7 @@ class MemoryStore:
             self._nodes = {
                 name: one
                 for name, one in self._nodes.items()
-                if name in known or now - one.seen_at_ms < FORGET_NODE_MS
+                if name in known or before.seen_at_ms - one.seen_at_ms < FORGET_NODE_MS
             }
             return Beat(at_ms=now, before_ms=before.seen_at_ms, was_gone=bool(before.gone_at_ms))
 

@@ -294,7 +294,7 @@ class PostgresStore:
         """Record a heartbeat, on a connection of its own. See `Store.beat`."""
         with self._beats.borrowed() as connection:
             beat = self._repeated(lambda one: hear_of(one, node), connection)
-            self._repeated(forget_nodes, connection)
+            self._repeated(lambda one: forget_nodes(one, beat.before_ms), connection)
             return beat
 
     def gone(self, node: str) -> bool:

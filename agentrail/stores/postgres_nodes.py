@@ -65,7 +65,7 @@ WITH now AS (SELECT agentrail.now_ms() AS ms), unused AS (
 ), full_allowances AS (
     DELETE FROM agentrail.allowance WHERE key IN (SELECT key FROM unused)
 ), old AS (
-    SELECT id FROM agentrail.node AS one WHERE id <> '' AND (SELECT ms FROM now) - seen_at_ms >= {FORGET_NODE_MS}
+    SELECT id FROM agentrail.node AS one WHERE id <> '' AND %b - seen_at_ms >= {FORGET_NODE_MS}
     AND NOT ({_OWNS}) FOR UPDATE SKIP LOCKED
 )
 DELETE FROM agentrail.node WHERE id IN (SELECT id FROM old)
@@ -92,9 +92,9 @@ def hear_of(connection: PostgresConnection, node: Node) -> Beat:
     return Beat(at_ms=at_ms, before_ms=before_ms, was_gone=gone_at_ms > 0)
 
 
-def forget_nodes(connection: PostgresConnection) -> None:
-    """Remove rows of old nodes that own nothing, and unused allowances."""
-    run_statement(connection, _FORGET)
+def forget_nodes(connection: PostgresConnection, before_ms: int) -> None:
+    """Remove rows of nodes that own nothing and are old as of a time, and unused allowances."""
+    run_statement(connection, _FORGET, before_ms)
 
 
 def report_gone(connection: PostgresConnection, node: str) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from agentrail.abc.store import Node
 from agentrail.errors import HeldBy, OptionError, Trimmed
+from agentrail.stores.append_rules import FORGET_NODE_MS
 from agentrail.stores.memory import MemoryStore
 from tests.stores.rig import Clock, following, opening, snapshot_of
 
@@ -39,6 +40,21 @@ def test_a_clock_that_goes_back_takes_no_allowance_away(store, clock):
         clock.now -= 1_800_000
         assert not store.take_allowance("ann", 1_000, 3_000).is_allowed
         clock.now += 3_001
+
+
+def test_a_clock_that_goes_forward_makes_no_living_node_unknown(store, clock):
+    """A node without sessions has sent its heartbeat before the step. It takes one, and another node must not take that. A node without heartbeats is forgotten."""
+    store.create(opening(node=""))
+    for name in ("n1", "n2", "gone"):
+        store.beat(Node(id=name))
+    first, clock.now = clock.now, clock.now + FORGET_NODE_MS
+    store.beat(Node(id="n1"))
+    store.take("", "s", "n2", "start")
+    with pytest.raises(HeldBy):
+        store.take("", "s", "n1", "lease_over", silent=frozenset())
+    assert store.beat(Node(id="n2")).before_ms == first
+    store.beat(Node(id="n1"))
+    assert store.beat(Node(id="gone")).before_ms == 0
 
 
 def test_what_was_trimmed_is_said_and_counts_as_repeated(store):

@@ -124,6 +124,17 @@ def test_a_claim_reads_no_sessions_of_living_nodes(url):
     assert after[1] - rows < 100
 
 
+def test_a_step_of_the_clock_makes_no_living_node_unknown(store, url):
+    """A node without sessions sent its heartbeat before the step. It is forgotten only if another node has sent two after that."""
+    for name in ("n1", "n2", "gone"):
+        before = store.beat(Node(id=name))
+    run_sql(url, "UPDATE public.clock SET ms = ms + 3600000")
+    store.beat(Node(id="n1"))
+    assert store.beat(Node(id="n2")).before_ms == before.at_ms
+    store.beat(Node(id="n1"))
+    assert store.beat(Node(id="gone")).before_ms == 0
+
+
 def test_ended_connections_are_opened_again(store, postgres_server, url):
     """The call that meets the end is unavailable, the next one succeeds, and nothing is twice."""
     store.create(opening())
