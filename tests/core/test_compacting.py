@@ -16,9 +16,10 @@ from agentrail.core.session.state import Phase
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
-from agentrail.messages import SteerRef, Text, TokenUsage, UserMessage
+from agentrail.messages import CallId, SteerRef, Text, TokenUsage, ToolCall, UserMessage
+from agentrail.testing.promises import a_budget_is_never_passed_by_a_promise
 from agentrail.testing.scenario import read_scenario
-from tests.core.worlds import completed, prompt
+from tests.core.worlds import completed, prompt, walk
 
 SCRIPT = Path("tests/scenarios/compact_aborted.txt")
 
@@ -85,6 +86,16 @@ def silent(state):
     """The timer that looks whether the summary's stream is silent, when it is."""
     (timer,) = (name for name, owner in state.data.open.items() if isinstance(owner, OfSummaryTimer))
     return s.TimerFired(at_ms=10_000_000, effect_id=timer)
+
+
+def test_a_summary_without_text_is_a_summary():
+    """A model calls a tool in place of a summary. Its request has ended, and the budget holds nothing for it."""
+    before = compacting(**PAID)
+    call = ToolCall(call_id=CallId("t1"), name="fly", arguments={})
+    (seen,) = walk([completed(before.data.compaction.effect_id, call)], before)
+    assert seen.after.data.compaction.summary == ""
+    assert not seen.after.data.ledger.open
+    a_budget_is_never_passed_by_a_promise(seen)
 
 
 CUTS = {
