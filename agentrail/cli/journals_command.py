@@ -167,7 +167,9 @@ def _judged(store: Store, stored: StoredSession, judge: JudgeJournal) -> Journal
         return judge(records_of(store, stored), sources)
     except AgentrailError as error:
         missing = ", ".join(getattr(sources.resolve, "missing", ()))
-        return {"result": "left out", "why": f"{missing} cannot be imported" if missing else str(error)}
+        advice = "install its code, or name a module that imports it, as --against or --holds"
+        why = f"{missing} cannot be imported: {advice}" if missing else str(error)
+        return {"result": "left out", "why": why}
     except SystemExit as error:  # of a stack, a plugin or a rule; sys.exit(0) would look like no difference
         return {"result": "left out", "why": f"its code ends the process: SystemExit: {error}"}
 

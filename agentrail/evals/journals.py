@@ -39,6 +39,7 @@ from agentrail.errors import InternalError, OptionError
 from agentrail.events import AgentAbort, AgentError, Event, PluginFailed, SessionStart, ToolBlocked
 from agentrail.frozen import EMPTY
 from agentrail.messages import CallId, Message
+from agentrail.otp.crash_text import describe_bug
 
 CallChange: TypeAlias = Literal["blocked", "asked about", "rewritten", "let through"]
 
@@ -233,24 +234,26 @@ class StackComparison:
     def _differ(self, walked: Walked, mine: Walked) -> None:
         if self.first is not None:
             return
-        faults: list[str] = []
-        theirs, ours = self._answers(walked, []), self._answers(mine, faults)
+        faults: dict[str, str] = {}
+        theirs, ours = self._answers(walked, {}), self._answers(mine, faults)
         by = [one[0] for one in ours if one not in theirs] + [one[0] for one in theirs if one not in ours]
         self.first, self.what = self.at, _difference(walked.effects, mine.effects)
         self.plugin = by[0] if by else ""
-        failed = [one for one in _events_in(mine) if isinstance(one, PluginFailed)]
-        if failed and faults:
-            self.plugin, self.what, self.fault = failed[0].plugin, failed[0].error.message, faults[0]
+        for one in _events_in(mine):
+            if isinstance(one, PluginFailed) and one.plugin in by and one.plugin in faults:
+                self.plugin, self.what, self.fault = one.plugin, one.error.message, faults[one.plugin]
+                return
 
-    def _answers(self, walked: Walked, faults: list[str]) -> list[tuple[str, object]]:
-        """Repeat a step, and return what its plugins answered."""
+    def _answers(self, walked: Walked, faults: dict[str, str]) -> list[tuple[str, object]]:
+        """Repeat a step, and return what its plugins answered or raised."""
         answers: list[tuple[str, object]] = []
 
         def ask(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
             try:
                 answer = self.sources.ask(member, event, state, ctx)
-            except BaseException:
-                faults.append(traceback.format_exc())
+            except BaseException as error:
+                answers.append((member.name, describe_bug(error)))
+                faults[member.name] = traceback.format_exc()
                 raise
             if not isinstance(answer, Continue) or answer.context:
                 answers.append((member.name, answer))

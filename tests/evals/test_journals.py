@@ -195,6 +195,16 @@ def test_a_plugin_that_raised_in_the_record_too_is_the_same():
     assert (found.first, found.fault) == (None, "")
 
 
+def test_a_plugin_that_raised_in_the_record_is_named_where_it_no_longer_raises():
+    """It is not blamed for a difference of limits in the step in which it fails on both sides."""
+    session = two_calls(told(puppet(read_rule("BeforePrompt", "raise:oops"), name="old", priority=500)))
+    without = compared(session.life, OtherStack(plugins=[]))
+    assert (without.plugin, without.what, without.fault) == ("old", "PluginFailed is AgentStart", "")
+    limited = compared(session.life, OtherStack(config={"max_turns": 1}))
+    assert (limited.plugin, limited.fault) == ("", "")
+    assert "MaxTurnsReached" in limited.what
+
+
 def test_a_stack_whose_code_has_changed_shows_in_the_verdicts_that_it_gives_now():
     """Recorded verdicts stand in the fold that restores a session, and are asked for again here."""
     life = two_calls(told(puppet(read_rule("BeforeTool.watch", "block"), name="old"))).life

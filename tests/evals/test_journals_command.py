@@ -202,7 +202,8 @@ def test_journals_that_cannot_be_compared_are_named_and_the_rest_goes_on(file, j
     )
     assert "the content of record 1 was removed" in said
     assert re.search(
-        rf"gone: left out: plugin 'careless' \(.*from {DESK}:Vanished\) cannot be imported", said
+        rf"gone: left out: plugin 'careless' \(.*from {DESK}:Vanished\) cannot be imported: install its code, or name",
+        said,
     )
     assert said.splitlines()[-1] == "3 left out, 1 same"
     code, said = judge("--where", "user=nobody")
