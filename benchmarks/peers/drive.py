@@ -56,13 +56,13 @@ class Scenario:
         return f"call_{self.ids:08d}"
 
     async def think(self) -> None:
-        """Take the time of a response."""
-        if self.delay_seconds:
-            await asyncio.sleep(self.delay_seconds)
+        """Take the time of a response: at least one turn of the loop, as a real model does, and those of `bare.py` and `ours.py`."""
+        await asyncio.sleep(self.delay_seconds)
 
     async def add(self, a: int, b: int) -> int:
-        """Add two integers."""
+        """Add two integers, after a turn of the loop, as the tools of `bare.py` and `ours.py` do."""
         self.tools_ended += 1
+        await asyncio.sleep(0)
         return a + b
 
 
