@@ -117,6 +117,24 @@ def test_a_prompt_that_is_sent_again_after_a_cut_is_one_prompt():
     assert {one.outcome for one in facts(report, CallAnswered) if one.value is not None} == {"ok"}
 
 
+def test_a_repeated_prompt_may_be_an_old_one():
+    """A person sends any prompt of the session again over a second connection, long after its end. It is still one prompt."""
+
+    def repeating(world):
+        shop_of(world)
+        world.people(2, "desk", pause=(1.0, 5.0), deeds=("nothing", "repeat"))
+        world.faults({WHIMS}, rate=0)
+
+    report = run(repeating, 4, nodes=2, hours=0.02)
+    assert report.broken is None
+    prompts = [one.key for one in facts(report, CallAsked) if one.request == "prompt"]
+    ended = {}
+    for number, key in enumerate(prompts):
+        ended.setdefault(key, number)
+    assert max(number - ended[key] for number, key in enumerate(prompts)) > 2
+    assert {*prompts_in_history(report).values()} == {1}
+
+
 def test_two_readers_of_a_session_have_the_same_events():
     """Its numbers are dense for both, who read over different nodes, detach and come back with their number, while the owner is killed."""
 

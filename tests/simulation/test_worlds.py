@@ -58,6 +58,26 @@ def test_one_life_of_ten_is_over_bytes():
     assert dict(report.drawn) == {"network.bytes#0": 1}
 
 
+def test_a_wrong_clock_outlives_a_restart_on_its_computer():
+    """The tape draws how wrong the clock of a node is. On another computer, the clock is another one."""
+    drawn = {"nodes[0].clock#0": 2, "nodes[1].clock#0": 2, "nodes[1].moves#0": 1}
+    seen = []
+
+    def restarting(world):
+        cluster(world)
+
+        async def restart():
+            for index in (0, 1):
+                world.kill(index)
+                world.restart(index)
+            seen.extend(node.machine.wrong_by_seconds for node in world.nodes)
+
+        world.inhabit("operator", restart)
+
+    lived(restarting, given=drawn)
+    assert seen == [60.0, 0.0, 0.0]
+
+
 def web_lines(report):
     return [line for line in report.log.lines if line.place.startswith("web-")]
 
@@ -150,6 +170,6 @@ def test_people_of_the_desk_decide_about_calls():
 
 def test_sessions_of_the_tree_delegate_and_reach_their_budget():
     """Agents work in sessions of their own, and requests beyond the budget of the whole tree are refused."""
-    report, _ = lived(delegating_tree, seed=1, hours=0.03)
+    report, _ = lived(delegating_tree, seed=2, hours=0.03)
     assert published(report, SubagentEnd)
     assert any(event.error.code == "budget_exceeded" for event in published(report, AgentError))

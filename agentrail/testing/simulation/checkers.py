@@ -266,7 +266,7 @@ class Approvals(Checker):
                     if event.status == "timeout" and early > DEADLINE_SECONDS:
                         return f"{session}: {event.approval.call_id} expires {early:.0f} s too early"
         run = line.facts
-        if isinstance(run, FaultChange) and run.action == "store_clock":
+        if isinstance(run, FaultChange) and run.action in {"store_clock", "setback"}:
             self._has_stepped = True
             self._due.clear()
         if not isinstance(run, RunTool | LedgerEntry):

@@ -22,6 +22,8 @@ PERMITTED: Final = frozenset({"model", "people"})
 MAX_SKEW_SECONDS: Final = 3600.0
 MAX_SLOW_SECONDS: Final = 2.0
 _BUFFER_BYTES: Final = 4096
+_CONGESTED_SECONDS: Final = 2.1  # three times that is more than a heartbeat, and less than a lease
+_SETBACK_SECONDS: Final = 0.5  # from a setback of the store's clock to the end of the stop that goes with it
 
 
 class FaultyWorld(Protocol):
@@ -143,13 +145,17 @@ Act: TypeAlias = Callable[[FaultyWorld, Fault], object]
 
 @frozen
 class FaultRule:
-    """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is a crash, or only permitted."""
+    """How a fault reads, its shortest and longest duration in leases, and what it does. One without `begin` is a crash, or only permitted.
+
+    One with a `point` strikes only there, for the first time up to the nth one.
+    """
 
     says: str
     shortest: float
     longest: float
     begin: Act | None
     end: Act | None
+    point: FaultPlace | None
 
 
 _REACHES: Final[Mapping[str, str]] = {
@@ -225,6 +231,8 @@ def _damage(world: FaultyWorld, fault: Fault, damage: Callable[[str], object]) -
             damage(name)
 
 
+_APPENDS: Final = FaultPlace(kind="store", word="append", nth=50)
+_ABORTS: Final = FaultPlace(kind="step", word="AbortCycle", nth=3)
 FAULT_RULES: Final[dict[str, FaultRule]] = {}
 _KNOWN: Final[list[Fault]] = []
 
@@ -238,8 +246,9 @@ def _add(  # noqa: PLR0913 - a row of a table
     *,
     begin: Act | None = None,
     end: Act | None = None,
+    point: FaultPlace | None = None,
 ) -> Fault:
-    FAULT_RULES[action] = FaultRule(says, shortest, longest, begin, end)
+    FAULT_RULES[action] = FaultRule(says, shortest, longest, begin, end, point)
     _KNOWN.append(Fault(family=family, action=action))
     return _KNOWN[-1]
 
@@ -312,8 +321,13 @@ LOCKED_ROWS: Final = _add("store", "locked_rows", "the next claim of {node} find
 SLEEP: Final = _add("node", "sleep", "{node} sleeps for {seconds}, and its connections end", 1, 3, begin=_sleep)
 STORE_CLOCK: Final = _add("time", "store_clock", "the clock of the store steps by {skew}",
     begin=lambda w, f: w.store.step_clock(f.skew_seconds))
-CONGESTION: Final = _add("store", "congestion", "heartbeats of {node} are lost for {seconds}, and the store answers it {slow} late", 1, 3,
-    begin=lambda w, f: w.store.congest(_place(w, f), f.slow_seconds, f.seconds))
+CONGESTION: Final = _add("store", "congestion", "heartbeats of {node} are lost for {seconds}, and the store answers it late", 1.6, 3,
+    begin=lambda w, f: w.store.congest(_place(w, f), _CONGESTED_SECONDS, f.seconds), point=_APPENDS)
+OUTAGE: Final = _add("store", "outage", "the store is away for {seconds}", 0.2, 1, begin=lambda w, f: w.store.go_away(f.seconds), point=_ABORTS)
+COMA: Final = _add("node", "coma", "{node} stands still for {seconds} as the store answers it", 1.1, 3,
+    begin=lambda w, f: w.stop(f.node, f.seconds), point=_APPENDS)
+SETBACK: Final = _add("node", "setback", "{node} stands still for {seconds}, and the store's clock is set back by as much at the end", 1.1, 3,
+    begin=lambda w, f: w.stop(f.node, f.seconds + _SETBACK_SECONDS), end=lambda w, f: w.store.step_clock(-f.seconds), point=_APPENDS)
 # fmt: on
 
 CATALOGUE: Final = tuple(_KNOWN)

@@ -159,10 +159,13 @@ class ModelStore(CutStore):
         self._troubles.append(_Trouble("slow", place=place, until=until, late_seconds=late_seconds))
 
     def congest(self, place: str, late_seconds: float, seconds: float) -> None:
-        """Delay answers to a place, and lose its heartbeats after the next one."""
+        """Delay answers to a place, that to its next heartbeat three times as long, and lose its later heartbeats."""
         self.slow(late_seconds, seconds, place=place)
-        until = _now() + seconds
-        self._troubles.append(_Trouble("lost before", _CUT, place, ("beat",), skipped=1, until=until))
+        until, beats = _now() + seconds, ("beat",)
+        self._troubles.append(
+            _Trouble("slow", place=place, names=beats, left=1, late_seconds=2 * late_seconds)
+        )
+        self._troubles.append(_Trouble("lost before", _CUT, place, beats, skipped=1, until=until))
 
     def step_clock(self, seconds: float) -> None:
         """Set the clock forward, or back."""

@@ -36,6 +36,9 @@ LEAST: Final = 12.0
 _TRIES: Final = 4
 """Draws of a fault until one is allowed. Not from the allowed ones alone: then a tape that allows others would name others."""
 
+_PARTS: Final = (1.0, 0.3, 0.1)
+"""Parts of the range of a fault's duration, one of which is drawn from."""
+
 _AMOUNTS: Final = (0.1, -0.1, 0.01, -0.01, 0.5, -0.5, 1.0, -1.0)
 _SCALES: Final = (5, 30, 200, 2000)
 _RETRY_SECONDS: Final = 0.5
@@ -48,7 +51,7 @@ class SimulatedCrash(Exception):
 class Nemesis:
     """Draws the faults of one life and carries them out.
 
-    In each life a random half of the families is off, so that one fault does not hide another.
+    In each life a random half of the families is off, so that one fault does not hide another. Those of nodes are seldom off.
 
     Attributes:
         planned: Faults with their places.
@@ -79,7 +82,10 @@ class Nemesis:
         wanted = frozenset(faults)
         # An empty tape has all families, so that leaving a draw out lets no other fault strike in its place.
         off: set[FaultFamily] = {
-            family for family in get_args(FaultFamily) if tape.chance(f"faults.without[{family}]", 0.5)
+            family
+            for family in get_args(FaultFamily)
+            # Sessions change their owners by faults of nodes only.
+            if tape.chance(f"faults.without[{family}]", 0.2 if family == "node" else 0.5)
         }
         self._world, self._tape, self._until, self._lease = world, tape, until, lease_seconds
         if world.disk(0) is None:
@@ -152,9 +158,9 @@ class Nemesis:
         slots = math.ceil(max(hours * max(*RATES, self._rate), 2 * LEAST))
         share = max(hours * self._rate, LEAST if self._rate else 0.0) / slots
         actions = [fault for fault in CATALOGUE if fault.family not in PERMITTED]
-        actions += [
-            fault for fault in actions if fault.family == "node"
-        ] * 2  # the rest is nothing without them
+        aimed = [fault for fault in actions if FAULT_RULES[fault.action].point is not None]
+        # The rest is nothing without faults of nodes.
+        actions += [fault for fault in actions if fault.family == "node"] * 2 + aimed * 2
         for number in range(slots):
             if self._tape.chance(f"fault[{number}]", share):
                 for _ in range(_TRIES):
@@ -168,7 +174,10 @@ class Nemesis:
         node = tape.integer(f"{name}.node", 0, len(nodes) - 1)
         seconds = rule.shortest * self._lease
         if rule.shortest < rule.longest:
-            seconds = tape.number(f"{name}.seconds", seconds, rule.longest * self._lease)
+            # Most are short: a life in which nothing works for long shows little.
+            part = tape.choice(f"{name}.longest", _PARTS)
+            longest = seconds + part * (rule.longest - rule.shortest) * self._lease
+            seconds = tape.number(f"{name}.seconds", seconds, longest)
         others = ("", *nodes, *self._world.machines) if fault.family == "network" else ("",)
         return evolve(
             fault,
@@ -180,7 +189,9 @@ class Nemesis:
         )
 
     def _place(self, fault: Fault, own: str, name: str) -> FaultPlace | float:
-        tape = self._tape
+        tape, aimed = self._tape, FAULT_RULES[fault.action].point
+        if aimed is not None:
+            return evolve(aimed, nth=tape.integer(f"{name}.nth", 1, aimed.nth))
         if tape.chance(f"{name}.by_clock", 0.4):
             return tape.number(f"{name}.at", 0.0, self._until)
         kind, word = tape.choice(f"{name}.point", POINTS)

@@ -24,7 +24,7 @@ from agentrail.testing.simulation.log import LineKind
 
 T = TypeVar("T")
 
-_WEIGHTS: Final = {"prompt": 12, "steer": 3, "abort": 2, "abort all": 1, "drop": 1, "repeat": 2, "twice": 2}
+_WEIGHTS: Final = {"prompt": 12, "steer": 3, "abort": 2, "abort all": 1, "drop": 1, "repeat": 3, "twice": 2}
 _RARE: Final = ("flood", "hurry", "vanish", "detach", "look", "compact", "begin anew", "switch")
 DEEDS: Final = ("nothing", *[deed for deed, weight in _WEIGHTS.items() for _ in range(weight)], *_RARE)
 """Rounds by weight. All but the first begin with a prompt. `drop` aborts that prompt only, `twice` sends one to two nodes at
@@ -105,6 +105,7 @@ class Person:
     session_id: str = ""
     away: float = 0.0
     open: dict[str, str] = field(factory=dict)  # prompts without a known end, with their refs
+    sent: list[str] = field(factory=list)  # all prompts of the session
     has_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot)
     read_up_to: int = 0
     counts: Counter[str] = field(factory=Counter)
@@ -161,6 +162,8 @@ class Person:
         self.nursery.start_soon(self._read)
         for name in self.open:
             self.nursery.start_soon(self._settle, name)
+        if self.counts["dials"] > 1 and self.sent and self.sent[-1] not in self.open:
+            self.nursery.start_soon(self._ask, "prompt", self.sent[-1])  # in doubt whether it arrived
         while self.counts["rounds"] < self.world.seconds / max(self.pause[0], 0.5) and not self.world.is_calm:
             number = self.counts["rounds"]
             self.counts["rounds"] += 1
@@ -179,8 +182,9 @@ class Person:
         if deed not in {"nothing", "prompt", "hurry"}:
             await self._wait(f"after[{name}]", 0.0, 8.0)
         match deed:
-            case "repeat":
-                await self._ask("prompt", name)
+            case "repeat":  # any prompt of the session, from another window
+                async with self._second_links() as other:
+                    await self._ask("prompt", self._draw(f"repeats[{name}]", tuple(self.sent)), other)
             case "drop":
                 await self._ask("abort", self.open.get(name, ""))
             case "twice":
@@ -207,11 +211,12 @@ class Person:
             await self.has_ended.park()
         if deed == "begin anew" and not self.open:
             self.counts["sessions"] += 1
-            self.session_id, self.read_up_to, self.away = "", 0, 0.0
+            self.session_id, self.read_up_to, self.away, self.sent = "", 0, 0.0, []
             self.visit.cancel(reason="the client begins another session")
 
     def _prompt(self, name: str) -> None:
         self.open[name] = ""
+        self.sent.append(name)
         self.nursery.start_soon(self._settle, name)
 
     async def _settle(self, name: str) -> None:

@@ -23,7 +23,7 @@ from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.disk_store import LoggedStore, open_disk_store
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange
-from agentrail.testing.simulation.faults import EVERYTHING, Fault
+from agentrail.testing.simulation.faults import EVERYTHING, SKEW, Fault
 from agentrail.testing.simulation.ledger import EffectLedger
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
@@ -48,6 +48,9 @@ RESTART_SECONDS: Final = 1.0
 
 ELSEWHERE: Final = 0.4
 """Part of the restarts that are on another computer."""
+
+_CLOCKS: Final = (0.0, 0.0, 60.0, -60.0, 3600.0, -3600.0)
+"""Differences between the clock of a node and the world's, in seconds, where clocks may be wrong."""
 
 MAX_RATE: Final = 1_000_000
 """Limits of a caller's messages, unless a scenario sets some: people of a world are few, and ask a lot."""
@@ -324,6 +327,7 @@ class World:
         machine.beginning = self.store.beginning
         if before.disk is not None or not self.tape.chance(f"nodes[{index}].moves", ELSEWHERE):
             machine.witnesses = before.machine.witnesses
+            machine.wrong_by_seconds, machine.drift = before.machine.wrong_by_seconds, before.machine.drift
         else:
             self.log.note("node", "starts on another computer", place=before.place)
         self._start_node(SimulatedNode(index, machine, disk=before.disk))
@@ -399,6 +403,8 @@ class World:
                     rate=self._rate,
                 )
             for node in self.nodes:
+                if self._nemesis is not None and self._nemesis.allows(SKEW):
+                    node.machine.wrong_by_seconds = self.tape.choice(f"nodes[{node.index}].clock", _CLOCKS)
                 self._start_node(node)
             for node in self.nodes:
                 await node.up.wait()

@@ -68,7 +68,7 @@ BUSY: Final = (1.0, 15.0)
 APPROVAL_SECONDS: Final = 30.0
 """Time in which people of `desk` decide. Some never do."""
 
-TREE_TOKENS: Final = 6_000
+TREE_TOKENS: Final = 1_200
 """Budget of a session of `tree`, which busy ones reach."""
 
 
@@ -77,7 +77,7 @@ def cluster(world: World) -> None:
     if world.tape.chance("network.bytes", BYTES):
         world.use_network("bytes")
     _shop(world)
-    people(world, 5, "shop", sessions=4, pause=world.tape.choice("people.pause", ((5.0, 60.0), BUSY)))
+    people(world, 5, "shop", sessions=4, pause=world.tape.choice("people.pause", ((5.0, 60.0), BUSY, BUSY)))
 
 
 def single(world: World) -> None:
