@@ -5,7 +5,7 @@ and on a shared one it does not measure the neighbours.
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import process_time
 from typing import Final
@@ -195,19 +195,20 @@ def bare_growth(count: int) -> Sample:
 
 def bare_first_turns(count: int) -> Sample:
     """Take the first turns of so many conversations."""
-    return _first_turns_of([trio.run(_bare_turns, FIRST_TURNS) for _ in range(count)])
+    return _first_turns_of(_bare_turns, count)
 
 
-async def _bare_turns(count: int) -> list[float]:
+async def _bare_turns(count: int, *, is_read: bool = True) -> list[float]:
     took: list[float] = []
     async with trio.open_nursery() as nursery:
         session = bare.BareSession(bare.StubModel(), bare.TOOLS)
         nursery.start_soon(session.run)
-        watch = bare.start_watch(nursery, session, "end")
+        watch = bare.start_watch(nursery, session, "end") if is_read else None
         for _ in range(count):
             began_at = process_time()
             expect("the answer", await session.prompt(_PROMPT), bare.ANSWER)
-            await watch.wait_come()
+            if watch is not None:
+                await watch.wait_come()
             took.append(process_time() - began_at)
         nursery.cancel_scope.cancel()
     return took
@@ -306,18 +307,19 @@ def our_growth(count: int) -> Sample:
 
 def our_first_turns(count: int) -> Sample:
     """Take the first turns of so many conversations."""
-    return _first_turns_of([trio.run(_our_turns, FIRST_TURNS) for _ in range(count)])
+    return _first_turns_of(_our_turns, count)
 
 
-async def _our_turns(count: int) -> list[float]:
+async def _our_turns(count: int, *, is_read: bool = True) -> list[float]:
     took: list[float] = []
     async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
         session = await supervisor.start_session(model=StubModel(), tools=[add])
-        watch = await start_watch(nursery, session, agentrail.AgentEnd)
+        watch = await start_watch(nursery, session, agentrail.AgentEnd) if is_read else None
         for _ in range(count):
             began_at = process_time()
             expect("the answer", await session.ask(_PROMPT), bare.ANSWER)
-            await watch.wait_come()
+            if watch is not None:
+                await watch.wait_come()
             took.append(process_time() - began_at)
         expect("the length of the history", len(await session.messages()), 4 * count)
         nursery.cancel_scope.cancel()
@@ -329,6 +331,12 @@ def _growth_of(took: list[float]) -> Sample:
     return {"growth": late / max(early, 1e-9), "early_seconds": early, "late_seconds": late}
 
 
-def _first_turns_of(conversations: list[list[float]]) -> Sample:
-    turns = zip(*conversations, strict=True)
-    return {f"turn_{number}_seconds": statistics.median(took) for number, took in enumerate(turns, 1)}
+def _first_turns_of(converse: Callable[..., Awaitable[list[float]]], count: int) -> Sample:
+    """Take turns of conversations whose events are read, and of others that nobody reads, as with the peers."""
+    found: dict[str, float] = {}
+    for kind, is_read in (("turn", True), ("unread_turn", False)):
+        one = partial(converse, FIRST_TURNS, is_read=is_read)
+        turns = zip(*(trio.run(one) for _ in range(count)), strict=True)
+        for number, took in enumerate(turns, 1):
+            found[f"{kind}_{number}_seconds"] = statistics.median(took)
+    return found
