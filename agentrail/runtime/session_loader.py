@@ -237,7 +237,7 @@ def taken_on(
     Raises:
         Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: Same as `revive`.
     """
-    # Not further: whoever took it since has the newest epoch, and with that one this node would pass the fence.
+    # Not further: the node that took it since has the newest epoch, with which this node would pass the fence.
     rest = read_after(store, stored.scope, stored.session, revived.tail.seq, stored.tail.seq)
     if any(record.kind != TAKEN for record in rest):
         return revive(store, stored, finder, ask)

@@ -62,8 +62,6 @@ SETTLED_HEADER: Final = "agentrail-settled"
 
 JSON_TYPE: Final = "application/json"
 
-LEASE_ID: Final = re.compile(r"[0-9a-f]{32}")
-
 MAX_NUMBER: Final = 2**53
 """Maximum of an operation number, a line, a count. Larger ones have the same meaning."""
 
