@@ -48,7 +48,7 @@ PLANTED: Final = (
     PlantedBug("deadline-follows-the-clock-of-the-node", "desk"),
     PlantedBug("abort-waits-for-the-store"),
     PlantedBug("snapshot-precedes-its-record", "drain"),
-    PlantedBug("events-start-over-after-a-wake"),
+    PlantedBug("events-start-over-after-a-wake", "fleet"),
     PlantedBug("client-ids-are-forgotten-by-the-next-owner"),
     PlantedBug("held-work-is-not-taken-up-again"),
     PlantedBug("timers-are-not-set-again", "desk"),
