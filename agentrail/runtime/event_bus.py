@@ -88,7 +88,9 @@ class LiveTail:
 STARTS: Final[frozenset[type[Event]]] = frozenset({MessageDelta, ThinkingDelta, ToolProgress, RequestStart})
 """Kinds of events that start unfinished output. An idle session has no `LiveTail`."""
 
-CHANGES_TEXT: Final = STARTS | {ToolExecutionEnd, ResponseComplete, StreamError} | _ENDS
+CHANGES_TEXT: Final[frozenset[type[Event]]] = frozenset(
+    {*STARTS, ToolExecutionEnd, ResponseComplete, StreamError, *_ENDS}
+)
 """Kinds of events that change unfinished output. All others can skip it."""
 
 _MAY_WAIT: Final[frozenset[type[Event]]] = frozenset({AgentSuspended, SubagentEvent})

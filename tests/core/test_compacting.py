@@ -17,7 +17,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
 from agentrail.messages import CallId, SteerRef, Text, TokenUsage, ToolCall, UserMessage
-from agentrail.testing.promises import a_budget_is_never_passed_by_a_promise
+from agentrail.testing.promises.conversation import a_budget_is_never_passed_by_a_promise
 from agentrail.testing.scenario import read_scenario
 from tests.core.worlds import completed, prompt, walk
 
