@@ -317,9 +317,7 @@ class RouteCall:
             return
         if not is_cut or what_travels(failure.error) is not None:
             failure.release()
-        failure.error = (
-            None  # its traceback refers to this frame: a cycle, which only the collector would free
-        )
+        failure.error = None  # its traceback refers to this frame: a cycle, freed by the collector only
         if self.has_left:  # otherwise at the deadline
             raise CallerLeft
 

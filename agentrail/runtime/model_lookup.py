@@ -112,7 +112,7 @@ def provide_model(model: str, ports: Ports) -> Provider:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    known, policy = _described(model, provider)
+    known, policy, price = _described(model, provider)
     facts = _facts_of(
         model,
         policy.context_window or known.context_window,
@@ -124,7 +124,6 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
             timeout_ms=_milliseconds(policy.timeout_seconds),
         ),
     )
-    price = policy.price or known.price
     # Not in the memory, which would give a price in whole dollars to one that is equal and has fractions.
     return facts if price is None else msgspec.structs.replace(facts, price=price)
 
@@ -149,10 +148,9 @@ def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsa
     if usage.cost_usd != 0.0 or not usage.total or provider is None:
         return usage
     try:
-        known, policy = _described(model, provider)
+        price = _described(model, provider)[2]
     except AgentrailError:  # it answered when the session began, so the response still counts
         return usage
-    price = policy.price or known.price
     return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
 
 
@@ -162,7 +160,8 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))
 
 
-def _described(model: str, provider: Provider) -> tuple[Capabilities, ModelPolicy]:
+def _described(model: str, provider: Provider) -> tuple[Capabilities, ModelPolicy, Price | None]:
+    """Return what a provider says about a model, what its policy says, and the price, for which the policy comes first."""
     name = model.partition(":")[2]
     known, policy = call_guarded(
         partial(_refuse_provider, model), lambda: (provider.capabilities(name), model_policy_of(provider))
@@ -170,7 +169,7 @@ def _described(model: str, provider: Provider) -> tuple[Capabilities, ModelPolic
     fault = _fault_of_capabilities(known)
     if fault is not None:
         raise OptionError([f"model {model!r}: its provider's capabilities() {fault}"])
-    return known, policy
+    return known, policy, policy.price or known.price
 
 
 def _refuse_provider(model: str, error: Exception) -> NoReturn:

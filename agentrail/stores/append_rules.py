@@ -41,9 +41,10 @@ KEPT_SNAPSHOTS: Final = 2
 """Snapshots that a store keeps of each session."""
 
 FORGET_NODE_MS: Final = 3_600_000
-"""Age at which a shared store forgets the last heartbeat of a node that owns nothing, as of the previous heartbeat of another node.
+"""A shared store forgets a node that owns nothing when its last heartbeat is this much older than the previous one of the node whose heartbeat it records.
 
-Not as of now: all living nodes look old after a step of the clock, and those of an unknown owner are free to take. Not a lease: a node that comes back later must find that it was reported gone.
+Not older than the clock: after a step of an hour all living nodes would be forgotten, and the sessions of an unknown node can be taken. Not a lease: a
+node that comes back later must find that it was reported gone.
 """
 
 NEIGHBOURS: Final = 32

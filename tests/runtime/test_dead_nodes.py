@@ -1,6 +1,6 @@
 """Nodes over one store: what a node that is cut off stops and holds, and who takes its sessions."""
 
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 
 import pytest
 import trio
@@ -286,16 +286,22 @@ async def test_idle_sessions_of_a_dead_node_cost_no_query():
         assert all(taken_by(store, f"s-{number}") == [2] for number in range(300))
 
 
+@asynccontextmanager
+async def working_pair(store):
+    """A node with a session at work and its connection to the store, and another node."""
+    async with node_over(store, revive=hanging) as (one, connection):
+        session = await one.start_session(session_id="s", **hanging())
+        await session.prompt("Hi")
+        async with node_over(store, revive=hanging) as (two, _):
+            yield one, connection, two
+
+
 @pytest.mark.machine(28)
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
 async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
     """A step of the store's clock moves nothing."""
     store, clock = shared_store()
-    async with AsyncExitStack() as stack:
-        one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
-        session = await one.start_session(session_id="s", **hanging())
-        await session.prompt("Hi")
-        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+    async with working_pair(store) as (one, _, two):
         await trio.sleep(17.2)
         clock.stepped_ms += step_ms
         await trio.sleep(2 * LEASE)
@@ -307,11 +313,7 @@ async def test_a_step_of_the_store_s_clock_moves_nothing(step_ms):
 async def test_a_dead_node_loses_its_sessions_within_a_lease_although_the_clock_was_set_back():
     """Its last heartbeat is an hour in the future then. Others have watched its silence by their own clocks, and that decides."""
     store, clock = shared_store()
-    async with AsyncExitStack() as stack:
-        one, connection = await stack.enter_async_context(node_over(store, revive=hanging))
-        session = await one.start_session(session_id="s", **hanging())
-        await session.prompt("Hi")
-        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+    async with working_pair(store) as (_, connection, two):
         await trio.sleep(17.2)
         connection.cut()
         clock.stepped_ms -= 3_600_000
@@ -324,11 +326,7 @@ async def test_a_dead_node_loses_its_sessions_within_a_lease_although_the_clock_
 async def test_a_node_that_was_reported_gone_and_lives_loses_what_others_took():
     """A node that was reported gone and lives loses what others took."""
     store, _ = shared_store()
-    async with AsyncExitStack() as stack:
-        one, _ = await stack.enter_async_context(node_over(store, revive=hanging))
-        session = await one.start_session(session_id="s", **hanging())
-        await session.prompt("Hi")
-        two, _ = await stack.enter_async_context(node_over(store, revive=hanging))
+    async with working_pair(store) as (one, _, two):
         await trio.sleep(0.1)
         store.gone(one.nodes.node.id)
         await trio.sleep(10)

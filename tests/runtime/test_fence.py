@@ -89,21 +89,32 @@ async def test_a_session_without_a_store_has_epoch_0():
     assert seen == [("s", 0)]
 
 
-async def test_a_take_that_was_overtaken_before_its_read_passes_no_fence():
-    """A node stands still after its take, and another one takes the session and writes. The first does not continue with the epoch that it then reads."""
+@pytest.mark.parametrize("writes_after", [True, False])
+@pytest.mark.parametrize("writes_before", [True, False])
+async def test_a_take_that_was_overtaken_before_its_read_passes_no_fence(writes_before, writes_after):
+    """A node stands still after its take, and another one takes the session. The first does not continue with the epoch that it then reads.
+
+    The owner before may have written since the first read of the journal, which is then read from its beginning. The owner after may have written too.
+    """
     store, _ = shared_store()
     options = {"model": FunctionModel(lambda _: says("done"))}
     async with node_over(store) as (before, _):
         await before.start_session(session_id="s", **options)
     async with node_over(store, resume="none") as (one, connection):
 
+        def write(row):
+            draft = Draft(at_ms=1, kind="recovered", body=b'{"cause":"gone"}', events=row.events)
+            records, _ = sealed([draft], row.tail, scope="", session="s")
+            assert store.append([Append(records=records, standing=Standing())]) == (None,)
+
         def take(*args, **given):
+            if writes_before:
+                write(store.get("", "s"))
             taken = store.take(*args, **given)
             store.gone(one.nodes.node.id)
             (later,) = store.take("", "s", "n-3", "gone").sessions
-            draft = Draft(at_ms=1, kind="recovered", body=b'{"cause":"gone"}', events=later.events)
-            records, _ = sealed([draft], later.tail, scope="", session="s")
-            assert store.append([Append(records=records, standing=Standing())]) == (None,)
+            if writes_after:
+                write(later)
             return taken
 
         connection.take = take
@@ -112,4 +123,5 @@ async def test_a_take_that_was_overtaken_before_its_read_passes_no_fence():
             await session.prompt("Hi")
     row = store.get("", "s")
     assert (row.node, row.tail.epoch) == ("n-3", 3)
-    assert [record.kind for record in store.read("", "s", row.tail.seq - 2)] == ["taken", "recovered"]
+    last = ["taken", "recovered"] if writes_after else ["taken", "taken"]
+    assert [record.kind for record in store.read("", "s", row.tail.seq - 2)] == last

@@ -11,6 +11,7 @@ from agentrail import open_supervisor
 from agentrail.abc import Capabilities
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
 from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.errors import OptionError, Overloaded
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
@@ -293,6 +294,27 @@ class PricedByTheToken(FunctionModel):
 
     def capabilities(self, model):
         return Capabilities(context_window=100_000, price=Price(input=1.0, output=10.0))
+
+
+async def test_the_price_that_a_user_set_comes_before_the_known_one():
+    """For the cost of a response, and for the budget, which counts what a request may cost."""
+
+    class PricedByItsUser(PricedByTheToken):
+        model_policy = ModelPolicy(price=Price(input=3.0, output=30.0))
+
+    spent = []
+    for kind in (PricedByTheToken, PricedByItsUser):
+        async with open_supervisor() as supervisor:
+            model = kind(lambda _: says("Good day."))
+            session = await supervisor.start_session(
+                model=model, budget=Budget(max_cost_usd=1.0), max_output_tokens=2_000
+            )
+            await session.ask("Hi")
+            status = await session.status()
+        assert status.budget_left.cost_usd == pytest.approx(1.0 - status.usage.cost_usd)
+        spent.append(status.usage.cost_usd)
+    assert spent[0] > 0
+    assert spent[1] == pytest.approx(3 * spent[0])
 
 
 @on_virtual_time
