@@ -65,7 +65,7 @@ WITH now AS (SELECT agentrail.now_ms() AS ms), unused AS (
 ), full_allowances AS (
     DELETE FROM agentrail.allowance WHERE key IN (SELECT key FROM unused)
 ), old AS (
-    SELECT id FROM agentrail.node AS one WHERE id <> '' AND %b - seen_at_ms >= {FORGET_NODE_MS}
+    SELECT id FROM agentrail.node AS one WHERE id <> '' AND least(%b, (SELECT ms FROM now)) - seen_at_ms >= {FORGET_NODE_MS}
     AND NOT ({_OWNS}) FOR UPDATE SKIP LOCKED
 )
 DELETE FROM agentrail.node WHERE id IN (SELECT id FROM old)

@@ -135,6 +135,16 @@ def test_a_step_of_the_clock_makes_no_living_node_unknown(store, url):
     assert store.beat(Node(id="gone")).before_ms == 0
 
 
+def test_a_step_back_of_the_clock_makes_no_living_node_unknown(store, url):
+    """The last heartbeat of the one that looks is in the future then, more than an hour after that of a node that has sent one since."""
+    for name in ("n1", "n2"):
+        store.beat(Node(id=name))
+    run_sql(url, "UPDATE public.clock SET ms = ms - 3700000")
+    second = store.beat(Node(id="n2"))
+    store.beat(Node(id="n1"))
+    assert store.beat(Node(id="n2")).before_ms == second.at_ms
+
+
 def test_ended_connections_are_opened_again(store, postgres_server, url):
     """The call that meets the end is unavailable, the next one succeeds, and nothing is twice."""
     store.create(opening())
