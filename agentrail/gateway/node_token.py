@@ -8,6 +8,7 @@ is signed too, so that a proxy cannot answer for a node.
 import base64
 import hashlib
 import hmac
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -148,7 +149,7 @@ class NodeCalls:
         self._secret = secret
         self._node = node
         # Each with its sender, the sender's time, and the time here at which it may be forgotten, in about that order.
-        self._nonces: dict[str, tuple[str, int, int]] = {}
+        self._nonces: OrderedDict[str, tuple[str, int, int]] = OrderedDict()  # a dict finds its first slowly
         # For each sender: nonces up to this time of it count as used. One entry per process that has ever called this one.
         self._forgotten: dict[str, int] = {}
 

@@ -1,5 +1,7 @@
 """Signatures of requests between nodes: each is valid for one request, one receiver, half a minute, and once."""
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
@@ -137,6 +139,23 @@ def test_nonces_are_forgotten_when_their_tokens_have_expired():
         at_ms = NOW + number * 1_000
         assert judge_at(calls, signed(nonce=f"f-{number}", at_ms=at_ms), at_ms) is not None
     assert len(calls) <= (LIFETIME_MS + MAX_AHEAD_MS) // 1_000 + 1
+
+
+def test_the_first_request_after_a_busy_minute_forgets_the_others_quickly():
+    """Sixteen times as many nonces cost about sixteen times as much, and not 256 times."""
+
+    def seconds(count):
+        calls = NodeCalls(SECRET, "n-b")
+        for number in range(count):
+            assert judge_at(calls, signed(nonce=f"f-{number}"), NOW) is not None
+        late = signed(at_ms=NOW + 60_000)
+        began = time.process_time()
+        assert judge_at(calls, late, NOW + 60_000) is not None
+        took = time.process_time() - began
+        assert len(calls) == 1
+        return took
+
+    assert seconds(16_000) < 80 * min(seconds(1_000) for _ in range(3))
 
 
 def test_a_refused_request_takes_no_nonce():
