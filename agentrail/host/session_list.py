@@ -91,19 +91,20 @@ class SessionList:
     async def _newest(self, filters: Filters, behind: ListPlace | None, limit: int) -> list[ListedSession]:
         """Return the usual list: its page costs what it shows, however many sessions a user has."""
         shown: list[ListedSession] = []
+        at_once = min(_AT_ONCE, limit)
         while len(shown) < limit:
-            rows = await self._supervisor.newest(
-                filters, before=behind, limit=min(_AT_ONCE, limit - len(shown))
-            )
+            rows = await self._supervisor.newest(filters, before=behind, limit=at_once)
             if not rows:
                 break
-            behind = (rows[-1].opened_at_ms, rows[-1].session)
+            behind, at_once = (rows[-1].opened_at_ms, rows[-1].session), _AT_ONCE  # some are in no list
             for place, row in enumerate(rows, 1):
                 known = None if self._is_hidden(row.scope, row.session) else await self.listed(row)
                 if known is not None:
                     here = self._awake(row)
                     listed = known if here is None else evolve(known, phase=phase_of(here), session=here)
                     shown.append(await self._shown(listed, row.scope))
+                    if len(shown) == limit:
+                        break
                 if place % _TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()
         return shown

@@ -13,7 +13,7 @@ MANY = 120
 
 
 class CountingStore(MemoryStore):
-    found = journals_read = 0
+    found = journals_read = pages = 0
 
     def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
         page = super().find(filters, after=after, limit=limit)
@@ -23,6 +23,7 @@ class CountingStore(MemoryStore):
     def newest(self, filters=Filters(), *, before=None, limit=100):  # noqa: B008 - frozen
         page = super().newest(filters, before=before, limit=limit)
         self.found += len(page)
+        self.pages += 1
         return page
 
     def read(self, scope, session, after=0, limit=1000):
@@ -76,6 +77,23 @@ async def test_a_page_costs_the_sessions_of_its_user():
         expected = {"other": [], "desk": [5, 4, 3, 2, 1, 0]}.get(wanted.agent_id or "desk")
         shown = [f"a{one}" for one in expected if wanted.q is None or wanted.q.lower() == f"a{one}"]
         assert pages == [(one, "desk", "desk") for one in shown]
+
+
+@on_virtual_time
+async def test_the_last_place_of_a_page_costs_no_read_per_temporary_session():
+    """Temporary sessions are in no list, and stand between two that are."""
+    store = CountingStore()
+    async with hosting(answering(), store=store, limits=Limits(max_sessions_per_principal=MANY + 3)) as host:
+        await host.create(ANN, session_id="old")
+        for number in range(MANY):
+            await host.create(ANN, session_id=f"t{number}", keep=False)
+        for name in ("newer", "newest"):
+            await host.create(ANN, session_id=name)
+        store.pages = 0
+        listed = await host.list_sessions(ANN, limit=3)
+        assert [one.session_id for one in listed] == ["newest", "newer", "old"]
+        assert store.pages == 2
+        assert [one.session_id for one in await host.list_sessions(ANN, limit=2)] == ["newest", "newer"]
 
 
 @on_virtual_time
