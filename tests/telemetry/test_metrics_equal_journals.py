@@ -1,7 +1,7 @@
 """Counters equal what the journals say, after a thousand cycles that end in all the ways there are."""
 
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -18,9 +18,7 @@ from agentrail.runtime.supervisor_gauges import measured
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry.metrics import Metrics
 from agentrail.telemetry.reader import TelemetryReader
-from agentrail.testing.digest import run_seeded
-from agentrail.testing.faulty_store import FaultyStore
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails
+from agentrail.testing.models import FunctionModel, Turn, calls, fails
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import NoSandbox, on_virtual_time
@@ -147,31 +145,3 @@ async def test_counters_equal_the_journals_after_a_thousand_cycles():
     assert min(said["requests", one] for one in ("ok", "failed", "aborted")) > 100
     assert counted.pop("cost") == pytest.approx(said.pop("cost"), abs=1e-9)
     assert +counted == +said
-
-
-@pytest.mark.operation(23)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_seeded_run_does_the_same_with_metrics(seed):
-    """Signals, effects and events are the same, at the same times. Only the steps of the reader are more."""
-
-    def run(metrics):
-        async def main(_digest):
-            store = FaultyStore(MemoryStore(lease_ms=0))  # through the writer, whose writes are timed
-            reader = None if metrics is None else TelemetryReader([metrics])
-            async with open_nameless(lambda _n, _r: NoSandbox(), store=store, reader=reader) as supervisor:
-                with nullcontext() if metrics is None else measured(supervisor, metrics):
-                    turns = [fails(errors.Overloaded("busy")), calls(("book", {})), Turn(text=("Done.",))]
-                    tools = [RecordingTool(name="book")]
-                    session = await supervisor.start_session(model=ScriptedModel(turns * 2), tools=tools)
-                    for _cycle in range(2):
-                        await session.ask("Hi")
-                    await trio.sleep(10)
-
-        lines = run_seeded(main, seed, keep_lines=True).lines
-        return [line for line in lines if not line.startswith("step ")]
-
-    metrics = Metrics()
-    bare = run(None)
-    assert bare == run(metrics)
-    assert len(bare) > 50
-    assert metrics.totals.by_series["agentrail_cycles_total", "ok", "other"].value == 2

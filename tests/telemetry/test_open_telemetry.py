@@ -1,6 +1,8 @@
 """Spans of ours leave through any official exporter, the same live and again from a journal (docs: see what your agents do)."""
 
 import logging
+from contextlib import nullcontext
+from random import Random
 
 import msgspec
 import pytest
@@ -17,13 +19,20 @@ from agentrail.events import AgentEnd, AgentStart, Envelope, PromptReceived
 from agentrail.frozen import EMPTY
 from agentrail.messages import PromptRef, Text, TokenUsage, TraceContext
 from agentrail.outside import installed
+from agentrail.runtime.supervisor_gauges import measured
+from agentrail.stores.audit_file import AuditFile
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import OpenTelemetry, reader
+from agentrail.telemetry.audit import AuditLog
+from agentrail.telemetry.metrics import Metrics
 from agentrail.telemetry.reader import TelemetryReader
 from agentrail.telemetry.sdk_spans import NotExported, OtlpExporter
 from agentrail.testing.cancelling import cancel_everywhere
-from agentrail.testing.digest import run_seeded
+from agentrail.testing.clock import FakeClock
+from agentrail.testing.digest import Digest
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
+from agentrail.testing.seeded import SeededMachine, seeded_order
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import Inline, NoSandbox, eventually, on_virtual_time, saying
 from tests.telemetry.collectors import collecting
@@ -295,31 +304,104 @@ async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_co
         OtlpExporter(collector.url, int).export([])
 
 
+def is_of_telemetry(task):
+    return "telemetry" in task.name or task.name == "reader of events"
+
+
+class ApartDigest(Digest):
+    """Leaves out the steps of telemetry's own tasks."""
+
+    def before_task_step(self, task):
+        if not is_of_telemetry(task):
+            super().before_task_step(task)
+
+
+class ApartOrder(Random):
+    """Draws the order of all other tasks as if those of telemetry did not exist: those run last in each batch."""
+
+    def shuffle(self, batch):
+        others = [task for task in batch if not is_of_telemetry(task)]
+        super().shuffle(others)
+        batch[:] = [*filter(is_of_telemetry, batch), *others]
+
+
+class ApartMachine(SeededMachine):
+    """Lets what telemetry offloads be late by draws of its own."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.own = SeededMachine(f"{seed}/telemetry")
+
+    async def offload(self, function, /, *args, **options):
+        if not is_of_telemetry(trio.lowlevel.current_task()):
+            return await super().offload(function, *args, **options)
+
+        def for_telemetry():
+            return function(*args)
+
+        return await self.own.offload(for_telemetry, **options)
+
+
+@tool
+async def add_slowly(a: int, b: int) -> str:
+    """Add two numbers after some turns of the loop and a second."""
+    for _turn in range(a):
+        await trio.lowlevel.checkpoint()
+    await trio.sleep(1)
+    return str(a + b)
+
+
+def seeded_digest(seed, store, metrics=None, *consumers):
+    """What a seeded run did until its supervisor closes: that waits for the reader, so from there on it is another one."""
+    digest = ApartDigest(keep_lines=True)
+
+    async def scrape():
+        while True:
+            await metrics.render()
+            await trio.sleep(0.7)
+
+    async def main():
+        reader = None if metrics is None else TelemetryReader([metrics, *consumers])
+        async with (
+            open_nameless(lambda _name, _root: NoSandbox(), store=store, reader=reader) as supervisor,
+            trio.open_nursery() as nursery,
+        ):
+            with nullcontext() if metrics is None else measured(supervisor, metrics):
+                if metrics is not None:
+                    nursery.start_soon(scrape, name="scraper of telemetry")
+                three = [("add_slowly", {"a": a, "b": b}) for a, b in ((3, 1), (1, 1), (2, 2))]
+                turns = [fails(Overloaded("busy")), calls(*three), says("4, 2, 4")]
+                for _session in range(3):
+                    session = await supervisor.start_session(model=ScriptedModel(turns), tools=[add_slowly])
+                    await session.ask("Add, please")
+                    await trio.sleep(3)
+                nursery.cancel_scope.cancel()
+                return [*digest.lines, digest.hexdigest()]
+
+    with seeded_order(seed, ApartOrder(seed)), installed(ApartMachine(seed)), digest.listening():
+        return trio.run(main, clock=FakeClock(), instruments=[digest])
+
+
 @pytest.mark.operation(23)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_seeded_run_does_the_same_with_telemetry(seed):
-    """Signals, effects and events are the same, at the same times. Only the steps of the reader are more.
+def test_the_digest_of_a_seeded_run_is_the_same_with_telemetry(seed, tmp_path):
+    """Spans, metrics and the audit log, with scrapes: each step of each other task, at its time, and all that sessions do.
 
-    Each of them is a draw of the order of tasks, so the run has no two tools at once: there would be another order.
+    The store is in memory. One with a thread writes the cursors in the task that writes the records, which has more steps
+    for them: there, all of it is compared without consumers that have cursors.
     """
-    exporter = InMemorySpanExporter()
-
-    def run(make_reader):
-        async def main(_digest):
-            async with open_nameless(lambda _name, _root: NoSandbox(), reader=make_reader()) as supervisor:
-                turns = [fails(Overloaded("busy")), calls(("add", {"a": 1, "b": 2})), says("3")]
-                session = await supervisor.start_session(model=ScriptedModel(turns * 2), tools=[add])
-                for _cycle in range(2):
-                    await session.ask("Add, please")
-                await trio.sleep(10)
-
-        lines = run_seeded(main, seed, keep_lines=True).lines
-        return [line for line in lines if not line.startswith("step ")]
-
-    bare = run(lambda: None)
-    assert bare == run(lambda: TelemetryReader([OpenTelemetry(exporter=exporter).consumer()]))
-    assert len(bare) > 50
-    assert len(exporter.get_finished_spans()) == 10
+    exporter, metrics, audit = InMemorySpanExporter(), Metrics(), AuditFile(tmp_path / "audit.jsonl")
+    consumers = [
+        metrics,
+        OpenTelemetry(exporter=exporter).consumer(),
+        AuditLog(audit.read, audit.append, lambda *_: ()),
+    ]
+    bare = seeded_digest(seed, MemoryStore(lease_ms=0))
+    assert bare == seeded_digest(seed, MemoryStore(lease_ms=0), *consumers)
+    assert len(exporter.get_finished_spans()) == 21
+    assert metrics.totals.by_series["agentrail_cycles_total", "ok", "other"].value == 3
+    with_thread = seeded_digest(seed, FaultyStore(MemoryStore(lease_ms=0)))
+    assert with_thread == seeded_digest(seed, FaultyStore(MemoryStore(lease_ms=0)), Metrics())
 
 
 def traced_cycle(number, trace=None):
