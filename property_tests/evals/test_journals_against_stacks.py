@@ -1,25 +1,39 @@
 """Any recorded life is the same beside its own stack; beside another one, the first difference is that of a life with that stack."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pytest
 from hypothesis import event, given, strategies as st
 
+from agentrail.cli.store_access import read_after, sources_of
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import StreamFailed
 from agentrail.core.stack.loaded_stack import PluginEntry
-from agentrail.errors import ErrorInfo
+from agentrail.core.wire.codec import encode_signal
+from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.evals.journals import OtherStack, StackComparison
 from agentrail.events import SessionStart, ToolBlocked
+from agentrail.messages import SessionId
+from agentrail.plugins import Permissions, SecurityGuard
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing import strategies
 from agentrail.testing.checked_run import Run, Setup
+from agentrail.testing.digest import Digest, run_seeded
+from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import RecordingTool
 from property_tests.core.test_journals_fold import CONFIGS
 from tests.core.journal.recorded import Life, Told, call
 from tests.core.worlds import WITH_CLIENT as TOOLS
+from tests.runtime.rig import NoSandbox
+
+Decisions: TypeAlias = list[tuple[str, list[str]]]
+"""Each signal of a run, with what was decided about it."""
 
 LIMITS: Final = st.fixed_dictionaries(
     {},
@@ -136,3 +150,87 @@ def test_other_limits_differ_where_a_life_with_them_does(actions, plugins, chose
     event("differs" if changed else "the same")
     assert (found.first is None) == (changed is None)
     assert changed is None or found.first in range(changed[0], changed[1] + 1)
+
+
+ALLOWED: Final = ("look", "deploy", "shell(ls *)", "shell(rm *)")
+ASKED: Final = (
+    ("look", {"path": "a"}),
+    ("look", {"path": ".env"}),
+    ("deploy", {"path": "a"}),
+    ("shell", {"command": "ls"}),
+    ("shell", {"command": "rm -rf /"}),
+)
+CYCLES: Final = st.lists(st.lists(st.sampled_from(ASKED), min_size=1, max_size=2), min_size=1, max_size=2)
+PERMITTED: Final = (Permissions, {"allow": ALLOWED})
+CHANGES: Final = {
+    "a guard": st.just({"plugins": (PERMITTED, SecurityGuard)}),
+    "a permission": st.builds(
+        lambda gone, key: {"plugins": ((Permissions, {"allow": sorted({*ALLOWED} - {gone}), **key}),)},
+        st.sampled_from(ALLOWED),
+        st.sampled_from(({}, {"deny": ["deploy"]})),
+    ),
+    "a bound": st.builds(
+        lambda bound: {"config": {"compact_at_tokens": bound}}, st.sampled_from((1, 60, 120, 300))
+    ),
+}
+
+
+def run_for_real(script: Any, plugins: Any = (PERMITTED,), **options: Any) -> tuple[MemoryStore, Decisions]:
+    """Run a session under a supervisor. Nobody answers its approvals."""
+    store = MemoryStore(lease_ms=0)
+    batches = [batch for batches in script for batch in (*batches, [])]
+    turns = [
+        calls(*batch) if batch else says(f"Done with {number}. " * 9) for number, batch in enumerate(batches)
+    ]
+
+    async def main(_digest: Digest) -> None:
+        async with open_nameless(lambda _name, _root: NoSandbox(), store=store) as supervisor:
+            session = await supervisor.start_session(
+                session_id="s",
+                model=ScriptedModel([*turns, *[says("Enough.")] * 20]),
+                tools=[RecordingTool(name=name) for name in ("look", "deploy", "shell")],
+                plugins=plugins,
+                approval_timeout_seconds=1,
+                **options,
+            )
+            for number in range(len(script)):
+                with suppress(AgentrailError):
+                    await session.ask(f"Look at {number}. " * 9)
+
+    decisions: Decisions = []
+    for kind, _, said in (line.partition(" ") for line in run_seeded(main, 7, keep_lines=True).lines):
+        if kind == "signal":
+            decisions.append((said, []))
+        elif kind != "step" and not said.startswith(("ReplyToCaller", "Refuse", '{"kind":"session_start"')):
+            decisions[-1][1].append(said)
+    return store, decisions
+
+
+def calls_judged(said: Iterable[str]) -> set[tuple[str, str]]:
+    """The calls that were blocked or asked about, of what a run decided."""
+    found = [msgspec.json.decode(one) for one in said if one.startswith('{"kind":')]
+    blocked = {("blocked", one["call_id"]) for one in found if one["kind"] == "tool_blocked"}
+    asked = [one["approval"] for one in found if one["kind"] == "approval_required"]
+    return blocked | {("asked about", one["call_id"]) for one in asked}
+
+
+@pytest.mark.operation(18)
+@pytest.mark.parametrize("kind", CHANGES)
+@given(data=st.data(), script=st.lists(CYCLES, min_size=1, max_size=3))
+def test_the_first_difference_is_that_of_a_real_run(kind, data, script):
+    """Two supervisors get the same prompts and the same scripted model: one with the recorded stack, one with the other."""
+    change = data.draw(CHANGES[kind])
+    store, recorded = run_for_real(script)
+    _, changed = run_for_real(script, change.get("plugins", (PERMITTED,)), **change.get("config", {}))
+    signal, judged = None, set[tuple[str, str]]()
+    for one, other in zip(recorded, changed, strict=False):
+        assert one[0] == other[0]
+        if one[1] != other[1]:
+            signal, judged = one[0], calls_judged(other[1]) - calls_judged(one[1])
+            break
+    sources = sources_of(SessionId("s"), store.blob)
+    found = StackComparison(read_after(store, "", SessionId("s"), 0), sources, OtherStack(**change))
+    signals = {walked.record.seq: walked.signal for walked, _ in found.steps()}
+    event(f"{'differs' if signal else 'the same'} {found.what}")
+    assert (None if found.first is None else encode_signal(signals[found.first]).decode()) == signal
+    assert {(one.change, one.call_id) for one in found.calls if one.record == found.first} == judged
