@@ -151,6 +151,7 @@ class Keeping:
         self._beat_seconds = beat_seconds(lease_seconds)
         self._state_directory = state_directory
         self._witness: Witness | None = None
+        self._was_reported = False
         self.overwriter: Overwriter = Overwriter(store, self.write)
         self.retention: Retention | None = (
             None
@@ -228,7 +229,7 @@ class Keeping:
         if self._processes is not None:
             self._processes.close()
         if self._witness is not None:
-            self._witness.close()
+            self._witness.close(was_reported=self._was_reported)
 
     async def close(self) -> None:
         if self.retention is not None:
@@ -238,6 +239,7 @@ class Keeping:
             await self.heartbeat.stop()
             with suppress(StoreUnavailable):
                 await self.write(partial(self.store.gone, self.node.id))
+                self._was_reported = True
         if not self.store.is_immediate:
             await self.overwriter.finish()
 

@@ -125,13 +125,14 @@ class Witness:
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
 
-    def close(self) -> None:
-        """Remove the file, after a clean end. Can be called repeatedly."""
+    def close(self, *, was_reported: bool) -> None:
+        """Remove the file, or leave it to a later process if this node could not be reported as gone. Can be called repeatedly."""
         for _, file in self._ended.values():
             os.close(file)
         self._ended.clear()
         if self._file >= 0:
-            self._path.unlink(missing_ok=True)
+            if was_reported:
+                self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
 

@@ -73,7 +73,7 @@ def looking(directory, node="n-2"):
     try:
         yield found.find_ended()
     finally:
-        found.close()
+        found.close(was_reported=True)
 
 
 @needs_proc
@@ -152,8 +152,8 @@ def test_a_clean_end_leaves_no_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["n-1.node"]
     with looking(tmp_path) as ended:
         assert ended == ()
-    one.close()
-    one.close()
+    one.close(was_reported=True)
+    one.close(was_reported=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -182,6 +182,22 @@ async def test_the_successor_reports_the_node_once_its_processes_have_ended_and_
             assert not order[0][1]
             assert not (tmp_path / "n-1.node").exists()
             await trio.lowlevel.checkpoint()
+
+
+@needs_proc
+@pytest.mark.machine(27)
+@on_bounded_time
+@pytest.mark.parametrize("refused", ["gone", "*"])
+async def test_a_node_that_ends_while_the_store_is_away_is_reported_by_its_successor(tmp_path, refused):
+    """Its file stays, because others would otherwise wait for the end of its lease."""
+    store, _ = shared_store()
+    async with node_over(store, state_directory=tmp_path) as (_, first):
+        first.cut(refused)
+    (left,) = store.nodes()
+    assert left.gone_at_ms == 0
+    async with node_over(store, state_directory=tmp_path):
+        assert left.id not in [one.id for one in store.nodes()]
+    assert list(tmp_path.glob("*.node")) == []
 
 
 def test_without_a_boot_id_nothing_is_reported(tmp_path, monkeypatch):

@@ -113,10 +113,10 @@ def test_the_witness_of_a_stopped_process_stays_locked():
     first.is_held = True
     assert after.find_ended() == ()
     first.has_ended = True
-    before.close()
+    before.close(was_reported=True)
     assert after.find_ended() == ("n-1",)
     after.open()
     after.forget(["n-1"])
     assert after.find_ended() == ()
-    after.close()
+    after.close(was_reported=True)
     assert first.witnesses == {}

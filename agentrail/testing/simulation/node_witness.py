@@ -40,7 +40,7 @@ class SimulatedWitness(Witness):
         if not self._machine.has_ended:
             self._machine.witnesses[self._node] = self._machine
 
-    def close(self) -> None:
+    def close(self, *, was_reported: bool) -> None:
         """See `Witness`."""
-        if not self._machine.has_ended:
+        if was_reported and not self._machine.has_ended:
             self._machine.witnesses.pop(self._node, None)
