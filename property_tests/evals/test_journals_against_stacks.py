@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import event, given, strategies as st
 
-from agentrail.cli.store_access import read_after, sources_of
+from agentrail.cli.store_access import sources_of
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import StreamFailed
@@ -19,6 +19,7 @@ from agentrail.evals.journals import OtherStack, StackComparison
 from agentrail.events import SessionStart, ToolBlocked
 from agentrail.messages import SessionId
 from agentrail.plugins import Permissions, SecurityGuard
+from agentrail.runtime.session_loader import read_after
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing import strategies
 from agentrail.testing.checked_run import Run, Setup
