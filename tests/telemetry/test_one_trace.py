@@ -21,6 +21,7 @@ from agentrail.telemetry import OpenTelemetry
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.mcp import McpServer
 from agentrail.tools.task import TaskTool
+from tests.gateway.nodes import serving_nodes
 from tests.gateway.web import serving
 from tests.runtime.rig import on_bounded_time
 from tests.telemetry.collectors import collecting
@@ -196,6 +197,37 @@ async def test_a_click_a_tool_a_sub_agent_and_an_mcp_server_are_one_tree():
     (echo,) = (one for one in spans.values() if one.name == "execute_tool mcp__p__echo")
     told = next(one.value.string_value for one in echo.attributes if one.key == "gen_ai.tool.call.result")
     assert json.loads(told)["meta"]["traceparent"] == f"00-{echo.trace_id.hex()}-{echo.span_id.hex()}-01"
+
+
+@pytest.mark.operation(21)
+async def test_a_message_that_another_node_passes_on_is_in_the_same_tree():
+    """O-021: the node that owns the session continues the client's trace, and tells its tool."""
+    with collecting() as collector, program(OTLPSpanExporter(collector.url)) as (_, click):
+
+        @tool(thread=False)
+        async def order(number: int, ctx: ToolContext) -> str:
+            """Look an order up."""
+            return ctx.traceparent
+
+        carrier = {}
+        propagate.inject(carrier)
+        model = ScriptedModel([says("Hello"), calls(("order", {"number": 1})), says("done")])
+        given = {"session_tools": [order], "telemetry": OpenTelemetry(exporter=collector.url, content=True)}
+        async with serving_nodes(2, model, **given) as (owner, other):
+            assert (await owner.chat("Hi", session_id="s")).status_code == 200
+            said = {"message": "Go", "session_id": "s"}
+            assert (await other.post("/chat", said, headers=carrier)).status_code == 200
+            assert owner.owner()[0] == owner.id
+            assert other.seen.messages == []
+    trace_id = f"{click.get_span_context().trace_id:032x}"
+    spans = {one.span_id.hex(): one for one in collector.spans if one.trace_id.hex() == trace_id}
+    parents = {one.name: spans.get(one.parent_span_id.hex()) for one in spans.values()}
+    above = {name: None if one is None else one.name for name, one in parents.items()}
+    cycle = "invoke_agent desk"
+    assert above == {"click": None, cycle: "click", "chat object": cycle, "execute_tool order": cycle}
+    (call,) = (one for one in spans.values() if one.name == "execute_tool order")
+    told = next(one.value.string_value for one in call.attributes if one.key == "gen_ai.tool.call.result")
+    assert told == f"00-{trace_id}-{call.span_id.hex()}-01"
 
 
 async def test_a_malformed_traceparent_is_ignored_and_counted():
