@@ -24,6 +24,7 @@ from agentrail.stores.audit_file import AuditFile
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry import OpenTelemetry, reader
 from agentrail.telemetry.audit import AuditLog
+from agentrail.telemetry.metric_totals import OPEN_METRICS
 from agentrail.telemetry.metrics import Metrics
 from agentrail.telemetry.reader import TelemetryReader
 from agentrail.telemetry.sdk_spans import NotExported, OtlpExporter
@@ -80,7 +81,7 @@ def open_traced(exporter=None, *, store=None, **options):
     return open_nameless(
         lambda _name, _root: NoSandbox(),
         store=store,
-        reader=TelemetryReader([telemetry.consumer()]),
+        reader=TelemetryReader([telemetry.consumer(), *options.pop("others", ())]),
         **options,
     )
 
@@ -190,7 +191,7 @@ async def test_no_span_stays_open_wherever_a_session_is_struck(mode):
 @on_virtual_time
 @pytest.mark.operation(4)
 async def test_without_content_no_word_of_a_conversation_leaves():
-    """And with content each of them does."""
+    """Neither with spans nor with metrics; and with content each of them does."""
     canaries = {
         name: f"canary-{name}-4711" for name in ("prompt", "answer", "argument", "result", "tool", "error")
     }
@@ -211,16 +212,21 @@ async def test_without_content_no_word_of_a_conversation_leaves():
         ]
         * 2
     )
-    quiet, full = InMemorySpanExporter(), InMemorySpanExporter()
+    quiet, full, metrics, scrapes = InMemorySpanExporter(), InMemorySpanExporter(), Metrics(), []
     with installed(Inline()):
         for exporter, content in ((quiet, False), (full, True)):
-            async with open_traced(exporter, given={"content": content}) as supervisor:
-                session = await supervisor.start_session(
-                    model=model, tools=[echo], user_data={"secret": canaries["prompt"]}
-                )
-                await session.ask(canaries["prompt"])
+            traced = open_traced(exporter, given={"content": content}, others=[metrics])
+            async with traced as supervisor:
+                with measured(supervisor, metrics):
+                    session = await supervisor.start_session(
+                        model=model, tools=[echo], user_data={"secret": canaries["prompt"]}
+                    )
+                    await session.ask(canaries["prompt"])
+                    await trio.sleep(1)
+                    scrapes += [(await metrics.render(kind))[1].decode() for kind in ("", OPEN_METRICS)]
     said, shown = ("".join(span.to_json() for span in one.get_finished_spans()) for one in (quiet, full))
-    assert not [name for name, canary in canaries.items() if canary in said]
+    assert not [name for name, canary in canaries.items() if canary in "".join([said, *scrapes])]
+    assert all('agentrail_tool_calls_total{outcome="failed",tool="echo"}' in one for one in scrapes)
     assert [name for name, canary in canaries.items() if canary in shown] == [*canaries]
 
 
