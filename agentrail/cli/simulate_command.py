@@ -62,6 +62,19 @@ def simulate(  # noqa: PLR0913 - the options of a command
     hours: Annotated[
         float | None, Parameter(help="virtual time of a life, in hours", show_default=False)
     ] = None,
+    store: Annotated[
+        str,
+        Parameter(
+            help="postgres, sqlite or memory, in place of the scenario's own store", show_default=False
+        ),
+    ] = "",
+    faults: Annotated[
+        str,
+        Parameter(
+            help="the only faults: families or names of --list-faults, separated by commas, or none",
+            show_default=False,
+        ),
+    ] = "",
     jobs: Annotated[int, Parameter(help="number of processes")] = 1,
     until: Annotated[
         str | None, Parameter(help="time of day, such as 06:00, until which seeds go on", show_default=False)
@@ -84,7 +97,9 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
-        works = _works(_name_of(scenario, against, begin), seed, seeds, jobs, until, nodes, hours)
+        name = _name_of(scenario, against, begin)
+        name = f"with:{store}:{faults}:{name}" if store or faults else name
+        works = _works(name, seed, seeds, jobs, until, nodes, hours)
         works = [
             msgspec.structs.replace(
                 work,
@@ -167,14 +182,17 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
         raise _Faulty(message)
     try:
         found_scenario: Any = worlds.find_scenario(name, ".")
-        if name.startswith("from:"):
-            name = f"from:{found_scenario.__qualname__}"  # it must stay the same in all lives
+        if name.startswith(("from:", "with:")):
+            name = f"{name[:4]}:{found_scenario.__qualname__}"  # it must stay the same in all lives
         check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
     except (LookupError, ValueError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
     except Exception as error:
         message = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         raise _Faulty(message) from error
+    if nodes is not None and nodes > 1 and name.startswith(("with:sqlite:", "with:memory:")):
+        message = f"--nodes is {nodes}: nodes share sessions only with --store postgres"
+        raise _Faulty(message)
     if seed is not None:
         return [SeedRange(name=name, first=seed, count=1)]
     end = None if until is None else time_of(until)

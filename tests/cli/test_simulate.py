@@ -48,6 +48,16 @@ def careful(world):
     def nobody_asks():
         assert not any(line.kind == "person" for line in world.log.lines), "a person asked"
 
+def varied(world):
+    honest(world)
+    world.faults()
+
+    @world.finally_
+    def shows():
+        rows = world.store.rows()
+        store = "sqlite" if world.disk(0) else "postgres" if rows else "memory"
+        raise AssertionError(" ".join([store, *sorted(one.action for one in world.allowed_faults)]))
+
 def begins(world):
     honest(world)
     open("begun", "w").close()
@@ -108,6 +118,27 @@ def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
     assert "is damaged" in ran.err
 
 
+@each(
+    ("options", "said"),
+    [
+        ("--store postgres --faults none", "postgres"),
+        ("--store sqlite --faults one_way_cut,people", "sqlite one_way_cut whims"),
+        (
+            "--store memory --faults kill,people,disk",
+            "memory failed_sync full_disk slow_disk whims",
+        ),
+    ],
+)
+def test_a_store_and_faults_can_be_chosen(folder, capfd, options, said):
+    """The file of a broken life keeps both, so that it plays again. A process in whose memory sessions are does not end."""
+    ran = run_line(f"simulate --seed 5 --scenario my_world:varied --hours 0.003 --shrink 0 {options}", capfd)
+    assert ran.code == 1, ran
+    assert f"← BROKEN: {said}\n" in ran.out
+    ran = run_line("simulate seed-5.sim", capfd)
+    assert ran.code == 1, ran
+    assert f"← BROKEN: {said}\n" in ran.out
+
+
 @pytest.mark.simulation("V-029")
 @pytest.mark.check
 def test_a_plugin_with_a_hidden_counter_is_found_with_its_story(folder, capfd):
@@ -141,6 +172,11 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
         ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
         ("--seed 1 --hours 0", "expected 1 to 50 nodes and at most 24 hours"),
+        ("--store oracle", "store 'oracle' is unknown: expected one of postgres, sqlite, memory"),
+        ("--store sqlite --nodes 3", "nodes share sessions only with --store postgres"),
+        ("--store memory --world drain", "world 'drain' restarts its nodes"),
+        ("--faults network,flood", "fault 'flood' is unknown"),
+        ("--store sqlite --world nowhere", "world 'nowhere' is unknown"),
         ("no_such_file.sim", "no_such_file.sim"),
     ],
 )

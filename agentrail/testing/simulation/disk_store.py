@@ -81,7 +81,7 @@ class LoggedStore(CutStore):
 
     path = None  # next to a file nodes look for processes of earlier ones, and a world has no processes
 
-    def __init__(self, store: sqlite.SqliteStore, log: LifeLog) -> None:
+    def __init__(self, store: Any, log: LifeLog) -> None:
         super().__init__(store)
         self._log = log
 

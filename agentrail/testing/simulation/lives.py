@@ -113,7 +113,7 @@ def live_report(work: SeedRange, seed: int) -> str:
 
 
 def _options(work: SeedRange) -> dict[str, Any]:
-    kind = worlds.WORLDS.get(work.name, worlds.USUAL)
+    kind = worlds.kind_of(work.name)
     nodes, hours = work.nodes, work.hours
     return {
         "nodes": kind.nodes if nodes is None else nodes,

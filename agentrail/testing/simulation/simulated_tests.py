@@ -7,11 +7,11 @@ async def test_orders(world: World) -> None:
 
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol, get_args
 
 from agentrail.testing.simulation.life import WorldScenario, check_life_size, run
 from agentrail.testing.simulation.shrinking import MAX_LIVES
-from agentrail.testing.simulation.world import World
+from agentrail.testing.simulation.world import StoreKind, World
 
 
 class SimulatedTest(Protocol):
@@ -23,7 +23,7 @@ class SimulatedTest(Protocol):
 def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a broken one, by keyword
     *,
     nodes: int = 1,
-    store: Literal["postgres", "sqlite"] = "postgres",
+    store: StoreKind = "postgres",
     hours: float = 0.1,
     seeds: int | Iterable[int] = 200,
     save: Path | None = None,
@@ -34,7 +34,7 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
 
     Args:
         nodes: Number of nodes.
-        store: A shared PostgreSQL, simulated; or SQLite on a disk of each node.
+        store: A shared PostgreSQL, simulated; SQLite on a disk of each node; or the memory of its process.
         hours: Virtual time of a life, in hours, up to a day.
         seeds: Number of lives, from seed 0, or their seeds.
         save: Directory for the `.sim` file of a broken life and its test. None: nothing is written.
@@ -46,17 +46,14 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
     """
     check_life_size(nodes, hours)
     chosen = range(seeds) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or store not in {"postgres", "sqlite"}:
-        message = (
-            f"seeds is {seeds!r} and store is {store!r}: expected one seed or more, and postgres or sqlite"
-        )
+    if not chosen or store not in get_args(StoreKind):
+        message = f"seeds is {seeds!r} and store is {store!r}: expected one seed or more, and postgres, sqlite or memory"
         raise ValueError(message)
 
     def decorate(scenario: WorldScenario) -> SimulatedTest:
         def test(world: World | None = None) -> Awaitable[object] | None:
             if world is not None:
-                if store == "sqlite":
-                    world.use_disks()
+                world.use_store(store)
                 return scenario(world)
             for seed in chosen:
                 report = run(test, seed, nodes=nodes, hours=hours)

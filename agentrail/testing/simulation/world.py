@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from attrs import define, field
@@ -17,6 +17,7 @@ from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.gateway.app import create_app
 from agentrail.host import AgentProfile, HostPlugin, Limits, Principal
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.seams import Seam
 from agentrail.testing.simulation.byte_network import ByteNetwork
 from agentrail.testing.simulation.chatty_model import ChattyModel
@@ -35,6 +36,9 @@ from agentrail.testing.simulation.schedule import TaskOrder
 from agentrail.testing.simulation.tape import Tape
 
 WORLD_TENANT: Final = "acme"
+
+StoreKind: TypeAlias = Literal["postgres", "sqlite", "memory"]
+
 CALM: Final = 0.9
 """Part of a life after which all faults end, so that liveness can be judged."""
 
@@ -147,6 +151,7 @@ class World:
             "drain_timeout": 2.0,
             "limits": Limits(**dict.fromkeys(_RATES, MAX_RATE)),
         }
+        self._is_in_memory = False
         self._faults: tuple[Fault, ...] | None = None
         self._rate: float | None = None
         self._nemesis: Nemesis | None = None
@@ -187,10 +192,11 @@ class World:
         for machine in (self.store, outside.current(), *(node.machine for node in self.nodes)):
             machine.beginning = max(machine.beginning, seconds)  # type: ignore[attr-defined]
 
-    def use_disks(self) -> None:
-        """Let each node keep its sessions on a disk of its own, in a `SqliteStore`."""
+    def use_store(self, name: StoreKind) -> None:
+        """Choose where sessions are: in a PostgreSQL of all nodes, or with each node, in SQLite on its disk or in the memory of its process."""
         for node in self.nodes:
-            node.disk = SimulatedDisk(self.tape, node.place)
+            node.disk = SimulatedDisk(self.tape, node.place) if name == "sqlite" else None
+        self._is_in_memory = name == "memory"
 
     def use_network(self, name: Literal["messages", "bytes"]) -> None:
         """Choose the network: of messages, which is faster, or of bytes, where the protocols' own implementations run.
@@ -495,10 +501,10 @@ class World:
 
     @asynccontextmanager
     async def _store_of(self, node: SimulatedNode) -> AsyncIterator[Any]:
-        if node.disk is None:
+        if node.disk is None and not self._is_in_memory:
             yield self.store
             return
-        store = None
+        store: Any = MemoryStore() if node.disk is None else None
         while store is None:
             try:
                 store = await outside.offload(open_disk_store, node.disk)

@@ -4,11 +4,12 @@ They have the usual people, models and tools, and every fault. What differs is w
 """
 
 import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import trio
 from attrs import evolve, frozen
@@ -22,14 +23,19 @@ from agentrail.testing.simulation.busy_actors import BusyActors
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS
 from agentrail.testing.simulation.faults import (
+    CATALOGUE,
     CONGESTION,
     DAMAGE,
     EVERYTHING,
     FAILED_SYNC,
     KILL,
+    LEAVE,
+    LOSE,
     SLEEP,
     SLOW_STORE,
     STORE,
+    Fault,
+    FaultFamily,
     FaultPlace,
 )
 from agentrail.testing.simulation.life import WorldScenario
@@ -37,7 +43,7 @@ from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
-from agentrail.testing.simulation.world import RESTART_SECONDS, World
+from agentrail.testing.simulation.world import RESTART_SECONDS, StoreKind, World
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
 
@@ -82,7 +88,7 @@ def cluster(world: World) -> None:
 
 def single(world: World) -> None:
     """Serve a shop on one node, whose sessions are in a `SqliteStore` on its disk. In half of the lives a sync fails, and soon the power."""
-    world.use_disks()
+    world.use_store("sqlite")
     _shop(world)
     nth, later = world.tape.integer("aimed.nth", 1, 30), world.tape.integer("aimed.later", 2, 20)
     append = FaultPlace(kind="store", word="append", nth=nth)
@@ -236,6 +242,55 @@ class Against:
         people(world, 4, "shop", sessions=3)
 
 
+class Varied:
+    """A scenario with another store, or with other faults."""
+
+    __module__ = "with"
+
+    def __init__(self, store: Any, faults: str, name: str, folder: str) -> None:
+        """Find the scenario, and check the rest. Empty: as the scenario says."""
+        self._scenario: Any = find_scenario(name, folder)
+        is_from = name.startswith("from:")  # it must stay the same in all lives
+        self.__qualname__ = f"{store}:{faults}:{f'from:{self._scenario.__qualname__}' if is_from else name}"
+        if store and store not in get_args(StoreKind):
+            message = f"store {store!r} is unknown: expected one of {', '.join(get_args(StoreKind))}"
+            raise LookupError(message)
+        if store == "memory" and name == "drain":
+            message = "world 'drain' restarts its nodes, and sessions in memory end with them: choose postgres or sqlite"
+            raise LookupError(message)
+        self._store, self._faults = store, _faults_of(faults) if faults else None
+
+    async def __call__(self, world: World) -> None:
+        """Set the scenario up, and change what differs."""
+        setting_up = self._scenario(world)
+        if inspect.isawaitable(setting_up):
+            await setting_up
+        faults = world.allowed_faults if self._faults is None else self._faults
+        if self._store:
+            world.use_store(self._store)
+        if self._store == "memory":  # a process takes its sessions with it
+            faults = tuple(one for one in faults if one.action not in _ENDS_PROCESSES)
+        world._faults = faults or None  # noqa: SLF001 - one room: their rate stays
+
+
+_ENDS_PROCESSES: Final = frozenset({KILL.action, LOSE.action, LEAVE.action})
+
+
+def _faults_of(names: str) -> tuple[Fault, ...]:
+    """Return the faults of these families and names. A family is without those that lose what was acknowledged."""
+    wanted = names.split(",")
+    unknown = {*wanted} - {*get_args(FaultFamily), *(one.action for one in CATALOGUE), "none"}
+    if unknown:
+        message = (
+            f"fault {min(unknown)!r} is unknown: expected none, or families and names of "
+            "agentrail simulate --list-faults, separated by commas"
+        )
+        raise LookupError(message)
+    return tuple(
+        one for one in CATALOGUE if one.action in wanted or (one.family in wanted and one not in DAMAGE)
+    )
+
+
 @frozen
 class WorldKind:
     """A world with its usual number of nodes, and the time of a life."""
@@ -265,8 +320,19 @@ USUAL: Final = WORLDS["cluster"]
 """Nodes and hours of scenarios that are no world of this module."""
 
 
+def kind_of(name: str) -> WorldKind:
+    """Return the usual number of nodes and hours of the scenario of a name. Nodes that share no store are one."""
+    if not name.startswith("with:"):
+        return WORLDS.get(name, USUAL)
+    _, store, _, scenario = name.split(":", 3)
+    return evolve(kind_of(scenario), nodes=1) if store in {"sqlite", "memory"} else kind_of(scenario)
+
+
 def find_scenario(name: str, folder: str) -> WorldScenario:
-    """Return the scenario of a name: a world, `module:NAME`, `against:module:NAME` for plugins in the usual world, or `from:STORE:ID`.
+    """Return the scenario of a name.
+
+    That is a world, `module:NAME`, `against:module:NAME` for plugins in the usual world, `from:STORE:ID`, or
+    `with:STORE:FAULTS:NAME` for any of these with another store or other faults, either of which may be empty.
 
     Args:
         name: The name. That of a saved life is one, too.
@@ -281,6 +347,9 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
         return WORLDS[name].scenario
     if name.startswith("from:"):
         return read_past(name.removeprefix("from:"))
+    if name.startswith("with:") and name.count(":") > 2:  # noqa: PLR2004 - as said above
+        _, store, faults, scenario = name.split(":", 3)
+        return Varied(store, faults, scenario, folder)
     path = name.removeprefix("against:")
     module, colon, attribute = path.partition(":")
     if not colon:
@@ -288,8 +357,8 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
         raise LookupError(message)
     loaded = NAMED_MODULES.load(module, folder)
     found: Any = getattr(loaded, attribute, None)
-    if found is None:
-        message = f"{module!r} has no {attribute!r}"
+    if found is None or (path == name and not callable(found)):
+        message = f"{module!r} has no {attribute!r}" + ("" if found is None else " that can be called")
         raise LookupError(message)
     if path == name:
         return found  # type: ignore[no-any-return] # what it is shows when it is called
