@@ -6,7 +6,7 @@ import trio
 from attrs import evolve
 
 from agentrail import messages as m, tool
-from agentrail.abc.store import Node, StoredSnapshot
+from agentrail.abc.store import Beat, Node, StoredSnapshot
 from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish, ReplyToCaller, RunTool, SpawnChild, StartStream
@@ -52,7 +52,6 @@ from agentrail.testing.simulation.facts import (
     CallAsked,
     Calm,
     Closed,
-    FaultChange,
     LedgerEntry,
     NodeChange,
     Read,
@@ -62,7 +61,7 @@ from agentrail.testing.simulation.facts import (
     StoreCall,
 )
 from agentrail.testing.simulation.gods_eye import GodsEye
-from agentrail.testing.simulation.log import LifeLog
+from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.shadow import FoldEqualsLife
@@ -326,7 +325,7 @@ def test_a_take_from_a_living_node_is_found():
 
     def judge_take(*between):
         log, _ = paying()
-        log.store("beat", node=Node(id="node-0"))
+        log.store("beat", node=Node(id="node-0"), answer=Beat(at_ms=0, before_ms=0, was_gone=False))
         log.at += 9
         for change in between:
             change(log)
@@ -618,15 +617,11 @@ def test_a_call_that_runs_without_its_approval_is_found():
     assert said == "s: c1 runs at node-0, and is not approved"
 
 
-def test_an_approval_expires_at_its_deadline():
-    """Not early because a node's clock is wrong, and not never because its timer is lost. A step of the store's clock excuses it."""
-    log = approving()
+def approval_that_expires(log, **changes):
+    """The lines of a log whose approval is required and expires, in place of being given, and the number of the step that ends it."""
     place = number_of(log.lines, SessionStep, 1)
     required = log.lines[place].facts
-    due = [
-        evolve_event(effect, ApprovalRequired, requested_at_ms=0, expires_at_ms=30_000)
-        for effect in required.effects
-    ]
+    due = [evolve_event(effect, ApprovalRequired, **changes) for effect in required.effects]
     waiting = changed_line(log.lines, place, facts=evolve(required, effects=tuple(due)))
     place = number_of(log.lines, SessionStep, 2)
     expired = evolve(
@@ -639,18 +634,40 @@ def test_an_approval_expires_at_its_deadline():
             if not isinstance(one, RunTool)
         ),
     )
-    early = changed_line(waiting, place, facts=expired)[: place + 2]
+    return changed_line(waiting, place, facts=expired)[: place + 2], place
+
+
+def beat(at, at_ms):
+    """A heartbeat that is told the time of the store."""
+    answer = Beat(at_ms=at_ms, before_ms=0, was_gone=False)
+    return LogLine(at, "node-1", "store", "", "", StoreCall("beat", {"node": Node(id="n2")}, answer))
+
+
+def test_an_approval_expires_at_its_deadline():
+    """Not early because a node's clock is wrong, and not never because its timer is lost."""
+    log = approving()
+    early, place = approval_that_expires(log, requested_at_ms=0, expires_at_ms=30_000)
     assert judged(Approvals, early) == ["s: c1 expires 30 s too early"]
     late = [*early[: place - 1], *(evolve(line, at=line.at + 30) for line in early[place - 1 :])]
     assert judged(Approvals, late) == [], "its deadline counts from its step, not from its late record"
-    stepped = evolve(early[0], kind="fault", facts=FaultChange("time", "store_clock"))
-    assert judged(Approvals, [*early[:place], stepped, *early[place:]]) == []
-    log.lines = waiting[:place]
+    log.lines = early[:place]
     log.calm(55.0)
     assert judged(Approvals, log.lines) == []
     log.at += 10
     log.line("note", None, place="world")
     assert judged(Approvals, log.lines) == ["s: c1 has not expired, 35 s after its deadline"]
+
+
+def test_a_deadline_is_a_time_of_the_store():
+    """A step of its clock may end an approval at once, or late, but does not excuse a deadline of another clock."""
+    early, place = approval_that_expires(approving(), requested_at_ms=1_000, expires_at_ms=31_000)
+    told = [beat(0.0, 1_000), *early]
+    assert judged(Approvals, told) == ["s: c1 expires 30 s too early"]
+    forward = [*told[: place + 1], beat(early[place].at, 32_000), *told[place + 1 :]]
+    assert judged(Approvals, forward) == []
+    assert judged(Approvals, [beat(0.0, 90_000), *told[1:]]) == ["s: c1 has a deadline that is off by -89 s"]
+    moved = [beat(0.0, 90_000), beat(0.0, 1_000), *told[1:]]
+    assert judged(Approvals, moved) == [], "its node may not have learned of the step yet"
 
 
 def evolve_event(effect, kind, **changes):

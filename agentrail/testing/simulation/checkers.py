@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from attrs import frozen
+
 from agentrail.core.policy.budget import Bound, Ledger
 from agentrail.core.protocol.effects import Publish, RunTool, SpawnChild, StartStream
 from agentrail.core.protocol.signals import AbortCycle, ToolFinished
@@ -28,9 +30,9 @@ from agentrail.runtime import store_writer
 from agentrail.runtime.session_rest import STOPS_WORK
 from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.facts import (
+    WORLD_LEASE_SECONDS,
     CallAnswered,
     CallAsked,
-    FaultChange,
     LedgerEntry,
     Logged,
     NodeChange,
@@ -225,50 +227,62 @@ class GapFree(Checker):
 DEADLINE_SECONDS: Final = 5.0
 """How much an approval may expire too early: a node learns the store's time by its heartbeats."""
 
+LATE_SECONDS: Final = 2 * WORLD_LEASE_SECONDS
+"""How old the time of a step may be: its node may have stood still before it."""
+
 OVERDUE_SECONDS: Final = 30.0
 """Calm virtual time after which an expired approval must be decided."""
 
 
-class Approvals(Checker):
-    """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time.
+@frozen
+class _Deadline:
+    """A deadline on the store's clock, when it was set, and the lead of its node's clock then, with its bounds."""
 
-    After a step of the store's clock, those of the nodes differ until the last has caught up, so that deadlines are not judged.
+    seconds: float
+    since: float
+    lead: float
+    low: float
+    high: float
+
+
+class Approvals(Checker):
+    """A call that needs approval runs once, on one node, and with the arguments that were approved. A pending one expires in time, by the store's clock.
+
+    A node keeps the time that it waits. So a deadline may also pass by the time that the store had before a step of its clock.
     """
 
     name = "approvals"
-    kinds: frozenset[LineKind] = frozenset({"step", "effect", "tool", "fault"})
+    kinds: frozenset[LineKind] = frozenset({"step", "effect", "tool"})
 
     def __init__(self, eye: GodsEye | None = None) -> None:
         super().__init__(eye)
         self._shown: dict[LineKey, str | None] = {}  # digest, or None while it is not approved
         self._ran: dict[LineKey, str] = {}
-        self._due: dict[LineKey, float] = {}
-        self._required_at: dict[LineKey, float] = {}
-        self._has_stepped = False
+        self._due: dict[LineKey, _Deadline] = {}
+        self._set: dict[LineKey, _Deadline] = {}
 
     def judge(self, line: LogLine) -> str | None:
         if isinstance(line.facts, SessionStep):  # its record may become durable much later
             for event in _events_of(line.facts):
-                if isinstance(event, ApprovalRequired):
-                    self._required_at[line.session, event.approval.call_id] = line.at
+                if isinstance(event, ApprovalRequired) and event.approval.expires_at_ms is not None:
+                    lead = event.approval.requested_at_ms / 1000 - line.at
+                    until = event.approval.expires_at_ms / 1000
+                    set_to = _Deadline(until, line.at, lead, *self.eye.lead_of_nodes(lead))
+                    self._set[line.session, event.approval.call_id] = set_to
         for session, step in self.eye.steps:
             for event in _events_of(step):
                 if isinstance(event, ApprovalRequired):
-                    call = session, event.approval.call_id
-                    self._shown[call] = None
-                    if event.approval.expires_at_ms is not None and not self._has_stepped:
-                        waits_ms = event.approval.expires_at_ms - event.approval.requested_at_ms
-                        self._due[call] = self._required_at[call] + waits_ms / 1000
+                    said = self._begin((session, event.approval.call_id))
+                    if said is not None:
+                        return f"{session}: {event.approval.call_id} {said}"
                 elif isinstance(event, ApprovalResolved):
                     digest = event.approval.arguments_hash if event.status == "approved" else None
                     self._shown[session, event.approval.call_id] = digest
-                    early = self._due.pop((session, event.approval.call_id), 0.0) - line.at
+                    due = self._due.pop((session, event.approval.call_id), None)
+                    early = 0.0 if due is None else due.seconds - line.at - max(self._leads(due))
                     if event.status == "timeout" and early > DEADLINE_SECONDS:
                         return f"{session}: {event.approval.call_id} expires {early:.0f} s too early"
         run = line.facts
-        if isinstance(run, FaultChange) and run.action in {"store_clock", "setback"}:
-            self._has_stepped = True
-            self._due.clear()
         if not isinstance(run, RunTool | LedgerEntry):
             return None
         key = (line.session, run.call_id)
@@ -284,10 +298,23 @@ class Approvals(Checker):
             self._ran[line.session, f"{run.effect_id}/ran"] = line.place
         return None
 
+    def _begin(self, call: LineKey) -> str | None:
+        self._shown[call] = None
+        due = self._set.pop(call, None)
+        if due is None:
+            return None
+        self._due[call] = due
+        is_right = due.low - LATE_SECONDS <= due.lead <= due.high + DEADLINE_SECONDS
+        return None if is_right else f"has a deadline that is off by {due.lead - due.high:.0f} s"
+
+    def _leads(self, due: _Deadline) -> list[float]:
+        return [due.low, due.high, *(lead for at, lead in self.eye.clock if at > due.since)]
+
     def finish(self) -> Iterator[str]:
         """Return approvals that are still pending after their deadline."""
         for (session, call), due in self._due.items():
-            seconds = self.eye.now - max(due, self.eye.calm_at or self.eye.now)
+            passed = due.seconds - min(self._leads(due))
+            seconds = self.eye.now - max(passed, self.eye.calm_at or self.eye.now)
             if seconds > OVERDUE_SECONDS and session not in self.eye.lost:
                 yield f"{session}: {call} has not expired, {seconds:.0f} s after its deadline"
 

@@ -1,6 +1,7 @@
 """The truth of a simulated life, computed from its log: who owns a session, and which of its steps are durable. And what a checker is."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,9 @@ LineKey: TypeAlias = tuple[str, str]
 
 GONE: Final = frozenset({"killed", "left", "failed"})
 """Changes after which a node no longer lives."""
+
+STALE_SECONDS: Final = 4 * WORLD_LEASE_SECONDS
+"""Time in which each node that keeps its sessions has learned of a step of the store's clock."""
 
 
 @define(eq=False)
@@ -49,7 +53,8 @@ class GodsEye:
         calm_at: When all faults ended.
         now: Time of this line.
         line: The line that it looked at last.
-        is_news: Whether this line changed any of the five above.
+        clock: Each change of the store's clock, with its lead over the log's time from then on, as told to the first node.
+        is_news: Whether this line changed the steps, the records, the owners or the fault.
     """
 
     def __init__(self) -> None:
@@ -64,6 +69,7 @@ class GodsEye:
         self.calm_at: float | None = None
         self.now: float = 0.0
         self.line: LogLine | None = None
+        self.clock: list[tuple[float, float]] = []
         self.is_news: bool = False
         self._places: dict[str, str] = {}
         self._nodes: dict[str, str] = {}  # the newest at each place that lives
@@ -110,6 +116,17 @@ class GodsEye:
         node = self.journals[session].node
         return bool(node) and self._nodes.get(self._places.get(node, "")) == node
 
+    def lead_of_nodes(self, own: float) -> tuple[float, float]:
+        """Return bounds of the lead that the nodes' clocks have over the log's time. Without a shared store, a node has its own.
+
+        They follow the store's clock. After a step forward some follow late, and after one back they run at half speed.
+        """
+        low = high = self.clock[-1][1] if self.clock else own
+        for (_, before), (at, _) in pairwise(self.clock):
+            since = self.now - at - STALE_SECONDS
+            low, high = min(low, before if since < 0 else low), max(high, before - max(since, 0.0) / 2)
+        return low, high
+
     def waits(self, session: str, place: str, effect: object) -> bool:
         """Whether an effect belongs to a step that is not durable yet."""
         waiting = self._waiting.get((session, place), ())
@@ -134,6 +151,9 @@ class GodsEye:
         if name == "beat":
             self._settle(arguments["node"].id, place)
             self._seen[arguments["node"].id] = self.now
+            lead = answer.at_ms / 1000 - self.now
+            if not self.clock or abs(lead - self.clock[-1][1]) > 1.0:
+                self.clock.append((self.now, lead))
         elif name == "gone":
             self._seen.pop(arguments["node"], None)
         elif name == "create":
