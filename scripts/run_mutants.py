@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     if compiled:
         modules = compiled_modules(ROOT)
         chosen = [one for one in chosen if _module_of(one) in modules]
+    if not chosen:  # pytest without a test would run all of them
+        print(f"no mutant has one of {wanted} in its name or guarantee")
+        return 1
     begun_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="agentrail-mutants-") as directory:
         trees: SimpleQueue[Path] = SimpleQueue()

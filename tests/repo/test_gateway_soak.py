@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gateway_soak.account import MAX_FAULTS, Faults, ReaderPlace, SeenEvents, SessionAccount
+from benchmarks.gateway_soak.alerts import faults_of_alerts
 from benchmarks.gateway_soak.client import SseFrames
 from benchmarks.gateway_soak.process import DeskFigures, decide_drift, decide_drift_faults
 from tests.thinned import nightly
@@ -29,6 +30,23 @@ def account_of(*names, acknowledged=True, may_drop=False, seq=None):
     for number, kind in enumerate(("session_start", "prompt_received"), 1):
         assert account.events.see(number, kind, kind.encode()) is None
     return account
+
+
+@pytest.mark.parametrize(
+    ("fired", "is_calm", "faults"),
+    [
+        ([], True, []),
+        (["AgentrailPluginFailing"], True, ["AgentrailPluginFailing fired"]),
+        (["AgentrailPluginFailing"], False, []),
+        (["AgentrailPluginFailing", "AgentrailCyclesFailing"], False, []),
+        (["AgentrailPluginFailing", "AgentrailLoopHeld"], False, ["AgentrailLoopHeld fired"]),
+        (["AgentrailCyclesFailing"], False, ["AgentrailPluginFailing did not fire"]),
+    ],
+)
+def test_a_soak_knows_the_alerts_of_its_faults(fired, is_calm, faults):
+    """All others must stay silent, and a calm one has none."""
+    found = faults_of_alerts(fired, is_calm=is_calm)
+    assert [one.startswith(fault) for one, fault in zip(found, faults, strict=True)] == [True] * len(faults)
 
 
 def test_a_session_that_kept_all_has_no_faults():
