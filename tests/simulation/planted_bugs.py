@@ -6,7 +6,7 @@ from typing import Final
 from attrs import frozen
 
 from tests.mutants import catalogue
-from tests.simulation.planting import FOLDER
+from tests.simulation.planting import patch_of
 
 
 @frozen
@@ -23,8 +23,7 @@ class PlantedBug:
 
     @property
     def path(self) -> Path:
-        here = FOLDER / f"{self.file}.patch"
-        return here if here.exists() else catalogue.FOLDER / here.name
+        return patch_of(self.file)
 
     def read(self) -> catalogue.Mutant:
         """Read its patch."""
@@ -73,4 +72,8 @@ PLANTED: Final = (
     PlantedBug("a-move-releases-before-its-last-append", "moves"),
     PlantedBug("a-child-is-delivered-twice", "tree"),
     PlantedBug("reservations-are-kept-per-node", "tree"),
+    PlantedBug("a-second-decision-is-told-that-it-was-approved", "desk"),
+    PlantedBug("an-abort-lets-tools-run-on"),
+    PlantedBug("half-a-response-is-not-recorded"),
+    PlantedBug("a-created-session-is-answered-with-an-error"),
 )

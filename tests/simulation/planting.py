@@ -1,4 +1,4 @@
-"""Bugs planted in the loaded library, for one block: patch files of `planted/`, in the form of `tests/mutants`."""
+"""Bugs planted in the loaded library, for one block: patch files of `planted/`, or of `tests/mutants`."""
 
 import importlib
 import inspect
@@ -13,6 +13,12 @@ from tests.mutants import catalogue
 FOLDER: Final = Path(__file__).parent / "planted"
 
 
+def patch_of(name: str) -> Path:
+    """Return the file of a bug."""
+    here = FOLDER / f"{name}.patch"
+    return here if here.exists() else catalogue.FOLDER / here.name
+
+
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Plant a bug: each function of the module gets the code that it has in the patched source.
@@ -20,7 +26,7 @@ def planted(name: str) -> Iterator[None]:
     Classes and other objects stay the same ones, so modules that imported them have the bug too. A patch must not change
     anything outside of functions.
     """
-    mutant = catalogue.parse((FOLDER / f"{name}.patch").read_text(encoding="utf-8"))
+    mutant = catalogue.parse(patch_of(name).read_text(encoding="utf-8"))
     module = importlib.import_module(f"agentrail.{mutant.file.removesuffix('.py').replace('/', '.')}")
     source = mutant.apply(inspect.getsource(module))
     assert source is not None, f"the patch {name} no longer applies"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agentrail.testing.simulation.checkers import CHECKERS
+from agentrail.testing.simulation.shadow import FoldEqualsLife
 from scripts.planted import live_until_broken, plant
 from tests.simulation.planted_bugs import PLANTED
 from tests.simulation.planting import FOLDER, planted
@@ -48,19 +50,42 @@ def test_a_bug_is_planted_in_a_copy_only(tmp_path):
     assert (ROOT / file).read_text(encoding="utf-8") == before
 
 
-@pytest.mark.check  # many lives
+ONLY_SEEN_BY = {
+    "promises of each step": ("timers-are-not-set-again", "desk", 3),
+    "fences": ("prompt-is-acknowledged-before-its-record-is-durable", "cluster", 0),
+    "at most once, at least once": ("finished-call-runs-again", "cluster", 0),
+    "linearizable acknowledgements": ("a-second-decision-is-told-that-it-was-approved", "desk", 10),
+    "gap-free events": ("a-relay-skips-one-number-at-a-move", "moves", 0),
+    "approvals": ("deadline-follows-the-clock-of-the-node", "desk", 0),
+    "budgets": ("a-child-is-delivered-twice", "tree", 0),
+    "abort receipts": ("an-abort-lets-tools-run-on", "cluster", 16),
+    "stops": ("abort-waits-for-the-store", "cluster", 10),
+    "liveness": ("slot-is-registered-after-the-send", "single", 1),
+    "one prompt for each client_id": ("client-ids-are-forgotten-by-the-next-owner", "cluster", 11),
+    "no bug is logged": ("a-created-session-is-answered-with-an-error", "cluster", 0),
+    "fold equals life": ("half-a-response-is-not-recorded", "cluster", 5),
+}
+"""For each checker a bug, its world, and the first seed whose life shows it. A later one does after a change of the worlds."""
+
+
+def test_each_checker_has_a_bug_that_only_it_sees():
+    """A new checker needs one, too."""
+    assert set(ONLY_SEEN_BY) == {one.name for one in (*CHECKERS, FoldEqualsLife)}
+
+
+@pytest.mark.check  # two lives each
 @pytest.mark.simulation("V-027")
-def test_a_checker_that_is_switched_off_lets_a_bug_pass():
-    """The life in which `liveness` finds a lost reply breaks no promise of the other checkers."""
-    with planted("slot-is-registered-after-the-send"):
-        found = live_until_broken(
-            "single", "hybrid", 0, Namespace(rate=0.0, hours=0.02, seconds=60.0, without="")
+@pytest.mark.parametrize("checker", ONLY_SEEN_BY)
+def test_a_checker_that_is_switched_off_lets_a_bug_pass(checker):
+    """A short life with the bug breaks its promise, and no promise of the other checkers."""
+    bug, world, first = ONLY_SEEN_BY[checker]
+
+    def shown_by(seed, without):
+        options = Namespace(rate=0.0, hours=0.02, seconds=0.0, without=without)
+        return live_until_broken(world, "portfolio", seed, options).get("checker")
+
+    with planted(bug):
+        assert any(
+            shown_by(seed, "") == checker and shown_by(seed, checker) is None
+            for seed in range(first, first + 40)
         )
-        assert (found["outcome"], found["checker"]) == ("found", "liveness")
-        without = live_until_broken(
-            "single",
-            "hybrid",
-            found["seed"],
-            Namespace(rate=0.0, hours=0.02, seconds=0.0, without="liveness"),
-        )
-    assert without["outcome"] == "not found"
