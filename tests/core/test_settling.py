@@ -68,3 +68,22 @@ def test_a_set_of_names_is_mended_one_by_one():
     assert settled(Named(frozenset({"a\ud800", "b"}))).names == {"a\ufffd", "b"}
     sound = Named(frozenset({"ä", "b"}))
     assert settled(sound) is sound
+
+
+def test_a_class_is_settled_by_its_fields_when_it_is_met_first():
+    """With none, one or more of them; that a field cannot change is known from its type."""
+
+    class Empty(msgspec.Struct, frozen=True):
+        pass
+
+    class One(msgspec.Struct, frozen=True):
+        text: str
+        flag: bool = True
+
+    class Two(msgspec.Struct, frozen=True):
+        text: str
+        number: float
+
+    assert settled(Empty()) == Empty()
+    assert settled(One("a\ud800")) == One("a\ufffd")
+    assert settled(Two("a\ud800", 1.5)) == Two("a\ufffd", 1.5)

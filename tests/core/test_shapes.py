@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 import pytest
 
+from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_shapes import SHAPES, Reading, Writing
 from agentrail.core.values.history import Log
 from agentrail.core.wire.json_text import read_json
@@ -15,6 +16,7 @@ from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.persistent_maps import Index, Table
+from tests.core.golden_states import everything
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -132,3 +134,15 @@ def test_shapes_of_ones_own_come_first():
             way(1, None)
     with pytest.raises(TypeError, match="object is not JSON"):
         written(object())
+
+
+def test_shapes_of_a_state_that_are_built_again_write_the_same():
+    """They follow from the annotations alone, and not from what was asked for before.
+
+    A process builds them once, for the first test that stores a state. Here they are built whatever ran before.
+    """
+    again = Shapes(SHAPES._special, SHAPES._of_fields, SHAPES._later)  # noqa: SLF001 - with nothing built yet
+    for hint, value in ((SessionState, everything()), (Table[str], Table[str]().put(3, "a"))):
+        shape, before = again.of(hint), SHAPES.of(hint)
+        assert shape is not before
+        assert written(shape.encode(value, Writing())) == written(before.encode(value, Writing()))

@@ -5,6 +5,7 @@ import enum
 from collections import namedtuple
 from dataclasses import make_dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import attrs
 import msgspec
@@ -57,6 +58,19 @@ def test_no_text_of_a_signal_holds_one():
         assert type(clean) is type(signal)
         assert decode_signal(written) == clean
         assert said(clean) is clean
+
+
+def test_the_fields_of_a_class_are_known_when_it_is_met_first():
+    """A text is looked at, and a number or a word of a closed choice is not."""
+
+    class Met(msgspec.Struct, frozen=True):
+        text: str | None
+        word: Literal["killable", "no"] | None = "killable"
+        count: int = 1
+
+    clean = said(Met(f"a {KEY}"))
+    assert KEY not in clean.text
+    assert clean == Met(clean.text, "killable", 1)
 
 
 def test_what_holds_none_is_given_back_as_it_is():
