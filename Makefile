@@ -29,6 +29,8 @@ ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time: with the profile `nightly` by each of its inputs.
 TIMED := property_tests/runtime/test_nothing_holds_the_loop.py
+# Strikes at each step of a life: CI has each life and each mode, `make nightly` all pairs of them.
+STRUCK := property_tests/runtime/test_struck_at_every_step.py
 PURE := agentrail/frozen.py,agentrail/otp/*,agentrail/core/*/*,agentrail/plugins/*,agentrail/typed/*,agentrail/config/*,agentrail/commands/*,agentrail/protocols/*,agentrail/evals/dataset.py,agentrail/evals/report.py,agentrail/evals/scorers.py,agentrail/evals/statistics.py,agentrail/evals/trace.py
 # To count all lines takes as long as the tests themselves. CI counts those of the pure rooms alone, in the tests that reach them,
 # and holds PURE_FLOOR; FLOOR, of the whole package, is held by `make coverage`, and so by `make check` at home and `make nightly`.
@@ -75,7 +77,7 @@ nightly: $(DEV) peers  ## a million mutants of command lines, of which none that
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) --folded=all -m check tests
 	@$(MAKE) --no-print-directory property
 	for world in $(WORLDS); do $(BIN)/python -m agentrail simulate --world $$world --jobs 2 --seeds $$(date +%Y%m%d)00-$$(date +%Y%m%d)99 --save build || exit 1; done
-	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(TIMED)
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(TIMED) $(STRUCK)
 	@$(MAKE) --no-print-directory compiled-test
 	@$(MAKE) --no-print-directory examples
 	@$(MAKE) --no-print-directory bench-quick

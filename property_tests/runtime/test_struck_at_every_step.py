@@ -37,8 +37,11 @@ from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.shell import shell
 from tests.runtime.rig import on_virtual_time
 from tests.runtime.test_tool_context import alive_in
+from tests.thinned import IS_NIGHTLY, paired, sampled
 
 MODES = ("cancel", "close", "abort", "steer", "crash")
+STRUCK = MODES if IS_NIGHTLY else ("cancel", "crash")
+"""How a life with processes is struck. It waits for them at each step, and in CI the others, in virtual time, are struck in every mode."""
 
 
 def hearing(**turns: Turn) -> FunctionModel:
@@ -378,8 +381,7 @@ LIVES = {
 
 @on_virtual_time
 @pytest.mark.at(3, 6, 23, 30, 39)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", LIVES)
+@pytest.mark.parametrize(("name", "mode"), sampled(paired([*LIVES], MODES)))
 async def test_a_long_life(name, mode):
     """Struck at its n-th step, for every n: nothing is left or lost, and all that was begun has one end."""
     life, expected = LIVES[name]
@@ -387,7 +389,7 @@ async def test_a_long_life(name, mode):
 
 
 @pytest.mark.at(18, 29)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", STRUCK)
 async def test_a_life_of_threads_and_processes(mode, tmp_path):
     """The same on the real clock, which threads and processes need; and no grandchild is left of any command."""
     env = {"TEST_TREE": str(tmp_path)}

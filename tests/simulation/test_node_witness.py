@@ -19,6 +19,7 @@ from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.node_witness import SimulatedWitness
 from agentrail.testing.simulation.worlds import cluster, protocols
 from tests.simulation.audit import opened
+from tests.thinned import nightly
 
 SHORT_HOURS = 0.02
 TEN_MINUTES = 600 / 3600
@@ -41,7 +42,8 @@ def of_an_empty_run():
     [
         pytest.param(cluster, SHORT_HOURS, id="messages"),
         pytest.param(protocols, SHORT_HOURS, id="bytes"),
-        pytest.param(cluster, TEN_MINUTES, id="ten minutes", marks=pytest.mark.check),
+        # Ten seconds of a core; the two short lives open what a long one would.
+        pytest.param(cluster, TEN_MINUTES, id="ten minutes", marks=[nightly, pytest.mark.check]),
     ],
 )
 def test_a_life_opens_nothing_real(scenario, hours):
