@@ -95,6 +95,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
         "evaluated cases":      ("ratio", (1.3, 1.1),   None),
+        "session shown":        ("ours",  (1, 0.5),     None),  # s
+        "page of a session":    ("ours",  (2, 1),       None),  # s
+        "size of a page":       ("ours",  (3, 1),       None),  # MB
         "acp start":            ("ratio", (1.3, 1.1),   None),
         "acp cancel":           ("ours",  (50, 20),     None),  # ms
         "delta of a wire":      ("ours",  (5, 3),       None),  # µs

@@ -3,10 +3,20 @@
 No store, no network and no loop: the records are there, and `fold_journal` makes a state of them.
 """
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any, Final
 
+from agentrail.abc.store import Opening
+from agentrail.cli.exit_codes import Exit
+from agentrail.cli.sessions_command import show_session, trace
+from agentrail.cli.store_access import StorePlace
 from agentrail.core.journal.fold import Sources, fold_journal
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recorded_steps import decode_signal_body
@@ -37,12 +47,14 @@ from agentrail.messages import (
     ToolMessage,
 )
 from agentrail.plugins import SecurityGuard
+from agentrail.stores.sqlite import SqliteStore
 from benchmarks.bars import target_of
-from benchmarks.measure import Effort, Row, Sample, interleave
+from benchmarks.measure import Effort, Row, Sample, interleave, repeat
 from benchmarks.ours import expect
 
 _CYCLES: Final = 1_000
 _FEW: Final = 100
+_MANY: Final = 1_667
 _MICROSECONDS: Final = 1e6
 _SESSION: Final = SessionId("s")
 _START: Final = new_session(
@@ -90,7 +102,50 @@ def folds(effort: Effort) -> list[Row]:
             factor=_MICROSECONDS,
             target=target_of("journals beside folds"),
         ),
+        *_shown(effort),
     ]
+
+
+def _shown(effort: Effort) -> list[Row]:
+    records = journal_of_cycles(effort.of(_MANY))
+    with TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder, "s.db"))
+        store.create(Opening(records=records, root=_SESSION, node=""))
+        store.close()
+        rounds = repeat(partial(_show, Path(folder)), effort.rounds)
+    what = f"a journal of {len(records):,} records"
+    return [
+        rounds.row("folds", "show", f"`sessions show` of {what}: CPU", unit="s", target=target_of("session shown")),
+        rounds.row("folds", "page", f"`sessions trace --html` of {what}: CPU", unit="s", target=target_of("page of a session")),
+        rounds.row("folds", "megabytes", f"the page of {what}", unit="MB", target=target_of("size of a page")),
+    ]  # fmt: skip
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Drop what commands write: they write to the descriptor."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _show(folder: Path) -> Sample:
+    place, page = StorePlace(store=f"sqlite:{folder / 's.db'}", data_dir=folder), folder / "page.html"
+    page.unlink(missing_ok=True)
+    began_at = process_time()
+    with _silenced():
+        shown = show_session(_SESSION, place=place)
+        shown_at = process_time()
+        written = trace(_SESSION, html=page, place=place)
+    took = process_time() - shown_at
+    expect("exit codes", (shown, written), (Exit.DONE, Exit.DONE))
+    return {"show": shown_at - began_at, "page": took, "megabytes": page.stat().st_size / 1e6}
 
 
 def _fold(records: tuple[Record, ...]) -> Sample:
