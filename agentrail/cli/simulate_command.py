@@ -20,6 +20,7 @@ from agentrail.cli.stdio import write_error
 from agentrail.cli.text_output import print_text
 from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError
+from agentrail.otp.crash_text import describe_bug
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.lives import Lived, SeedRange
@@ -62,19 +63,8 @@ def simulate(  # noqa: PLR0913 - the options of a command
     hours: Annotated[
         float | None, Parameter(help="virtual time of a life, in hours", show_default=False)
     ] = None,
-    store: Annotated[
-        str,
-        Parameter(
-            help="postgres, sqlite or memory, in place of the scenario's own store", show_default=False
-        ),
-    ] = "",
-    faults: Annotated[
-        str,
-        Parameter(
-            help="the only faults: families or names of --list-faults, separated by commas, or none",
-            show_default=False,
-        ),
-    ] = "",
+    store: Annotated[str, Parameter(help="postgres, sqlite or memory", show_default=False)] = "",
+    faults: Annotated[str, Parameter(help="only these of --list-faults, or none", show_default=False)] = "",
     jobs: Annotated[int, Parameter(help="number of processes")] = 1,
     until: Annotated[
         str | None, Parameter(help="time of day, such as 06:00, until which seeds go on", show_default=False)
@@ -97,20 +87,11 @@ def simulate(  # noqa: PLR0913 - the options of a command
             return print_text(_faults())
         if file is not None:
             return _play(file, shows_all=show_all)
-        name = _name_of(scenario, against, begin)
-        name = f"with:{store}:{faults}:{name}" if store or faults else name
+        name = _name_of(scenario, against, begin, store, faults)
         works = _works(name, seed, seeds, jobs, until, nodes, hours)
-        works = [
-            msgspec.structs.replace(
-                work,
-                nodes=nodes,
-                hours=hours,
-                save=str(save),
-                max_lives=work.max_lives if shrink else 0,
-                max_seconds=shrink,
-            )
-            for work in works
-        ]
+        limits = {"max_seconds": shrink} if shrink else {"max_lives": 0}
+        chosen = {"nodes": nodes, "hours": hours, "save": str(save), **limits}
+        works = [msgspec.structs.replace(work, **chosen) for work in works]
         if seed is not None:
             return _tell(works[0], shows_all=show_all)
         return _live_all(works, shows_census=census, as_json=as_json)
@@ -119,11 +100,12 @@ def simulate(  # noqa: PLR0913 - the options of a command
         return Exit.USAGE
 
 
-def _name_of(scenario: str, against: str | None, begin: str | None) -> str:
+def _name_of(scenario: str, against: str | None, begin: str | None, store: str, faults: str) -> str:
     if begin and against:
         message = "--from and --against are two worlds: give one of them"
         raise _Faulty(message)
-    return f"from:{begin}" if begin else f"against:{against}" if against else scenario
+    name = f"from:{begin}" if begin else f"against:{against}" if against else scenario
+    return f"with:{store}:{faults}:{name}" if store or faults else name
 
 
 def _faults() -> str:
@@ -223,9 +205,13 @@ def time_of(until: str) -> float:
 def _tell(work: "SeedRange", *, shows_all: bool) -> Exit:
     from agentrail.testing.simulation.lives import live_one, live_report
 
-    if shows_all:
-        return print_text(live_report(work, work.first))
-    lived = live_one(work, work.first)
+    try:
+        if shows_all:
+            return print_text(live_report(work, work.first))
+        lived = live_one(work, work.first)
+    except Exception as error:
+        message = f"seed {work.first} ends with an error of the scenario or of a node: {describe_bug(error)}"
+        raise _Faulty(message) from error
     printed = print_text(lived.told or f"seed {lived.seed} keeps all promises: {_measured([lived])}")
     return printed if printed is not Exit.DONE else _EXITS[lived.outcome]
 

@@ -10,6 +10,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.cli import simulate_command
 from agentrail.cli.command_tree import app
+from agentrail.testing.simulation import lives
 from tests.cli.rig import open_process, wait_until
 from tests.thinned import each
 
@@ -58,6 +59,13 @@ def varied(world):
         store = "sqlite" if world.disk(0) else "postgres" if rows else "memory"
         raise AssertionError(" ".join([store, *sorted(one.action for one in world.allowed_faults)]))
 
+def talkative(world):
+    print("this is no life")
+    honest(world)
+
+def wrong(world):
+    {}["no such key"]
+
 def begins(world):
     honest(world)
     open("begun", "w").close()
@@ -93,6 +101,8 @@ def test_a_life_in_which_all_holds_is_measured(folder, capfd):
     ran = run_line(f"simulate --seed 1 {usual}", capfd)
     assert (ran.code, ran.err) == (0, "")
     assert "seed 1 keeps all promises: 1 lives" in ran.out
+    ran = run_line(f"simulate --seeds 1-2 --census {usual}", capfd)
+    assert "situations were met by no life, and have no reason for that:\n  " in ran.out
     ran = run_line(f"simulate --seeds 1-3 --jobs 2 --json {usual}", capfd)
     rows = [json.loads(line) for line in ran.out.splitlines()]
     assert (ran.code, sorted((row["seed"], row["outcome"]) for row in rows)) == (
@@ -100,6 +110,14 @@ def test_a_life_in_which_all_holds_is_measured(folder, capfd):
         [(1, "held"), (2, "held"), (3, "held")],
     )
     assert all(row["steps"] > 100 for row in rows)
+
+
+@pytest.mark.check  # processes
+def test_what_a_scenario_prints_is_no_life(folder, capfd):
+    """It goes to stderr, also from the two processes that compare a seed."""
+    ran = run_line("simulate --seeds 0-1 --json --scenario my_world:talkative --nodes 1 --hours 0.003", capfd)
+    assert (ran.code, ran.err) == (0, 2 * "this is no life\n")
+    assert [json.loads(line)["outcome"] for line in ran.out.splitlines()] == ["held", "held"]
 
 
 def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
@@ -172,6 +190,11 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
         ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
         ("--seed 1 --hours 0", "expected 1 to 50 nodes and at most 24 hours"),
+        ("--scenario my_world:payments", "'my_world' has no 'payments' that can be called"),
+        (
+            "--seed 1 --nodes 1 --hours 0.003 --scenario my_world:wrong",
+            "a node: KeyError: 'no such key' (my_world.py",
+        ),
         ("--store oracle", "store 'oracle' is unknown: expected one of postgres, sqlite, memory"),
         ("--store sqlite --nodes 3", "nodes share sessions only with --store postgres"),
         ("--store memory --world drain", "world 'drain' restarts its nodes"),
@@ -197,6 +220,15 @@ def test_faults_are_listed(folder, capfd):
 def test_the_next_time_of_day_is_today_or_tomorrow():
     """It is at most a day away, and never past."""
     assert 0 < simulate_command.time_of("06:00") - outside.wall() <= 25 * 3600
+
+
+def test_no_life_begins_after_the_time_of_until(folder, capfd):
+    """Without it, the seeds of a range end."""
+    work = {"name": "my_world:honest", "nodes": 1, "hours": 0.003, "first": 1, "count": None, "until": 0.0}
+    lives.main(json.dumps(work))
+    assert capfd.readouterr().out == ""
+    lives.main(json.dumps(work | {"count": 1, "until": outside.wall() + 3600}))
+    assert json.loads(capfd.readouterr().out)["outcome"] == "held"
 
 
 @pytest.mark.check

@@ -1,13 +1,21 @@
 """How lives end that do not end by themselves: by Ctrl-C, in a deadlock, or with tasks that ignore their cancellation."""
 
 import signal
+import socket
+import subprocess
+import threading
+from contextlib import suppress
 
 import pytest
 import trio
 
+from agentrail import tool
+from agentrail.testing.models import FunctionModel, calls
+from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import sim_files
 from agentrail.testing.simulation.life import LifeInterrupted, run
 from agentrail.testing.simulation.lives import SeedRange, live_one
+from agentrail.testing.simulation.people import people
 from agentrail.testing.simulation.sim_files import load_sim_file, replay
 from agentrail.testing.simulation.stories import story
 from agentrail.testing.simulation.worlds import cluster
@@ -89,6 +97,117 @@ def test_a_task_that_cannot_be_cancelled_is_a_broken_life(is_busy):
     )
     assert [one.broken.said for one in reports] == [said, said]
     assert reports[0].digest == reports[1].digest
+
+
+def test_a_check_that_raises_ends_the_life_with_its_error():
+    """Neither the product code that logs a line nor a story hides it. During the setting-up, too."""
+
+    def wrong(world):
+        cluster(world)
+
+        @world.always
+        def looks_up():
+            return {}["a bug of the check"] if any(one.kind == "person" for one in world.log.lines) else None
+
+    def wrong_at_once(world):
+        wrong(world)
+        world.always(lambda: 1 / 0)
+        world.note("begins")
+
+    with pytest.raises(KeyError, match="a bug of the check"):
+        run(wrong, 5, nodes=1, hours=HOURS)
+    with pytest.raises(ZeroDivisionError):
+        run(wrong_at_once, 5, nodes=1, hours=HOURS)
+
+
+def test_a_promise_may_break_before_a_life_begins():
+    """By a line of the scenario itself."""
+
+    def broken_early(world):
+        cluster(world)
+
+        @world.always
+        def nothing_is_said():
+            assert not world.log.lines
+
+        world.note("begins")
+
+    report = run(broken_early, 5, nodes=1, hours=HOURS)
+    assert (report.broken.checker, len(report.log.lines)) == ("nothing_is_said", 1)
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda: threading.Thread(target=int).start(), "start a thread"),
+        (socket.socket, "open a socket"),
+        (lambda: subprocess.run(["true"], check=True), "start a process"),
+    ],
+)
+def test_a_life_uses_nothing_of_the_machine(use, said):
+    """A thread, a socket or a process would tie it to more than its seed. The error names the line, whoever catches it there."""
+
+    def guest(world):
+        cluster(world)
+
+        async def live():
+            await trio.sleep(1.0)
+            with suppress(Exception):
+                use()
+
+        world.inhabit("a guest", live)
+
+    with pytest.raises(NotRepeatable, match=rf"a life must not {said}, .*see {__file__}:\d+"):
+        run(guest, 5, nodes=1, hours=HOURS)
+    assert run(cluster, 5, nodes=1, hours=HOURS).broken is None
+    assert threading.Thread.start.__module__ == "threading"
+
+
+@pytest.mark.parametrize("where", ["client", "tool", "scenario"])
+def test_code_that_never_returns_to_the_loop_is_a_broken_life(monkeypatch, where):
+    """It is interrupted after some time of the processor, and the sentence names its line."""
+    monkeypatch.setattr("agentrail.testing.simulation.life.STUCK_SECONDS", 0.5)
+
+    def spin():
+        while True:
+            pass
+
+    @tool(name="spin")
+    async def spinning() -> str:
+        """Spin."""
+        spin()
+
+    def spins(world):
+        if where == "scenario":
+            spin()
+        model = FunctionModel(lambda request: calls(("spin", {})))
+        world.profile("shop", model=model, tools=[spinning])
+        people(world, 1, "shop", pause=(1.0, 2.0))
+
+        async def live():
+            if where == "client":
+                spin()
+
+        world.inhabit("a guest", live)
+
+    broken = run(spins, 5, nodes=1, hours=HOURS).broken
+    assert broken.checker == "a life ends"
+    assert broken.said.startswith(f"a step of a task has no end: see {__file__}:")
+
+
+async def _use_a_thread():
+    await trio.to_thread.run_sync(int)
+
+
+def test_a_thread_of_trio_is_refused():
+    """It would wait in real time, while the clock of the life jumps ahead."""
+
+    def guest(world):
+        cluster(world)
+        world.inhabit("a guest", _use_a_thread)
+
+    with pytest.raises(NotRepeatable, match=rf"a life must not use a thread, .*see {__file__}:\d+"):
+        run(guest, 5, nodes=1, hours=HOURS)
 
 
 ASKED = "somebody asked"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
 from traceback import walk_stack
@@ -144,7 +145,7 @@ def _main(name: str, given: str) -> None:
     seed, options = json.loads(given)
     lines, folder = options.pop("lines", None), options.pop("folder")
     digest = Digest() if lines is None else TracedDigest()
-    with digest.listening():
+    with digest.listening(), redirect_stdout(sys.stderr):  # what a scenario prints is no digest
         run(find_scenario(name, folder), seed, digest=digest, **options)
     if lines is not None:
         Path(lines).write_text(json.dumps(digest.lines))

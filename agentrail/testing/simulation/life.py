@@ -1,9 +1,15 @@
 """`run(scenario, seed)`: lives one life, with every promise judged after each thing that happens."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from traceback import extract_stack
+from types import FrameType
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -13,7 +19,7 @@ from agentrail.otp.guarded_calls import what_leaves
 from agentrail.outside import installed
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.digest import Digest
-from agentrail.testing.seams import wrapped
+from agentrail.testing.seams import Seam, wrapped
 from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 from agentrail.testing.simulation.census import Census
 from agentrail.testing.simulation.checkers import standard_checkers
@@ -33,6 +39,8 @@ WorldScenario: TypeAlias = Callable[[World], Awaitable[object] | None]
 
 MAX_WORLD_NODES: Final = 50
 MAX_LIFE_SECONDS: Final = 24 * 3600.0
+STUCK_SECONDS: Final = 30.0
+"""Time of the processor after which a step of a task counts as one without end."""
 
 
 @frozen
@@ -117,16 +125,21 @@ class _Judge:
         self._world = world
         self._checkers = checkers
         self.broken: Broken | None = None
+        self.error: Exception | None = None
 
     def see(self, line: LogLine) -> None:
         if self.broken is not None or self._world.is_over:
             return
-        for checker in self._checkers:
-            said = checker.see(line)
-            if said is not None:
-                self.note_broken(checker.name, said)
-        for name, check in self._world._always:  # noqa: SLF001 - one room
-            self._ask(name, check)
+        try:
+            for checker in self._checkers:
+                said = checker.see(line)
+                if said is not None:
+                    self.note_broken(checker.name, said)
+            for name, check in self._world._always:  # noqa: SLF001 - one room
+                self._ask(name, check)
+        except Exception as error:  # the code that logs a line might handle it as an error of its own
+            self.fail(error)
+            raise
 
     def finish(self) -> None:
         for checker in self._checkers:
@@ -140,6 +153,11 @@ class _Judge:
             check()
         except AssertionError as error:
             self.note_broken(name, str(error) or f"{name} does not hold")
+
+    def fail(self, error: Exception) -> None:
+        """End the life with an error: of a checker, or because it would not be repeatable."""
+        self.error = self.error or error
+        self._world.end()
 
     def note_broken(self, name: str, said: str) -> None:
         if self.broken is None:
@@ -184,7 +202,7 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         digest: Receives all steps and lines. None: a new one, which keeps no text.
 
     Raises:
-        NotRepeatable: Your move: under this release of Trio a seed would mean nothing.
+        NotRepeatable: Your move: under this release of Trio a seed would mean nothing, or the life used a thread, a socket or a process.
         ValueError: Your move: no nodes, or a time that is not positive or more than a day.
         LifeInterrupted: Ctrl-C. It has the report of the life so far.
         BaseException: An exception of the scenario, or of a node: an error of the program, not a broken promise.
@@ -202,6 +220,8 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
     world.log.watchers += [partial(_write_down, digest), census.see, judge.see]
     with seeded_order(seed, order), installed(NodeMachine(seed, WORLD)):
         interrupted = _live(scenario, world, judge, [order, digest])
+    if judge.error is not None:
+        raise judge.error
     if not interrupted:
         judge.finish()
     report = Report(
@@ -232,6 +252,7 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
             await setting_up
         stack.enter_context(wrapped(world.seams))
         stack.enter_context(world.network.installed())
+        stack.enter_context(wrapped(_refusals(judge)))
         await world.live()
 
     with (
@@ -240,6 +261,7 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
         hearing(world.log),
         simulated_files(),
         simulated_witnesses(),
+        _no_endless_step(instruments[0], judge),
     ):
         try:
             trio.run(live, clock=FakeClock(), instruments=instruments)
@@ -248,11 +270,60 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
                 raise
             judge.note_broken("a life ends", str(error.__cause__))
         except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            if judge.error is not None:
+                return False
             if what_leaves(error, (KeyboardInterrupt,)) is None:
                 raise
             judge.note_broken(INTERRUPTED, "Ctrl-C")
-            return True
+            return judge.broken is not None and judge.broken.checker == INTERRUPTED
     return False
+
+
+@contextmanager
+def _no_endless_step(order: TaskOrder, judge: _Judge) -> Iterator[None]:
+    """Interrupt code that takes the processor and never returns to the loop. Only the main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = -1
+
+    def look(_: int, frame: FrameType | None) -> None:
+        nonlocal before
+        if before == order.steps and frame is not None:
+            at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            judge.note_broken("a life ends", f"a step of a task has no end: see {at}")
+            raise KeyboardInterrupt
+        before = order.steps
+
+    handler = signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, STUCK_SECONDS, STUCK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, handler)
+
+
+def _refusals(judge: _Judge) -> list[Seam]:
+    """What no seed controls, and so ends a life: threads, sockets and processes of the machine."""
+
+    def refusing(what: str) -> Callable[[Any], Any]:
+        def refused(*_: Any, **__: Any) -> Any:
+            own = {module.__file__ for module in (socket, subprocess, threading)}
+            frames = [one for one in extract_stack()[:-1] if one.filename not in own]
+            at = f"{frames[-1].filename}:{frames[-1].lineno}"
+            error = NotRepeatable(f"a life must not {what}, which no seed controls: see {at}")
+            judge.fail(error)
+            raise error
+
+        return lambda _: refused
+
+    return [
+        (trio.to_thread, "run_sync", refusing("use a thread")),
+        (threading.Thread, "start", refusing("start a thread")),
+        (socket.socket, "__init__", refusing("open a socket")),
+        (subprocess.Popen, "__init__", refusing("start a process")),
+    ]
 
 
 def _write_down(digest: Digest, line: LogLine) -> None:

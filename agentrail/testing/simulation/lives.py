@@ -4,7 +4,7 @@ python -m agentrail.testing.simulation.lives '{"name": "cluster", "first": 0, "s
 """
 
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +89,8 @@ def live_one(work: SeedRange, seed: int) -> Lived:
     outcome = "held"
     try:
         report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+    except NotRepeatable as error:
+        return Lived(seed=seed, outcome="not repeatable", told=f"seed {seed} is not repeatable: {error}")
     except LifeInterrupted as error:
         report, outcome = error.report, INTERRUPTED
     lived = Lived(
@@ -149,7 +151,8 @@ def main(given: str) -> None:
     for seed in islice(count(work.first, work.step), work.count):
         if work.until is not None and outside.wall() >= work.until:
             break
-        lived = live_one(work, seed)
+        with redirect_stdout(sys.stderr):  # what a scenario prints is no life
+            lived = live_one(work, seed)
         sys.stdout.buffer.write(msgspec.json.encode(lived) + b"\n")
         sys.stdout.buffer.flush()
         if lived.outcome == INTERRUPTED:

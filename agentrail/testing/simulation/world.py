@@ -395,6 +395,8 @@ class World:
 
     async def live(self) -> None:
         """Start nodes and clients, and return when the life is over, with its calm end."""
+        if self.is_over:  # a promise broke while the scenario was set up
+            return
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._end_with_all)
@@ -431,8 +433,8 @@ class World:
         if not self.is_over:
             self.is_over, self.ended_at = True, trio.current_time()
         self.log.watchers.clear()  # no judge looks at what follows, and no fault strikes in it
-        assert self._nursery is not None
-        self._nursery.cancel_scope.cancel(reason="the life is over")
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel(reason="the life is over")
         for machine in (*self.machines.values(), *self._machines_of_nodes):
             machine.is_held = False
         self._order.release()
