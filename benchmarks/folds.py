@@ -108,11 +108,7 @@ def folds(effort: Effort) -> list[Row]:
 
 def _shown(effort: Effort) -> list[Row]:
     records = journal_of_cycles(effort.of(_MANY))
-    with TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder, "s.db"))
-        store.create(Opening(records=records, root=_SESSION, node=""))
-        store.close()
-        rounds = repeat(partial(_show, Path(folder)), effort.rounds)
+    rounds = repeat(partial(_show, records), effort.rounds)
     what = f"a journal of {len(records):,} records"
     return [
         rounds.row("folds", "show", f"`sessions show` of {what}: CPU", unit="s", target=target_of("session shown")),
@@ -135,17 +131,20 @@ def _silenced() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _show(folder: Path) -> Sample:
-    place, page = StorePlace(store=f"sqlite:{folder / 's.db'}", data_dir=folder), folder / "page.html"
-    page.unlink(missing_ok=True)
-    began_at = process_time()
-    with _silenced():
-        shown = show_session(_SESSION, place=place)
-        shown_at = process_time()
-        written = trace(_SESSION, html=page, place=place)
-    took = process_time() - shown_at
-    expect("exit codes", (shown, written), (Exit.DONE, Exit.DONE))
-    return {"show": shown_at - began_at, "page": took, "megabytes": page.stat().st_size / 1e6}
+def _show(records: tuple[Record, ...]) -> Sample:
+    with TemporaryDirectory() as folder:
+        store, page = SqliteStore(Path(folder, "s.db")), Path(folder, "page.html")
+        store.create(Opening(records=records, root=_SESSION, node=""))
+        store.close()
+        place = StorePlace(store=f"sqlite:{folder}/s.db", data_dir=Path(folder))
+        began_at = process_time()
+        with _silenced():
+            shown = show_session(_SESSION, place=place)
+            shown_at = process_time()
+            written = trace(_SESSION, html=page, place=place)
+        took = process_time() - shown_at
+        expect("exit codes", (shown, written), (Exit.DONE, Exit.DONE))
+        return {"show": shown_at - began_at, "page": took, "megabytes": page.stat().st_size / 1e6}
 
 
 def _fold(records: tuple[Record, ...]) -> Sample:

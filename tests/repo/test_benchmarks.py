@@ -226,7 +226,7 @@ def test_a_profile_names_the_function_that_computes():
 
 
 @pytest.mark.check  # as above
-@pytest.mark.parametrize("workload", sample(["config", "recall", "skills"], 1))
+@pytest.mark.parametrize("workload", sample(["config", "folds", "recall", "skills"], 1))
 def test_a_row_of_files_is_explained_when_its_folder_is_gone(monkeypatch, workload):
     """All rows are explained behind the last workload, so each does its work again, in a folder of its own."""
     again: list[object] = []
