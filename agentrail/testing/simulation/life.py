@@ -305,7 +305,7 @@ def _no_endless_step(order: TaskOrder, judge: _Judge) -> Iterator[None]:
 
 
 def _refusals(judge: _Judge) -> list[Seam]:
-    """What no seed controls, and so ends a life: threads, sockets and processes of the machine."""
+    """Return seams that end a life for threads, sockets and processes of the machine, which no seed controls."""
 
     def refusing(what: str) -> Callable[[Any], Any]:
         def refused(*_: Any, **__: Any) -> Any:

@@ -261,7 +261,7 @@ class Varied:
         self._store, self._faults = store, _faults_of(faults) if faults else None
 
     async def __call__(self, world: World) -> None:
-        """Set the scenario up, and change what differs."""
+        """Set the scenario up, then change its store and its faults."""
         setting_up = self._scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
@@ -277,7 +277,7 @@ _ENDS_PROCESSES: Final = frozenset({KILL.action, LOSE.action, LEAVE.action})
 
 
 def _faults_of(names: str) -> tuple[Fault, ...]:
-    """Return the faults of these families and names. A family is without those that lose what was acknowledged."""
+    """Return the faults of these families and names. A family is without `DAMAGE`."""
     wanted = names.split(",")
     unknown = {*wanted} - {*get_args(FaultFamily), *(one.action for one in CATALOGUE), "none"}
     if unknown:
