@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 kept=${1:+$(mkdir -p "$1" && realpath "$1")}
 
 # What our scripts install, what the tests talk to, and Node, which the README does not ask for.
-hidden=' bwrap rg node nodejs npm npx psql postgres chromium chromedriver docker podman nginx caddy '
+hidden=' bwrap rg node nodejs npm npx psql postgres chromium chromium-headless-shell chromedriver docker podman nginx caddy '
 
 here=$(mktemp -d)  # only its owner may enter, and the clone's .venv stands in it
 trap 'rm -rf "$here"' EXIT

@@ -76,7 +76,7 @@ def main() -> None:
         sys.exit(
             f"there is no picture {', '.join(sorted(unknown))}: expected some of {', '.join(s.name for s in SHOTS)}"
         )
-    if CHROMIUM is None:
+    if not CHROMIUM.exists():
         sys.exit("chromium is not installed: scripts/install_chromium.sh installs it where it may")
     FOLDER.mkdir(exist_ok=True)
     with _demo() as link:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import define
 
 ROOT: Final = Path(__file__).parents[2]
+_CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-headless-shell")
 _LAST_SECONDS: Final = 5.0
 _FLAGS: Final = (
     "--no-sandbox",
@@ -250,7 +251,7 @@ def _told(ms: float | None, what: str) -> float:
 
 def is_there() -> str | None:
     """Say what is missing; None where all is there."""
-    if shutil.which("chromium") is None:
+    if _CHROMIUM is None:
         return "chromium is not installed"
     try:
         import playwright.sync_api  # noqa: F401, PLC0415 - an extra of development
@@ -286,7 +287,7 @@ def open_long_page(events: int, *, draws_all: bool = False, lists: bool = False)
         try:
             port = int(server.stdout.readline())
             with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=[*_FLAGS])
+                browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=[*_FLAGS])
                 page = browser.new_page(viewport={"width": 1_280, "height": 800})
                 page.set_default_timeout(60_000)
                 page.add_init_script(_BEFORE)

@@ -7,7 +7,6 @@ Nothing is waited for by `wait_for_function("text")`, which needs `unsafe-eval` 
 poll with `until`, and test the policy from the page's own code.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from tests.console.serving import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
-CHROMIUM: Final = shutil.which("chromium")
+CHROMIUM: Final = SERVICES["chromium"]
 SIDEWAYS: Final = (
     "() => { const one = document.querySelector('#content'); return one.scrollWidth - one.clientWidth; }"
 )
