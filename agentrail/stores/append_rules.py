@@ -5,7 +5,7 @@ No file, no lock and no clock. Functions that begin with `check_` raise the erro
 
 import difflib
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -143,7 +143,7 @@ def check_quota(opening: Opening, count_open_roots: Callable[[str], int]) -> Non
 # --- appends
 
 
-def by_session(batch: Sequence[Append]) -> list[list[int]]:
+def _by_session(batch: Sequence[Append]) -> list[list[int]]:
     """Return the places of a batch, those of one session together, in order."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(batch):
@@ -151,7 +151,7 @@ def by_session(batch: Sequence[Append]) -> list[list[int]]:
     return list(groups.values())
 
 
-def joined(appends: Sequence[Append]) -> Append | None:
+def _joined(appends: Sequence[Append]) -> Append | None:
     """Return appends of one session as one, or None unless each begins where the one before ends."""
     if len(appends) == 1:
         return appends[0]
@@ -165,6 +165,36 @@ def joined(appends: Sequence[Append]) -> Append | None:
         blobs.update(one.blobs)
     codec = max(one.codec for one in appends)
     return Append(records=tuple(records), standing=appends[-1].standing, codec=codec, blobs=blobs)
+
+
+def append_in_groups(
+    batch: Sequence[Append],
+    advance_all: Callable[[Sequence[Append]], Collection[int]],
+    append_alone: Callable[[Append], AppendRefusal | None],
+) -> tuple[AppendRefusal | None, ...]:
+    """Append records of many sessions, with one statement unless some are refused or repeated. See `Store.append`.
+
+    Args:
+        batch: The appends.
+        advance_all: Writes the appends of different sessions that fit, and returns their places.
+        append_alone: Writes the missing rest of one, or returns why it is refused.
+    """
+    for one in batch:
+        check_dense(one.records)
+    answers: list[AppendRefusal | None] = [None] * len(batch)
+    groups = _by_session(batch)
+    maybe = [(places, _joined([batch[at] for at in places])) for places in groups]
+    whole = [(places, one) for places, one in maybe if one is not None]
+    advanced = advance_all([one for _, one in whole])
+    done = {places[0] for number, (places, _) in enumerate(whole) if number in advanced}
+    for places in groups:
+        if places[0] in done:
+            continue
+        refused: AppendRefusal | None = None
+        for place in places:
+            refused = refused or append_alone(batch[place])
+            answers[place] = refused
+    return tuple(answers)
 
 
 def decide_append(one: Append, journal: StoredJournal | None) -> tuple[Record, ...] | AppendRefusal:
@@ -285,6 +315,18 @@ def check_trim_has_snapshot(session: SessionId, before: int, *, has_snapshot: bo
     if not has_snapshot:
         fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
         raise OptionError([fault])
+
+
+def has_sound_snapshot(
+    snapshots: Iterable[StoredSnapshot], before: int, read: Callable[[int, int], Sequence[Record]]
+) -> bool:
+    """Whether an intact snapshot replaces the records before a number. `read` returns so many records after a number."""
+    for one in snapshots:
+        record = read(one.seq - 1, 1)
+        is_of_this = bool(record) and record[0].seq == one.seq
+        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
+            return True
+    return False
 
 
 # --- allowances

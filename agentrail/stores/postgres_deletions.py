@@ -1,6 +1,7 @@
 """Deletions of `PostgresStore`, within a transaction of the caller. Nothing is overwritten: old row versions stay until the server reuses their space."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from agentrail.abc.store import Erasure, StoredSession
@@ -13,8 +14,8 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
+    has_sound_snapshot,
     is_dead,
-    is_intact,
 )
 from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
 from agentrail.stores.postgres_rows import fetch_records, fetch_snapshots, known, known_root, run_statement
@@ -169,7 +170,8 @@ def trim_journal(connection: PostgresConnection, scope: str, session: SessionId,
     check_trim(session, before, there.tail.seq)
     if before <= there.first_seq:
         return 0
-    has_snapshot = _has_sound_snapshot(connection, scope, session, before)
+    snapshots = fetch_snapshots(connection, scope, session, None)
+    has_snapshot = has_sound_snapshot(snapshots, before, partial(fetch_records, connection, scope, session))
     check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
     forks = """SELECT session FROM agentrail.session
         WHERE scope = %b AND forked_from = %b AND forked_at >= %b ORDER BY session"""
@@ -180,12 +182,3 @@ def trim_journal(connection: PostgresConnection, scope: str, session: SessionId,
     first = "UPDATE agentrail.session SET first_seq = %b WHERE scope = %b AND session = %b"
     run_statement(connection, first, before, *key)
     return count
-
-
-def _has_sound_snapshot(connection: PostgresConnection, scope: str, session: SessionId, before: int) -> bool:
-    for one in fetch_snapshots(connection, scope, session, None):
-        record = fetch_records(connection, scope, session, one.seq - 1, 1)
-        is_of_this = bool(record) and record[0].seq == one.seq
-        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
-            return True
-    return False

@@ -4,6 +4,7 @@ A session's row repeats its last record, and is advanced only from number and ep
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,13 +15,12 @@ from agentrail.errors import AgentrailError, Fenced, HeldBy, OptionError, Sessio
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     AppendRefusal,
-    by_session,
+    append_in_groups,
     check_dense,
     check_quota,
     check_same_opening,
     check_take,
     decide_append,
-    joined,
     resets_deaths,
     takeover_record,
 )
@@ -187,23 +187,7 @@ _APPEND_WITH_BLOBS: Final = f"""{_ADVANCE}, used AS (
 
 
 def append_batch(connection: PostgresConnection, batch: Sequence[Append]) -> tuple[AppendRefusal | None, ...]:
-    """Append records of many sessions, with one statement unless some are refused or repeated. See `Store.append`."""
-    for one in batch:
-        check_dense(one.records)
-    answers: list[AppendRefusal | None] = [None] * len(batch)
-    groups = by_session(batch)
-    maybe = [(places, joined([batch[at] for at in places])) for places in groups]
-    whole = [(places, one) for places, one in maybe if one is not None]
-    advanced = _advance_all(connection, [one for _, one in whole])
-    done = {places[0] for number, (places, _) in enumerate(whole) if number in advanced}
-    for places in groups:
-        if places[0] in done:
-            continue
-        refused: AppendRefusal | None = None
-        for place in places:
-            refused = refused or _append_alone(connection, batch[place])
-            answers[place] = refused
-    return tuple(answers)
+    return append_in_groups(batch, partial(_advance_all, connection), partial(_append_alone, connection))
 
 
 def _advance_all(connection: PostgresConnection, appends: Sequence[Append]) -> set[int]:

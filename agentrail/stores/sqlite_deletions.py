@@ -3,6 +3,7 @@
 Copies of the file, from an upgrade or a salvage, still contain it until operators delete them.
 """
 
+from functools import partial
 from typing import Final
 
 import apsw
@@ -16,8 +17,8 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
+    has_sound_snapshot,
     is_dead,
-    is_intact,
 )
 from agentrail.stores.sqlite_nodes import fetch_node
 from agentrail.stores.sqlite_queries import kept_snapshots, known, known_root
@@ -183,7 +184,8 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
     check_trim(session, before, there.tail.seq)
     if before <= there.first_seq:
         return 0
-    has_snapshot = _has_sound_snapshot(connection, scope, session, before)
+    snapshots = kept_snapshots(connection, scope, session, None)
+    has_snapshot = has_sound_snapshot(snapshots, before, partial(fetch_records, connection, scope, session))
     check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
     forks = connection.execute(
         "SELECT session FROM session WHERE scope = ? AND forked_from = ? AND forked_at >= ? ORDER BY session",
@@ -199,12 +201,3 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
         "UPDATE session SET first_seq = ? WHERE scope = ? AND session = ?", (before, scope, session)
     )
     return dropped
-
-
-def _has_sound_snapshot(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> bool:
-    for one in kept_snapshots(connection, scope, session, None):
-        record = fetch_records(connection, scope, session, one.seq - 1, 1)
-        is_of_this = bool(record) and record[0].seq == one.seq
-        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
-            return True
-    return False

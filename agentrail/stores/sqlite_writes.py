@@ -24,13 +24,12 @@ from agentrail.messages import SessionId
 from agentrail.stores.append_rules import (
     KEPT_SNAPSHOTS,
     AppendRefusal,
-    by_session,
+    append_in_groups,
     check_dense,
     check_quota,
     check_same_opening,
     check_take,
     decide_append,
-    joined,
     resets_deaths,
     takeover_record,
 )
@@ -107,29 +106,17 @@ def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
 def append_batch(
     connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
 ) -> tuple[AppendRefusal | None, ...]:
-    """Append records of many sessions. See `Store.append`."""
-    for one in batch:
-        check_dense(one.records)
-    answers: list[AppendRefusal | None] = [None] * len(batch)
-    groups = by_session(batch)
-    joins = [(places, joined([batch[at] for at in places])) for places in groups]
-    whole = [(places, one) for places, one in joins if one is not None]
-    advanced = _advance_all(connection, [one for _, one in whole], now, known)
-    done = {places[0] for (places, _), is_in in zip(whole, advanced, strict=True) if is_in}
-    for places in groups:
-        if places[0] in done:
-            continue
-        refused: AppendRefusal | None = None
-        for place in places:
-            refused = refused or _append_alone(connection, batch[place], now, known)
-            answers[place] = refused
-    return tuple(answers)
+    return append_in_groups(
+        batch,
+        lambda appends: _advance_all(connection, appends, now, known),
+        lambda one: _append_alone(connection, one, now, known),
+    )
 
 
 def _advance_all(
     connection: apsw.Connection, appends: Sequence[Append], now: int, known: Standings
-) -> list[bool]:
-    is_in = [False] * len(appends)
+) -> set[int]:
+    is_in: set[int] = set()
     same: list[SqliteRow] = []
     changed: list[SqliteRow] = []
     for place, one in enumerate(appends):
@@ -142,9 +129,8 @@ def _advance_all(
             changed.append((*row, *standing_row(one.standing)))
     for statement, rows in ((_ADVANCE, same), (_ADVANCE_AND_STAND, changed)):
         if rows:
-            for (place,) in connection.executemany(statement, rows):
-                is_in[place] = True
-    written = [one for one, is_written in zip(appends, is_in, strict=True) if is_written]
+            is_in.update(place for (place,) in connection.executemany(statement, rows))
+    written = [one for place, one in enumerate(appends) if place in is_in]
     connection.executemany(PUT_RECORD, (row_of(record) for one in written for record in one.records))
     if connection.execute("SELECT 1 FROM session WHERE deaths > 0 LIMIT 1").get:
         shown = [(one.scope, one.session) for one in written if resets_deaths(one.records)]
