@@ -65,26 +65,26 @@ class Due(Generic[K]):
         self.key: K = key
 
 
-async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
+async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K]) -> object:
     """Take the next message of a loop, or `Due` for a passed deadline. Deadlines come first.
 
     Cancellation: Always a checkpoint for cancellation. If cancelled, no message was taken.
     """
     await mailbox.give_way()
     while True:
-        is_timed = not suspended and bool(deadlines) and not mailbox.is_held
+        is_timed = bool(deadlines) and not mailbox.is_held
         if is_timed:
             key = deadlines.take_due(trio.current_time())
             if key is not None:
                 return Due(key)
-        item = mailbox.take_nowait(control_only=suspended)
+        item = mailbox.take_nowait()
         if item is not NO_MESSAGE:
             return item
         if is_timed:
             with trio.CancelScope(deadline=deadlines.next_seconds()):
                 await mailbox.wait()
         else:
-            await mailbox.wait(control_only=suspended)
+            await mailbox.wait()
 
 
 class MachineTimers:

@@ -621,10 +621,6 @@ class RequestBook:
         self._ended: dict[str, dict[str, RequestRecord]] = {}
         self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    @property
-    def open_tracks(self) -> tuple[RequestTrack, ...]:
-        return tuple(track for tracks in self._open.values() for track in tracks.values())
-
     def open(self, key: str, track: RequestTrack) -> None:
         self._open.setdefault(key, {})[track.record.request_id] = track
 

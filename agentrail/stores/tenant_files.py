@@ -23,7 +23,7 @@ from agentrail.stores.sqlite_connections import (
     is_damage,
     translated,
 )
-from agentrail.stores.sqlite_files import beside, fault_of_file_place, make_private_file
+from agentrail.stores.sqlite_files import fault_of_file_place, make_private_file
 from agentrail.stores.words import KEY_LENGTH
 
 WRITE_PATIENCE_MS: Final = 5_000
@@ -284,7 +284,3 @@ class TenantFiles:
             files, self._files = [*self._files.values()], {}
         for file in files:
             file.close()
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    return tuple([one for one in (path, *beside(path)) if one.exists()])

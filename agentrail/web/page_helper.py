@@ -242,9 +242,6 @@ KIND_READERS: dict[str, Callable[[bytes, dict[str, str]], dict[str, object]]] = 
 # --- plain text of HTML
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "math", "head", "iframe", "object"})
-_VOID = frozenset(
-    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-)
 _INLINE = frozenset(
     {"a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins", "kbd", "label", "mark", "q", "s",
      "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr"}

@@ -14,7 +14,6 @@ from agentrail.events import AgentStart
 from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.error_responses import ERROR_ANSWERS
 from agentrail.gateway.request_bodies import BODIES, OpenBody
-from agentrail.gateway.route_errors import OF_NO_ROUTE
 from agentrail.host.identity import fault_of_name, fault_of_session_id
 from agentrail.host.quotas import Limits
 from agentrail.messages import PromptRef
@@ -66,6 +65,21 @@ def test_every_schema_is_one_and_every_operation_has_a_name():
     assert {"get_session", "get_sessions", "post_session_prompt", "delete_session_rule", "get_root"} <= named
     assert all(len(one["tags"]) == 1 for one in operations)
     assert {"chat", "sessions", "inspect", "server"} <= {tag for one in operations for tag in one["tags"]}
+
+
+OF_NO_ROUTE = frozenset(
+    {
+        "route_unknown",
+        "method_not_allowed",
+        "unknown_tool",
+        "cycle_ended",
+        "event_missed",
+        "plan_error",
+        "stop_not_written",
+        "cycle_waiting",
+    }
+)
+"""Codes of calls that match no route, and of errors in sessions that no route caused."""
 
 
 def test_each_code_of_the_table_is_one_of_some_route():

@@ -1,7 +1,7 @@
 """Facts for going back in a journal: the ends of turns, and external effects after a record. Pure, from replayed steps."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -110,11 +110,6 @@ class PastTurn(Value, frozen=True, kw_only=True):
     asked: str = ""
     said: str = ""
     counts: bool = True
-
-
-def turns_in(steps: Iterable[Walked]) -> Iterator[int]:
-    """Yield the number of the record after which each turn is over, same as in `past_turns`."""
-    return (turn.record for turn in past_turns(steps))
 
 
 def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:

@@ -9,7 +9,7 @@ from agentrail.core.journal.jsonl import read_journal
 from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
 from agentrail.core.journal.recorder import opened_draft
 from agentrail.core.journal.replay import state_at
-from agentrail.core.journal.turn_index import calls_behind, past_turns, turns_in
+from agentrail.core.journal.turn_index import calls_behind, past_turns
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.fork import config_of_fork, forked_state, without_what_was_open
 from agentrail.core.session.state import Phase
@@ -121,4 +121,4 @@ def test_a_turn_that_is_not_over_has_no_end():
     session = Told(new_session())
     session.prompt()
     session.hear("I ")
-    assert list(turns_in(session.life.walk())) == []
+    assert past_turns(session.life.walk()) == ()
