@@ -292,18 +292,20 @@ class BackgroundAgents(Far):
 # --- sessions
 
 
-def _later_forked(
-    call: Callable[Concatenate[AsyncSession, P], Awaitable[AsyncSession]],
-) -> Twin[P, "Future[Session]"]:
-    """Return the twin of the call that creates a fork. A fork whose future was cancelled meanwhile is stopped."""
+def _stop_unread(session: "Session") -> None:
+    session.futures.stop("its caller gave up waiting for the start")
 
+
+def _later_started(
+    call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
+    unread: "Callable[[Session], None]" = _stop_unread,
+) -> Twin[P, "Future[Session]"]:
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
         async def begin() -> Session:
-            work = call(self._near(), *args, **kwargs)
-            return Session(self._thread, await _with_twin(self._thread, work))
+            return Session(self._thread, await _with_twin(self._thread, call(self._near(), *args, **kwargs)))
 
-        return self._thread.submit(begin, _stop_unread)
+        return self._thread.submit(begin, unread)
 
     return cast('Twin[P, "Future[Session]"]', start)
 
@@ -343,7 +345,7 @@ class SessionFutures(Far):
     journal: Final = later(AsyncSession.journal)
     turns: Final = later(AsyncSession.turns)
     state_at: Final = later(AsyncSession.state_at)
-    fork: Final = _later_forked(AsyncSession.fork)
+    fork: Final = _later_started(AsyncSession.fork)
     rewind: Final = later(AsyncSession.rewind)
     rules: Final = later(AsyncSession.rules)
     revoke_rule: Final = later(AsyncSession.revoke_rule)
@@ -434,10 +436,6 @@ class Session(Far):
     unbreak: Final = waits(SessionFutures.unbreak)
 
 
-def _stop_unread(session: Session) -> None:
-    session.futures.stop("its caller gave up waiting for the start")
-
-
 def _leave_unread(_: Session) -> None:
     """Leave a session alone that was resumed for a caller who has given up: stopping it would end it for good."""
 
@@ -456,20 +454,6 @@ async def _with_twin(thread: SupervisorThread, work: Awaitable[R]) -> R:
         if isinstance(error.handle, AsyncSession):
             error.handle = Session(thread, error.handle)
         raise
-
-
-def _later_started(
-    call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
-    unread: Callable[[Session], None] = _stop_unread,
-) -> Twin[P, "Future[Session]"]:
-    @wraps(call)
-    def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
-        async def begin() -> Session:
-            return Session(self._thread, await _with_twin(self._thread, call(self._near(), *args, **kwargs)))
-
-        return self._thread.submit(begin, unread)
-
-    return cast('Twin[P, "Future[Session]"]', start)
 
 
 class SupervisorFutures(Far):
