@@ -174,3 +174,16 @@ def _error_in(body: bytes | None) -> dict[str, Any]:
 
 def _number(told: bytes | None) -> float | None:
     return float(told) if told is not None and told.isdigit() else None  # a date would need a clock
+
+
+def leaves_of(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    """Return the exceptions of a group and its groups, in order."""
+    found: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(reversed(one.exceptions))
+        else:
+            found.append(one)
+    return found

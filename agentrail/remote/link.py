@@ -11,7 +11,14 @@ from msgspec import UNSET
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
-from agentrail.remote.dialer import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
+from agentrail.remote.dialer import (
+    HANDSHAKE_SECONDS,
+    STEADY_SECONDS,
+    Dial,
+    decide_after,
+    leaves_of,
+    reconnect_seconds,
+)
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import (
     USUAL_FRAME_BYTES,
@@ -367,14 +374,7 @@ class RemoteLink:
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     """Return one of a connection's exceptions, preferably its close, which explains the others."""
-    leaves: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
-            waiting.extend(reversed(one.exceptions))
-        else:
-            leaves.append(one)
+    leaves = leaves_of(group)
     closed = [
         one for one in leaves if isinstance(one, websockets.ConnectionClosed | websockets.HandshakeError)
     ]

@@ -11,7 +11,14 @@ import trio
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
-from agentrail.remote.dialer import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
+from agentrail.remote.dialer import (
+    HANDSHAKE_SECONDS,
+    STEADY_SECONDS,
+    Dial,
+    decide_after,
+    leaves_of,
+    reconnect_seconds,
+)
 from agentrail.remote.error_codes import error_of_reply
 from agentrail.remote.frame_codec import decode_server_frame, hello_frame, ping_frame, terms_in
 from agentrail.wire.plain import encode_plain
@@ -81,14 +88,14 @@ class WatchedRows(Generic[R]):
                 nursery.start_soon(self._keep_time, connection)
                 await self._read(connection)
         except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
-            ended += _leaves(group)
+            ended += leaves_of(group)
         except* (
             websockets.ConnectionClosed,
             websockets.HandshakeError,
             websockets.LocalProtocolError,
             CodecError,
         ) as group:
-            ended = [*_leaves(group), *ended]
+            ended = [*leaves_of(group), *ended]
         told = [
             one
             for one in ended
@@ -187,15 +194,3 @@ def _object_in(text: str) -> dict[str, Any]:
         message = "the server sent an invalid frame of agentrail.v1: it is not an object"
         raise CodecError(message, path="$")
     return told
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
-    found: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
-            waiting.extend(reversed(one.exceptions))
-        else:
-            found.append(one)
-    return found
