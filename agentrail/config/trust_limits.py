@@ -3,7 +3,7 @@
 An allowlist, so that a new option is refused until it is reviewed. The floor is the behaviour without these files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -60,20 +60,27 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         narrowing.refuse(said, f"embedder.{name}")
     for name, said in project.telemetry.items():  # conversations would be sent to that address
         narrowing.refuse(said, f"telemetry.{name}")
-    web = narrowing.web()
-    memory = narrowing.memory()
+    web = narrowing.only(
+        "web", project.web, lambda name, value: name == "block" or (name == "robots" and value is True)
+    )
+    memory = narrowing.only("memory", project.memory, lambda name, value: name == "auto" and value is False)
     left = Settings(
         default_agent=narrowing.default_agent(agents),
         defaults=defaults,
         agents=agents,
         policies=policies,
-        skills=narrowing.skills(),
+        skills=narrowing.only("skills", project.skills, _keeps_skills),
         imports=project.imports,
         web=web,
         host=narrowing.host(agents),
         memory=memory,
     )
     return left, tuple(narrowing.refused)
+
+
+def _keeps_skills(name: str, value: object) -> bool:
+    """Refuse skill directories, and tool modes that run more tools or run them without asking."""
+    return name in {"disable", "import_"} or (name == "tools" and value == "restrict")
 
 
 @define
@@ -119,23 +126,16 @@ class _Narrowing:
                 left[name] = kept
         return left
 
-    def skills(self) -> dict[str, Sourced]:
-        """Refuse skill directories, and tool modes that run more tools or run them without asking."""
+    def only(
+        self, table: str, values: Mapping[str, Sourced], keeps: Callable[[str, object], bool]
+    ) -> dict[str, Sourced]:
+        """Refuse the values of a table that are not kept, by name and value."""
         left: dict[str, Sourced] = {}
-        for name, said in self._project.skills.items():
-            if name in {"disable", "import_"} or (name == "tools" and said.value == "restrict"):
+        for name, said in values.items():
+            if keeps(name, said.value):
                 left[name] = said
             else:
-                self.refuse(said, describe_grant(f"skills.{name}", said))
-        return left
-
-    def web(self) -> dict[str, Sourced]:
-        left: dict[str, Sourced] = {}
-        for name, said in self._project.web.items():
-            if name == "block" or (name == "robots" and said.value is True):
-                left[name] = said
-            else:
-                self.refuse(said, describe_grant(f"web.{name}", said))
+                self.refuse(said, describe_grant(f"{table}.{name}", said))
         return left
 
     def host(self, agents: Mapping[str, AgentSettings]) -> dict[str, Sourced]:
@@ -160,16 +160,6 @@ class _Narrowing:
     def _narrows_limit(self, name: str, limit: str, value: float) -> bool:
         said = self._floor.host.get(name)
         return _is_narrower(value, HOST_LIMITS[limit] if said is None else said.value)
-
-    def memory(self) -> dict[str, Sourced]:
-        """Keep only `auto = false`."""
-        left: dict[str, Sourced] = {}
-        for name, said in self._project.memory.items():
-            if name == "auto" and said.value is False:
-                left[name] = said
-            else:
-                self.refuse(said, describe_grant(f"memory.{name}", said))
-        return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:
         mode = policy.mode
