@@ -39,7 +39,7 @@ from agentrail.runtime.erasure_report import (
     unreached_of,
 )
 from agentrail.runtime.persistence import has_other_nodes
-from agentrail.runtime.session_stores import search_both
+from agentrail.runtime.session_stores import json_of_memory, search_both
 from agentrail.stores.memory_store_names import faults_of_memories, make_notes, make_recall
 from agentrail.stores.store_names import path_of_store
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
@@ -285,16 +285,7 @@ _LAST_MS: Final = 253_402_300_799_000
 
 def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
     for one in found:
-        yield json.dumps(
-            {
-                "id": one.id,
-                "text": one.text,
-                "tags": list(one.tags),
-                "session_id": one.session,
-                "at_ms": one.at_ms,
-                "version": one.version,
-            }
-        )
+        yield json.dumps(json_of_memory(one))
 
 
 @contextmanager

@@ -68,24 +68,22 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
     slack = _SLACK + pace.burst * math.ulp(now)
     is_allowed = needed <= room + slack
     behind = needed if take and is_allowed else lacking
-    return now + behind, Draw(
-        is_allowed=is_allowed,
-        left=max(math.floor((room - behind + slack) / pace.interval_seconds), 0),
-        full_in_seconds=math.ceil(behind - slack),
-        retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - slack), 1),
-    )
+    return now + behind, _draw(pace, behind, needed, slack, is_allowed=is_allowed)
 
 
 def draw_of_shared(answer: SharedDraw, pace: Pace) -> Draw:
     """Return the result of a draw from a bucket that a store keeps for all nodes."""
     behind = max(answer.full_at_ms - answer.now_ms, 0.0) / 1000
+    return _draw(pace, behind, behind + pace.interval_seconds, _SLACK, is_allowed=answer.is_allowed)
+
+
+def _draw(pace: Pace, behind: float, needed: float, slack: float, *, is_allowed: bool) -> Draw:
     room = pace.interval_seconds * pace.burst
-    needed = behind + pace.interval_seconds
     return Draw(
-        is_allowed=answer.is_allowed,
-        left=max(math.floor((room - behind + _SLACK) / pace.interval_seconds), 0),
-        full_in_seconds=math.ceil(behind - _SLACK),
-        retry_after_seconds=0 if answer.is_allowed else max(math.ceil(needed - room - _SLACK), 1),
+        is_allowed=is_allowed,
+        left=max(math.floor((room - behind + slack) / pace.interval_seconds), 0),
+        full_in_seconds=math.ceil(behind - slack),
+        retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - slack), 1),
     )
 
 
