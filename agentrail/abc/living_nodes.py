@@ -1,6 +1,6 @@
 """Living nodes of a store, and the one of them that does what only one node has to do. Plain data and functions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from agentrail.abc.store import Node
@@ -12,7 +12,7 @@ LOOK_AT_NODES_SECONDS: Final = 5.0
 """Interval between two looks at the nodes of a shared store, in seconds."""
 
 
-def living_nodes(nodes: Iterable[Node], now_ms: int, silent: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def living_nodes(nodes: Iterable[Node], now_ms: int, silent: Collection[str] = ()) -> tuple[str, ...]:
     """Return the ids of living nodes, sorted.
 
     Args:
@@ -43,9 +43,7 @@ class Departures:
         self._settled: set[str] = set()
         self.living: tuple[str, ...] = ()
 
-    def look(
-        self, nodes: Iterable[Node], now_ms: int, silent: frozenset[str] = frozenset()
-    ) -> frozenset[str]:
+    def look(self, nodes: Iterable[Node], now_ms: int, silent: Collection[str] = ()) -> frozenset[str]:
         """Return the dead nodes that this node has to deal with now: none unless its id sorts first among the living."""
         known = [*nodes]
         self.living = living_nodes(known, now_ms, silent)

@@ -16,6 +16,9 @@ from agentrail.messages import SessionId
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain", "restored"]
 """Reason for a change of owner: the session's start, an expired lease, a vanished owner, a release by the owner, or a restored backup."""
 
+Heartbeats: TypeAlias = Mapping[str, int]
+"""Times of heartbeats on the store's clock, in milliseconds, by the id of the node."""
+
 NODE_LEASE_SECONDS: Final = 15.0
 """Default time after its last heartbeat after which other nodes may take the sessions of a node."""
 
@@ -231,8 +234,9 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         node: The new owner, empty for none.
         cause: Reason of the change.
         force: Whether to fence a live owner too.
-        silent: Nodes whose heartbeat the taker itself has not seen change for a whole lease of its own clock. Only they can lose a tree to an
-            expired lease. None if the store's clock alone decides, for a store of one process.
+        silent: Nodes whose heartbeat the taker itself has not seen change for a whole lease of its own clock, each with that heartbeat's `seen_at_ms`.
+            Only they can lose a tree to an expired lease, and only while it is still their last one. None if the store's clock alone decides, for a
+            store of one process.
         tail: End of the root's journal as the taker folded it. None for any.
     """
 
@@ -241,7 +245,7 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node: str
     cause: Cause
     force: bool = False
-    silent: frozenset[str] | None = None
+    silent: Heartbeats | None = None
     tail: Tail | None = None
 
 
@@ -347,7 +351,7 @@ class OwedStore(Protocol):
         ...
 
     def adopt_owed(
-        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows whose node is empty or dead, as in `Store.claim`. A writing call. No row goes to two nodes.
 
@@ -427,7 +431,7 @@ class Store(Protocol):
         cause: Cause,
         *,
         force: bool = False,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         tail: Tail | None = None,
     ) -> Taken:
         """Make a node the owner of a tree, and refuse appends of older epochs. In one transaction, each session that has not ended gets a `taken` record.
@@ -452,7 +456,7 @@ class Store(Protocol):
     def claim(  # noqa: PLR0913 - each decides which trees
         self,
         node: str,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         *,
         codec: int = 0,
         within_ms: int = 0,
@@ -462,9 +466,9 @@ class Store(Protocol):
     ) -> tuple[StoredSession, ...]:
         """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
 
-        An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and it is in `silent`. If its last
-        heartbeat is in the future, that clock was set back, and `silent` decides alone. Trees without an owner count too. A reservation ends
-        with `take`, with `release`, or when the node that made it is dead. It gives nothing while the owner lives again.
+        An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and it is in `silent`
+        with its last heartbeat. If that is in the future, that clock was set back, and `silent` decides alone. Trees without an owner count
+        too. A reservation ends with `take`, with `release`, or when the node that made it is dead. It gives nothing while the owner lives again.
 
         Each reserved tree that had an owner or a reservation gets `deaths + 1`. Trees with fewer deaths come first.
 

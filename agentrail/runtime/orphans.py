@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, Protocol
@@ -91,7 +91,7 @@ def decide_looks_to_wait(own: Node, nodes: Iterable[Node], died: Iterable[Node])
     return (own.load > statistics.median(loads)) + any(node.version != own.version for node in died)
 
 
-def cause_of(row: StoredSession, nodes: Iterable[Node], silent: frozenset[str]) -> Cause:
+def cause_of(row: StoredSession, nodes: Iterable[Node], silent: Collection[str]) -> Cause:
     """Return why a reserved tree changes its owner. One that is not silent was reported gone, perhaps after the nodes were read."""
     if not row.node:
         return "drain"  # its node has released it

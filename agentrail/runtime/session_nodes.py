@@ -1,6 +1,6 @@
 """Finds the nodes that own sessions of a shared store, without reading a journal."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -31,7 +31,7 @@ Without an owner, a session with records of a newer agentrail is at a node that 
 
 
 def place_of_session(
-    stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: frozenset[str] = frozenset()
+    stored: StoredSession | None, nodes: Iterable[Node], own: str, silent: Collection[str] = ()
 ) -> SessionPlace:
     """Return the place of a session that is not live here.
 
@@ -49,7 +49,7 @@ def place_of_session(
     return owner if owner is not None and is_living(owner, silent) else "nowhere"
 
 
-def node_that_reads(codec: int, nodes: Iterable[Node], silent: frozenset[str] = frozenset()) -> Node | None:
+def node_that_reads(codec: int, nodes: Iterable[Node], silent: Collection[str] = ()) -> Node | None:
     """Return the living node with the lowest load that reads records of a codec, or None."""
     able = [one for one in nodes if one.codec >= codec and is_living(one, silent)]
     return min(able, key=lambda one: (one.load, one.id), default=None)
@@ -153,5 +153,5 @@ class SessionNodes:
                 self._nodes_at = began_at
             return self._nodes
 
-    def _silent(self) -> frozenset[str]:
+    def _silent(self) -> Collection[str]:
         return silent_nodes(self._shared.store_of("nodes").silence)

@@ -4,13 +4,13 @@ Other nodes count a lease from the last heartbeat of an owner that reached the s
 never from an append: appends may succeed while heartbeats fail. All times are seconds of the node's own monotonic clock, unless they end in `_ms`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from agentrail.abc.store import Beat, Node
+from agentrail.abc.store import Beat, Heartbeats, Node
 
 SAFE_LEASE_SECONDS: Final = 10.0
 """A shorter lease is logged: a third of it is the margin for a pause of the process, and pauses of over two seconds were measured."""
@@ -105,16 +105,16 @@ def after_look(
     return evolve(silence, looked_at=sent_at, unchanged=unchanged)
 
 
-def is_living(node: Node, silent: frozenset[str] = frozenset()) -> bool:
+def is_living(node: Node, silent: Collection[str] = ()) -> bool:
     """Whether a node is neither reported gone nor silent for a lease."""
     return not node.gone_at_ms and node.id not in silent
 
 
-def silent_nodes(silence: NodeSilence) -> frozenset[str]:
-    """Return the nodes whose heartbeat has not changed for a whole lease."""
+def silent_nodes(silence: NodeSilence) -> Heartbeats:
+    """Return the nodes whose heartbeat has not changed for a whole lease, each with the time of that heartbeat."""
     at = silence.looked_at
     if at is None:
-        return frozenset()
-    return frozenset(
-        node for node, (_, since) in silence.unchanged.items() if at - since >= silence.lease_seconds
-    )
+        return {}
+    return {
+        node: seen for node, (seen, since) in silence.unchanged.items() if at - since >= silence.lease_seconds
+    }

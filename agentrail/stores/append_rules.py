@@ -14,6 +14,7 @@ from attrs import frozen
 from agentrail.abc.store import (
     Append,
     Cause,
+    Heartbeats,
     Node,
     Opening,
     SharedDraw,
@@ -222,15 +223,16 @@ def resets_deaths(records: Iterable[Record]) -> bool:
 # --- owners
 
 
-def is_dead(node: Node | None, *, now: int, lease: int, silent: frozenset[str] | None = None) -> bool:
+def is_dead(node: Node | None, *, now: int, lease: int, silent: Heartbeats | None = None) -> bool:
     """Whether a node's sessions may be taken. None is an unknown node. See `Store.claim` and `TakeOver.silent`."""
     if node is None or node.gone_at_ms:
         return True
     if silent is None:
         return now - node.seen_at_ms >= lease
-    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone.
+    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. It is
+    # that of one heartbeat, because the taker may have stood still between its watch and this call.
     is_over = now - node.seen_at_ms >= lease or now < node.seen_at_ms
-    return is_over and node.id in silent
+    return is_over and silent.get(node.id) == node.seen_at_ms
 
 
 def check_take(  # noqa: PLR0913 - the rows that decide, and the clock

@@ -17,6 +17,7 @@ from agentrail.abc.store import (
     Cause,
     Erasure,
     Filters,
+    Heartbeats,
     Node,
     Opening,
     OwedRow,
@@ -287,7 +288,7 @@ class MemoryStore:
         cause: Cause,
         *,
         force: bool = False,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         tail: Tail | None = None,
     ) -> Taken:
         """Transfer a tree to a node as its owner. See `Store.take`."""
@@ -314,7 +315,7 @@ class MemoryStore:
     def claim(  # noqa: PLR0913 - the arguments of the port
         self,
         node: str,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         *,
         codec: int = 0,
         within_ms: int = 0,
@@ -548,7 +549,7 @@ class MemoryStore:
                 self._owed_rows.pop(name, None)
 
     def adopt_owed(
-        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
         with self._lock:

@@ -17,6 +17,7 @@ from agentrail.abc.store import (
     Cause,
     Erasure,
     Filters,
+    Heartbeats,
     Node,
     Opening,
     OwedRow,
@@ -234,7 +235,7 @@ class PostgresStore:
         cause: Cause,
         *,
         force: bool = False,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         tail: Tail | None = None,
     ) -> Taken:
         """Transfer a tree to a node as its owner. See `Store.take`."""
@@ -255,7 +256,7 @@ class PostgresStore:
     def claim(  # noqa: PLR0913 - as in the port
         self,
         node: str,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         *,
         codec: int = 0,
         within_ms: int = 0,
@@ -310,7 +311,7 @@ class PostgresStore:
         self._transact(lambda connection: change_rows(connection, put, drop))
 
     def adopt_owed(
-        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
         return self._write(

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from agentrail.abc.store import Beat, Node, OwedRow, SharedDraw, StoredSession
+from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import FORGET_NODE_MS, draw_allowance
-from agentrail.stores.postgres_connections import PostgresConnection, byteas, texts
+from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
 from agentrail.stores.postgres_rows import (
     NODE_COLUMNS,
     SESSION_COLUMNS,
@@ -23,15 +23,18 @@ DEAD: Final = """
 dead AS MATERIALIZED (
     SELECT id FROM agentrail.node, (SELECT agentrail.now_ms() AS ms) AS now
     WHERE id <> %(node)b AND (seen_at_ms = 0 OR gone_at_ms > 0 OR CASE WHEN %(all)b
-        THEN now.ms - seen_at_ms >= %(lease)b ELSE id = ANY(%(silent)b) AND NOT now.ms - seen_at_ms BETWEEN 0 AND %(lease)b - 1 END)
+        THEN now.ms - seen_at_ms >= %(lease)b ELSE (id, seen_at_ms) IN (SELECT * FROM unnest(%(silent)b, %(heard)b))
+        AND NOT now.ms - seen_at_ms BETWEEN 0 AND %(lease)b - 1 END)
 )"""
 """Common table of the nodes whose sessions may be taken, among them the empty id."""
 
 
-def dead_values(node: str | None, silent: frozenset[str] | None, lease: int) -> dict[str, object]:
+def dead_values(node: str | None, silent: Heartbeats | None, lease: int) -> dict[str, object]:
     """Return the parameters of `DEAD`, for the node that looks or for none, which is the byte 255: no id contains it."""
     asking = b"\xff" if node is None else node.encode()
-    return {"node": asking, "lease": lease, "all": silent is None, "silent": texts(sorted(silent or ()))}
+    watched = {} if silent is None else silent
+    arrays = {"silent": texts(watched), "heard": bigints([*watched.values()])}
+    return {"node": asking, "lease": lease, "all": silent is None, **arrays}
 
 
 def run_named(
@@ -148,7 +151,7 @@ RETURNING {_TOP}, greatest(chosen.deaths, 0)
 def claim_trees(  # noqa: PLR0913 - the arguments of the port
     connection: PostgresConnection,
     node: str,
-    silent: frozenset[str] | None,
+    silent: Heartbeats | None,
     *,
     codec: int,
     within_ms: int,
@@ -238,7 +241,7 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port
     connection: PostgresConnection,
     kind: str,
     node: str,
-    silent: frozenset[str] | None,
+    silent: Heartbeats | None,
     *,
     limit: int,
     lease: int,

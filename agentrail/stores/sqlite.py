@@ -20,6 +20,7 @@ from agentrail.abc.store import (
     Cause,
     Erasure,
     Filters,
+    Heartbeats,
     Node,
     Opening,
     OwedRow,
@@ -641,7 +642,7 @@ class SqliteStore:
         cause: Cause,
         *,
         force: bool = False,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         tail: Tail | None = None,
     ) -> Taken:
         """Transfer a tree to a node as its owner.
@@ -662,7 +663,7 @@ class SqliteStore:
     def claim(  # noqa: PLR0913 - the arguments of the port
         self,
         node: str,
-        silent: frozenset[str] | None = None,
+        silent: Heartbeats | None = None,
         *,
         codec: int = 0,
         within_ms: int = 0,
@@ -722,7 +723,7 @@ class SqliteStore:
             change_rows(connection, put, drop)
 
     def adopt_owed(
-        self, kind: str, node: str, silent: frozenset[str] | None = None, limit: int = 100
+        self, kind: str, node: str, silent: Heartbeats | None = None, limit: int = 100
     ) -> tuple[OwedRow, ...]:
         """Make a node the owner of rows of dead nodes. See `OwedStore.adopt_owed`."""
         with self._transaction() as connection:

@@ -6,7 +6,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from agentrail.abc.store import Beat, Node, OwedRow, SharedDraw, StoredSession
+from agentrail.abc.store import Beat, Heartbeats, Node, OwedRow, SharedDraw, StoredSession
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import draw_allowance, is_dead
 from agentrail.stores.sqlite_owed_rows import change_rows
@@ -111,9 +111,7 @@ def forget_earlier_nodes(connection: apsw.Connection, now: int) -> None:
     connection.execute("UPDATE node SET is_gone = 1, gone_at_ms = ? WHERE is_gone = 0", (now,))
 
 
-def _alive(
-    connection: apsw.Connection, silent: frozenset[str] | None, *, now: int, lease: int
-) -> frozenset[str]:
+def _alive(connection: apsw.Connection, silent: Heartbeats | None, *, now: int, lease: int) -> frozenset[str]:
     nodes = fetch_nodes(connection)
     return frozenset(one.id for one in nodes if not is_dead(one, now=now, lease=lease, silent=silent))
 
@@ -121,7 +119,7 @@ def _alive(
 def claim_trees(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection,
     node: str,
-    silent: frozenset[str] | None,
+    silent: Heartbeats | None,
     *,
     codec: int,
     due: int,
@@ -163,7 +161,7 @@ def adopt_rows(  # noqa: PLR0913 - the arguments of the port, and the clock
     connection: apsw.Connection,
     kind: str,
     node: str,
-    silent: frozenset[str] | None,
+    silent: Heartbeats | None,
     *,
     limit: int,
     now: int,

@@ -101,7 +101,7 @@ class PlainStore:
         beat = self.beats.get(node)
         if beat is None or beat.gone_at_ms:
             return True
-        return not self.is_alive(node) and (silent is None or node in silent)
+        return not self.is_alive(node) and (silent is None or silent.get(node) == beat.seen_at_ms)
 
     def forks_of(self, key):
         """Who was forked from a session, and at which number."""

@@ -34,7 +34,7 @@ SESSIONS = st.sampled_from("abcd")
 SCOPES = st.sampled_from(["", "", "", "x"])
 NODES = st.sampled_from(["n1", "n2", "n3"])
 DUE = st.none() | st.integers(0, 5) | st.just(1_060_000)
-SILENT = st.none() | st.frozensets(NODES)
+SILENT = st.none() | st.dictionaries(NODES, st.booleans())  # whether it is the last heartbeat
 CODECS = st.sampled_from([0, 0, 1, 2])
 KINDS = st.sampled_from(["webhook", "cursor"])
 OWED_ROWS = st.builds(
@@ -136,6 +136,14 @@ class StoreBesidePlain(RuleBasedStateMachine):
         if there and data.draw(st.integers(0, 7)):
             return data.draw(st.sampled_from(there))
         return data.draw(st.tuples(SCOPES, SESSIONS))
+
+    def watched(self, silent):
+        """The heartbeats that a node has watched: the last ones, or earlier ones."""
+        beats = self.plain.beats
+        return silent and {
+            name: beats[name].seen_at_ms if is_last and name in beats else 1
+            for name, is_last in silent.items()
+        }
 
     def text(self):
         """A body that no other record has."""
@@ -244,6 +252,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
     )
     def take(self, data, node, force, cause, silent):
         """Make a node the owner of a tree, which it has perhaps folded before."""
+        silent = self.watched(silent)
         scope, session = self.key(data)
         ends = [Tail()]
         if (one := self.plain.sessions.get((scope, session))) is not None:
@@ -256,6 +265,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
     @rule(data=st.data(), node=NODES, force=st.booleans(), silent=SILENT)
     def take_many(self, data, node, force, silent):
         """Make a node the owner of some trees at once: each is taken or refused as by itself."""
+        silent = self.watched(silent)
         keys = dict.fromkeys(self.key(data) for _ in range(data.draw(st.integers(0, 3))))
         decided = [answer_of(self.plain.decide_take, *key, node, force, silent=silent) for key in keys]
         wanted = [
@@ -317,6 +327,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
     )
     def claim(self, data, node, silent, again, **rest):
         """Reserve trees of the dead. Those that a node had reserved before may come in any order."""
+        silent = self.watched(silent)
         skip = (
             data.draw(st.frozensets(st.sampled_from(sorted(self.plain.sessions))))
             if self.plain.sessions
@@ -356,6 +367,7 @@ class StoreBesidePlain(RuleBasedStateMachine):
     @rule(kind=KINDS, node=NODES, silent=SILENT, limit=st.integers(0, 3))
     def adopt_owed(self, kind, node, silent, limit):
         """A node adopts rows of the dead."""
+        silent = self.watched(silent)
         adopted = self.store.adopt_owed(kind, node, silent, limit)
         assert adopted == self.plain.adopt_owed(kind, node, silent, limit)
 

@@ -400,7 +400,7 @@ async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
             store.beat(Node(id=name))
             owner = one.nodes.node.id if name == "first" else "first"
             store.gone(owner)
-            assert [row.session for row in store.claim(name, frozenset(), codec=1)] == ["s"]
+            assert [row.session for row in store.claim(name, {}, codec=1)] == ["s"]
         store.gone("second")
         three, _ = await stack.enter_async_context(node_over(store, revive=hanging))
         await trio.sleep(3)

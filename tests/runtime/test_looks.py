@@ -22,8 +22,8 @@ def test_the_cause_is_the_state_of_the_old_owner():
     row = store.get("", "s")
     silent = frozenset({"dead"})
     assert cause_of(row, [Node(id="dead", gone_at_ms=5)], silent) == "gone"
-    assert cause_of(row, [], frozenset()) == "gone"
+    assert cause_of(row, [], {}) == "gone"
     assert cause_of(row, [Node(id="dead")], silent) == "lease_over"
-    assert cause_of(row, [Node(id="dead")], frozenset()) == "gone"  # since the nodes were read
+    assert cause_of(row, [Node(id="dead")], {}) == "gone"  # since the nodes were read
     store.release("dead", "", "s")
     assert cause_of(store.get("", "s"), [], silent) == "drain"

@@ -293,8 +293,8 @@ def test_a_node_is_silent_after_a_lease_without_a_change():
     for number in range(30):
         silence = look(silence, number * 0.5, 7)
         assert not silent_nodes(silence)
-    assert silent_nodes(look(silence, 15.0, 7)) == {"other"}
-    assert silent_nodes(look(silence, 15.0, 8)) == frozenset()
+    assert silent_nodes(look(silence, 15.0, 7)) == {"other": 7}
+    assert silent_nodes(look(silence, 15.0, 8)) == {}
 
 
 def test_a_gap_between_looks_that_exceeds_a_beat_starts_the_watch_again():
@@ -302,15 +302,15 @@ def test_a_gap_between_looks_that_exceeds_a_beat_starts_the_watch_again():
     silence = NodeSilence(lease_seconds=LEASE)
     for number in range(30):
         silence = look(silence, number * 0.5, 7)
-    assert silent_nodes(look(silence, 19.6, 7)) == frozenset()
+    assert silent_nodes(look(silence, 19.6, 7)) == {}
     slow = look(silence, 15.0, 7, answered_at=19.6)
-    assert silent_nodes(slow) == frozenset()
+    assert silent_nodes(slow) == {}
 
 
 def test_a_node_that_no_longer_exists_is_not_silent():
     """A node that no longer exists is not silent."""
     silence = after_look(look(NodeSilence(lease_seconds=LEASE), 0.0, 7), 0.5, 0.5, [])
-    assert silent_nodes(silence) == frozenset()
+    assert silent_nodes(silence) == {}
 
 
 @given(

@@ -51,7 +51,7 @@ def test_a_clock_that_goes_forward_makes_no_living_node_unknown(store, clock):
     store.beat(Node(id="n1"))
     store.take("", "s", "n2", "start")
     with pytest.raises(HeldBy):
-        store.take("", "s", "n1", "lease_over", silent=frozenset())
+        store.take("", "s", "n1", "lease_over", silent={})
     assert store.beat(Node(id="n2")).before_ms == first
     store.beat(Node(id="n1"))
     assert store.beat(Node(id="gone")).before_ms == 0

@@ -95,12 +95,13 @@ def test_a_heartbeat_in_the_future_counts_only_for_those_who_did_not_watch(store
     store.beat(Node(id="n1"))
     store.create(opening("a", node="n1", standing=Standing(is_working=True)))
     run_sql(url, "UPDATE agentrail.node SET seen_at_ms = seen_at_ms + 3600000 WHERE id = 'n1'")
-    for silent in (None, frozenset(), frozenset({"n3"})):
+    (owner,) = store.nodes()
+    for silent in (None, {}, {"n3": owner.seen_at_ms}, {"n1": owner.seen_at_ms - 1}):
         assert store.claim("n2", silent) == ()
         with pytest.raises(HeldBy):
             store.take("", "a", "n2", "lease_over", silent=silent)
-    assert [one.session for one in store.claim("n2", frozenset({"n1"}))] == ["a"]
-    assert store.take("", "a", "n2", "lease_over", silent=frozenset({"n1"})).sessions[0].node == "n2"
+    assert [one.session for one in store.claim("n2", {"n1": owner.seen_at_ms})] == ["a"]
+    assert store.take("", "a", "n2", "lease_over", silent={"n1": owner.seen_at_ms}).sessions[0].node == "n2"
 
 
 def test_a_claim_reads_no_sessions_of_living_nodes(url):
@@ -117,7 +118,7 @@ def test_a_claim_reads_no_sessions_of_living_nodes(url):
     read = "SELECT seq_scan + idx_scan, seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'session'"
     ((scans, rows),) = run_sql(url, read)
     with closing(PostgresStore(url)) as store:
-        assert store.claim("n7", frozenset()) == ()
+        assert store.claim("n7", {}) == ()
     after = (scans, rows)
     while after[0] == scans:  # the server counts when the connection has ended
         (after,) = run_sql(url, read)

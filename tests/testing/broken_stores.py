@@ -411,6 +411,10 @@ def _takes_back_twice(own, store, node, scope, root):
     store._journals[scope, root].deaths -= 1
 
 
+def _current(store, silent):
+    return silent and {name: store._nodes[name].seen_at_ms for name in silent}
+
+
 def _keeps_old_reservations(own, store, node, *silent, **options):
     store._end_claim = lambda _top: None
     try:
@@ -435,6 +439,12 @@ ClaimsAnyCodec = _claims_as(lambda options: {**options, "codec": 99})
 TrustsTheClock = broken(
     claim=lambda own, _store, node, silent=None, **options: own(node, **options),
     take=lambda own, _store, *given, silent=None, **options: own(*given, **options),
+)
+TrustsOldWatches = broken(
+    claim=lambda own, store, node, silent=None, **options: own(node, _current(store, silent), **options),
+    take=lambda own, store, *given, silent=None, **options: own(
+        *given, silent=_current(store, silent), **options
+    ),
 )
 TakesAnyTail = broken(take=lambda own, _store, *given, tail=None, **options: own(*given, **options))
 KnowsNobodyGone = broken(gone=lambda _own, store, node: node in store._nodes)
@@ -917,7 +927,7 @@ BROKEN = {
     claims.a_claim_again_ends_old_reservations: (KeepsOldReservations,),
     claims.deaths_are_counted: (PoisonFirst, CountsNoDeaths),
     claims.no_newer_tree_is_claimed: (ClaimsAnyCodec,),
-    claims.an_expired_lease_needs_a_silent_owner: (TrustsTheClock,),
+    claims.an_expired_lease_needs_a_silent_owner: (TrustsTheClock, TrustsOldWatches),
     claims.a_tree_is_taken_as_it_was_read: (TakesAnyTail,),
     claims.a_node_is_reported_gone: (KnowsNobodyGone,),
     claims.owned_sessions_are_listed: (OwnsWhatEnded,),

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, TakeOver, take_all
+from agentrail.abc.store import Filters, Heartbeats, Node, OwedRow, OwedStore, Standing, TakeOver, take_all
 from agentrail.core.values.port_members import offers
 from agentrail.errors import HeldBy, QuotaReached
 from agentrail.messages import SessionId
@@ -13,11 +13,14 @@ from agentrail.testing.rule_failures import expect_error, expect_same
 from agentrail.testing.store_rules.trial import Author, StoreTrial, session_ids
 
 _WORKS: Final = Standing(is_working=True)
-_SILENT: Final = frozenset({"n1", "n2", "n3"})
 
 
 def _claimed(trial: StoreTrial, node: str, **options: object) -> list[str]:
     return session_ids(trial.store.claim(node, **options))  # type: ignore[arg-type]  # those of `claim`
+
+
+def _heartbeats(trial: StoreTrial) -> Heartbeats:
+    return {one.id: one.seen_at_ms for one in trial.store.nodes()}
 
 
 def _begin_of_the_dead(trial: StoreTrial, *names: str) -> list[Author]:
@@ -65,8 +68,9 @@ def a_reservation_ends(trial: StoreTrial) -> None:
     trial.pass_lease()
     assert "n3" in [one.id for one in trial.store.nodes()], "a silent node with reservations is not known"
     trial.store.beat(Node(id="n2"))
-    silent = frozenset({"n3"})
-    expect_same(sorted(_claimed(trial, "n2", silent=silent)), ["b", "c"], "the trees of the silent node")
+    expect_same(
+        sorted(_claimed(trial, "n2", silent=_heartbeats(trial))), ["b", "c"], "the trees of the silent node"
+    )
 
 
 def a_reservation_gives_nothing_while_the_owner_lives(trial: StoreTrial) -> None:
@@ -170,14 +174,19 @@ def an_expired_lease_needs_a_silent_owner(trial: StoreTrial) -> None:
     trial.store.beat(Node(id="n1"))
     trial.begin("s", standing=_WORKS)
     take = partial(trial.store.take, "", SessionId("s"), "n2", "lease_over")
-    expect_same(trial.store.claim("n2", _SILENT), (), "trees of a node with a heartbeat in its lease")
-    expect_error(HeldBy, lambda: take(silent=_SILENT), "taking within the lease")
+    earlier = _heartbeats(trial)
+    expect_same(trial.store.claim("n2", earlier), (), "trees of a node with a heartbeat in its lease")
+    expect_error(HeldBy, lambda: take(silent=earlier), "taking within the lease")
     trial.pass_lease()
-    expect_same(trial.store.claim("n2", frozenset()), (), "trees of a node that was not silent")
-    expect_error(HeldBy, lambda: take(silent=frozenset()), "taking from a node that was not silent")
-    expect_same(_claimed(trial, "n2", silent=_SILENT), ["s"], "the tree of a silent node")
-    expect_error(HeldBy, lambda: take(silent=frozenset()), "taking it after its owner was heard again")
-    expect_same(take(silent=_SILENT).sessions[0].node, "n2", "the owner, after it was reserved")
+    trial.store.beat(Node(id="n1"))
+    trial.pass_lease()
+    last = _heartbeats(trial)
+    for silent, what in (({}, "was not silent"), (earlier, "had another heartbeat since it was watched")):
+        expect_same(trial.store.claim("n2", silent), (), f"trees of a node that {what}")
+        expect_error(HeldBy, partial(take, silent=silent), f"taking from a node that {what}")
+    expect_same(_claimed(trial, "n2", silent=last), ["s"], "the tree of a silent node")
+    expect_error(HeldBy, lambda: take(silent={}), "taking it after its owner was heard again")
+    expect_same(take(silent=last).sessions[0].node, "n2", "the owner, after it was reserved")
 
 
 def a_tree_is_taken_as_it_was_read(trial: StoreTrial) -> None:
