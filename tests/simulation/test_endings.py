@@ -166,7 +166,7 @@ def test_a_life_uses_nothing_of_the_machine(use, said):
 @pytest.mark.parametrize("where", ["client", "tool", "scenario"])
 def test_code_that_never_returns_to_the_loop_is_a_broken_life(monkeypatch, where):
     """It is interrupted after some time of the processor, and the sentence names its line."""
-    monkeypatch.setattr("agentrail.testing.simulation.life.STUCK_SECONDS", 0.5)
+    monkeypatch.setattr("agentrail.testing.simulation.life.SPIN_SECONDS", 0.5)
 
     def spin():
         while True:
@@ -176,6 +176,7 @@ def test_code_that_never_returns_to_the_loop_is_a_broken_life(monkeypatch, where
     async def spinning() -> str:
         """Spin."""
         spin()
+        return ""
 
     def spins(world):
         if where == "scenario":

@@ -39,7 +39,7 @@ WorldScenario: TypeAlias = Callable[[World], Awaitable[object] | None]
 
 MAX_WORLD_NODES: Final = 50
 MAX_LIFE_SECONDS: Final = 24 * 3600.0
-STUCK_SECONDS: Final = 30.0
+SPIN_SECONDS: Final = 30.0
 """Time of the processor after which a step of a task counts as one without end."""
 
 
@@ -296,7 +296,7 @@ def _no_endless_step(order: TaskOrder, judge: _Judge) -> Iterator[None]:
         before = order.steps
 
     handler = signal.signal(signal.SIGVTALRM, look)
-    signal.setitimer(signal.ITIMER_VIRTUAL, STUCK_SECONDS, STUCK_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SPIN_SECONDS, SPIN_SECONDS)
     try:
         yield
     finally:

@@ -115,7 +115,7 @@ def live_report(work: SeedRange, seed: int) -> str:
 
 
 def _options(work: SeedRange) -> dict[str, Any]:
-    kind = worlds.kind_of(work.name)
+    kind = worlds.named_world(work.name)
     nodes, hours = work.nodes, work.hours
     return {
         "nodes": kind.nodes if nodes is None else nodes,

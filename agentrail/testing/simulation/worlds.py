@@ -320,12 +320,12 @@ USUAL: Final = WORLDS["cluster"]
 """Nodes and hours of scenarios that are no world of this module."""
 
 
-def kind_of(name: str) -> WorldKind:
+def named_world(name: str) -> WorldKind:
     """Return the usual number of nodes and hours of the scenario of a name. Nodes that share no store are one."""
     if not name.startswith("with:"):
         return WORLDS.get(name, USUAL)
     _, store, _, scenario = name.split(":", 3)
-    return evolve(kind_of(scenario), nodes=1) if store in {"sqlite", "memory"} else kind_of(scenario)
+    return evolve(named_world(scenario), nodes=1) if store in {"sqlite", "memory"} else named_world(scenario)
 
 
 def find_scenario(name: str, folder: str) -> WorldScenario:
