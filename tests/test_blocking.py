@@ -656,6 +656,23 @@ def test_ctrl_c_while_it_closes_waits_for_the_end_and_is_raised():
     assert repr(supervisor) == "<blocking.Supervisor closed>"
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_ctrl_c_as_close_begins_waits_for_the_end_too(monkeypatch, is_told):
+    """Whether or not the thread was told to end before."""
+    supervisor, soon = blocking.Supervisor().open(), SupervisorThread.soon
+
+    def interrupted(self, *given):
+        monkeypatch.setattr(SupervisorThread, "soon", soon)
+        if is_told:
+            soon(self, *given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SupervisorThread, "soon", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.close()
+    assert repr(supervisor) == "<blocking.Supervisor closed>"
+
+
 # --- asyncio
 
 

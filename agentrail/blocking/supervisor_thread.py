@@ -118,19 +118,23 @@ class SupervisorThread:
             raise CallingSelf(message)
         with self._lock:
             self._is_leaving = True
-        self.soon(self._leave.set)
+        interrupt: BaseException | None = None
         try:
-            self._wait_over()
+            self.soon(self._leave.set)
+        except (KeyboardInterrupt, SystemExit) as error:  # perhaps before it was told
+            interrupt = error
+            self.soon(self._leave.set)
+        try:
+            self._wait_over(interrupt)
         finally:
             atexit.unregister(self.close)
         failure, self._untold = self._untold, None
         if failure is not None and tell:
             raise failure
 
-    def _wait_over(self) -> None:
+    def _wait_over(self, interrupt: BaseException | None = None) -> None:
         if self._thread is None:
             return
-        interrupt: BaseException | None = None
         # Not `join`: after an interruption, it considers the thread ended (CPython, before 3.13).
         while not self._over.is_set():
             try:

@@ -306,9 +306,12 @@ def _no_endless_step(order: TaskOrder, judge: _Judge) -> Iterator[None]:
 
 def _refusals(judge: _Judge) -> list[Seam]:
     """Return seams that end a life for threads, sockets and processes of the machine, which no seed controls."""
+    thread = threading.get_ident()
 
-    def refusing(what: str) -> Callable[[Any], Any]:
-        def refused(*_: Any, **__: Any) -> Any:
+    def refusing(what: str, original: Any) -> Any:
+        def refused(*given: Any, **named: Any) -> Any:
+            if threading.get_ident() != thread:  # not of this life
+                return original(*given, **named)
             own = {module.__file__ for module in (socket, subprocess, threading)}
             frames = [one for one in extract_stack()[:-1] if one.filename not in own]
             at = f"{frames[-1].filename}:{frames[-1].lineno}"
@@ -316,13 +319,13 @@ def _refusals(judge: _Judge) -> list[Seam]:
             judge.fail(error)
             raise error
 
-        return lambda _: refused
+        return refused
 
     return [
-        (trio.to_thread, "run_sync", refusing("use a thread")),
-        (threading.Thread, "start", refusing("start a thread")),
-        (socket.socket, "__init__", refusing("open a socket")),
-        (subprocess.Popen, "__init__", refusing("start a process")),
+        (trio.to_thread, "run_sync", partial(refusing, "use a thread")),
+        (threading.Thread, "start", partial(refusing, "start a thread")),
+        (socket.socket, "__init__", partial(refusing, "open a socket")),
+        (subprocess.Popen, "__init__", partial(refusing, "start a process")),
     ]
 
 
