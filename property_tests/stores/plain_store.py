@@ -341,8 +341,9 @@ class PlainStore:
         return is_gone or self.clock() - node.seen_at_ms >= self.forget_ms
 
     def owners(self):
-        """The nodes of sessions and of owed rows."""
-        return {one.node for one in (*self.sessions.values(), *self.rows.values())}
+        """The nodes of sessions, of reservations and of owed rows."""
+        claims = {one.claimed_by for one in self.sessions.values()}
+        return claims | {one.node for one in (*self.sessions.values(), *self.rows.values())}
 
     def gone(self, node):
         """As `Store.gone`."""
@@ -356,10 +357,10 @@ class PlainStore:
         return {name: node for name, node in self.beats.items() if name in owners or self.is_alive(name)}
 
     def take_allowance(self, key, step_ms, limit_ms):
-        """As `Store.take_allowance`."""
-        now = self.clock()
-        start = max(self.full.get(key, 0), now)
-        is_allowed = start + step_ms <= now + limit_ms
+        """As `Store.take_allowance`. A time beyond the limit is from a larger burst, or from before the clock was set back."""
+        now, latest = self.clock(), self.clock() + limit_ms + 0.5
+        start = max(min(self.full.get(key, 0), latest), now)
+        is_allowed = start + step_ms <= latest
         self.full[key] = start + step_ms if is_allowed else start
         return SharedDraw(is_allowed=is_allowed, full_at_ms=self.full[key], now_ms=now)
 
