@@ -20,7 +20,7 @@ from attrs import define
 from agentrail import plugins as p
 from agentrail.abc import Ok, ToolContext, ToolOutcome
 from agentrail.abc.store import Filters
-from agentrail.errors import AlreadyStarted
+from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
 from agentrail.runtime.persistence import Durability
 from agentrail.runtime.session_handle import Session
@@ -146,9 +146,6 @@ async def _work(  # noqa: PLR0913, PLR0917 - what a life is like
     opened = open_nameless(store=open_store(path), resume="all", revive=given, durability=durability)
     async with opened as supervisor:
         found = await _stored(supervisor)
-        for one in found:
-            with suppress(AlreadyStarted):  # it is parked: a person lets it go on
-                await supervisor.resume_session(one.session, on_drift="go_on")
         sessions = [await _look(supervisor, one.session, say) for one in found]
         say(Looked())
         async with trio.open_nursery() as nursery:
@@ -164,10 +161,21 @@ async def _stored(supervisor: SessionSupervisor) -> Any:
     return await supervisor.find(Filters(only_roots=True, has_ended=False), limit=SESSIONS + 1)
 
 
+async def _let_go_on(supervisor: SessionSupervisor, name: str) -> Session:
+    """Resume a session that is parked, as a person would, and return it at rest. One that is resumed by itself may be parked yet."""
+    while True:
+        with suppress(AlreadyStarted):
+            await supervisor.resume_session(name, on_drift="go_on")
+        with suppress(SessionDown):
+            session = supervisor.session(name)
+            await _rest(session)
+            return session
+        await trio.sleep(0.01)
+
+
 async def _look(supervisor: SessionSupervisor, name: str, say: Callable[[Frame], None]) -> Session:
     """Wait until a session that came back rests, and say what it remembers."""
-    session = supervisor.session(name)
-    await _rest(session)
+    session = await _let_go_on(supervisor, name)
     messages = await session.messages()
     check_history(messages)
     texts = [_text_of(message) for message in messages if isinstance(message, UserMessage)]
