@@ -19,6 +19,7 @@ import time
 import agentrail
 from agentrail import plugins as p
 from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.simulation.faults import MODEL_TROUBLE
 from agentrail.testing.simulation.people import people
 
 payments = []
@@ -57,7 +58,8 @@ def varied(world):
     def shows():
         rows = world.store.rows()
         store = "sqlite" if world.disk(0) else "postgres" if rows else "memory"
-        raise AssertionError(" ".join([store, *sorted(one.action for one in world.allowed_faults)]))
+        others = ["and trouble"] if world.allows(MODEL_TROUBLE) else []
+        raise AssertionError(" ".join([store, *sorted(one.action for one in world.allowed_faults), *others]))
 
 def talkative(world):
     print("this is no life")

@@ -47,6 +47,23 @@ def test_a_test_lives_all_its_seeds():
     assert not [one for one in inspect.signature(test_orders).parameters.values() if one.default is one.empty]
 
 
+@simulation(store="memory", hours=0.004, seeds=1)
+def a_test_in_memory(world):
+    """A kill would end sessions with their process."""
+    LIVED.append(world)
+    shop_of(world)
+    world.faults([faults.KILL, faults.SLEEP], rate=4_000)
+
+
+def test_no_fault_ends_a_process_in_whose_memory_sessions_are():
+    """Whichever the scenario asks for. Other faults strike."""
+    LIVED.clear()
+    a_test_in_memory()
+    (world,) = LIVED
+    assert world.allowed_faults == (faults.SLEEP,)
+    assert {line.facts.action for line in world.log.lines if line.kind == "fault"} == {"sleep"}
+
+
 @simulation(hours=0.004, seeds=[7, 8], store="sqlite", max_lives=20)
 def a_test_that_breaks(world):
     """Nobody may ask anything."""

@@ -24,7 +24,7 @@ from agentrail.testing.simulation.chatty_model import ChattyModel
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.disk_store import LoggedStore, open_disk_store
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Calm, NodeChange
-from agentrail.testing.simulation.faults import EVERYTHING, SKEW, Fault
+from agentrail.testing.simulation.faults import EVERYTHING, KILL, LEAVE, LOSE, SKEW, Fault
 from agentrail.testing.simulation.ledger import EffectLedger
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
@@ -38,6 +38,8 @@ from agentrail.testing.simulation.tape import Tape
 WORLD_TENANT: Final = "acme"
 
 StoreKind: TypeAlias = Literal["postgres", "sqlite", "memory"]
+
+_ENDS_PROCESSES: Final = frozenset({KILL.action, LOSE.action, LEAVE.action})
 
 CALM: Final = 0.9
 """Part of a life after which all faults end, so that liveness can be judged."""
@@ -238,8 +240,9 @@ class World:
 
     @property
     def allowed_faults(self) -> tuple[Fault, ...]:
-        """The faults that may happen. Empty without `faults`."""
-        return self._faults or ()
+        """The faults that may happen. Empty without `faults`. None ends a process in whose memory sessions are: they would end with it."""
+        ends = _ENDS_PROCESSES if self._is_in_memory else ()
+        return tuple([one for one in self._faults or () if one.action not in ends])
 
     def allows(self, fault: Fault) -> bool:
         """Return whether a fault may happen in this life. Without `faults`, models, tools and people are as they are."""
@@ -405,7 +408,7 @@ class World:
                 self._nemesis = Nemesis(
                     self,
                     self.tape,
-                    self._faults,
+                    self.allowed_faults,
                     until=until,
                     lease_seconds=WORLD_LEASE_SECONDS,
                     rate=self._rate,

@@ -29,8 +29,6 @@ from agentrail.testing.simulation.faults import (
     EVERYTHING,
     FAILED_SYNC,
     KILL,
-    LEAVE,
-    LOSE,
     SLEEP,
     SLOW_STORE,
     STORE,
@@ -265,15 +263,10 @@ class Varied:
         setting_up = self._scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
-        faults = world.allowed_faults if self._faults is None else self._faults
         if self._store:
             world.use_store(self._store)
-        if self._store == "memory":  # a process takes its sessions with it
-            faults = tuple(one for one in faults if one.action not in _ENDS_PROCESSES)
-        world._faults = faults or None  # noqa: SLF001 - one room: their rate stays
-
-
-_ENDS_PROCESSES: Final = frozenset({KILL.action, LOSE.action, LEAVE.action})
+        if self._faults is not None:
+            world._faults = self._faults  # noqa: SLF001 - one room: their rate stays
 
 
 def _faults_of(names: str) -> tuple[Fault, ...]:
