@@ -37,7 +37,10 @@ def seconds_to_rest(report):
 
 @pytest.mark.simulation("V-034")
 def test_sessions_move_in_mid_cycle_under_all_faults():
-    """All promises hold, and most readers are silent for less than a second. A few wait for a minute or two: their client sleeps, or no node lives."""
+    """All promises hold. Most readers are silent for less than a second, and none for a minute, although some are away or cut off meanwhile.
+
+    Of 300 lives, three leave no node alive for a minute or two.
+    """
     moves, silences = 0, []
     for seed in LIVES:
         report = lived("moves", seed)
@@ -48,6 +51,7 @@ def test_sessions_move_in_mid_cycle_under_all_faults():
     assert moves >= MOVES_OF_A_LIFE * len(LIVES)
     assert len(silences) > moves / 2
     assert median(silences) < 1.0
+    assert max(silences) < (3 if IS_NIGHTLY else 1) * CALM_SECONDS
 
 
 @pytest.mark.simulation("V-024")
