@@ -466,8 +466,8 @@ class Store(Protocol):
     ) -> tuple[StoredSession, ...]:
         """Reserve roots of dead owners that have open work or a due timer, for `take`. Writes no record. No tree is reserved by two nodes.
 
-        An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and it is in `silent`
-        with its last heartbeat. If that is in the future, that clock was set back, and `silent` decides alone. Trees without an owner count
+        An owner is dead if it is unknown or reported gone, or if its lease has expired by the store's clock and `silent` has its last
+        heartbeat. If this heartbeat is in the future, the store's clock was set back, and `silent` decides alone. Trees without an owner count
         too. A reservation ends with `take`, with `release`, or when the node that made it is dead. It gives nothing while the owner lives again.
 
         Each reserved tree that had an owner or a reservation gets `deaths + 1`. Trees with fewer deaths come first.

@@ -45,6 +45,7 @@ _MORE_STATUSES: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {
     ("POST", "/v1/responses"): {404: "model_not_found", 409: "cycle_failed"},
 }
 """Codes whose status differs from the table."""
+
 SOCKET_REFUSALS: Final = (
     f"{_ANY} token_in_url unauthorized forbidden host_refused origin_refused principal_mismatch id_invalid field_invalid"
     " field_unknown too_many_requests not_started draining plugin_failed too_many_streams server_full route_unknown"

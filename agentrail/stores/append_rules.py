@@ -44,8 +44,8 @@ KEPT_SNAPSHOTS: Final = 2
 FORGET_NODE_MS: Final = 3_600_000
 """A shared store forgets a node that owns nothing when its last heartbeat is this much older than the previous one of the node whose heartbeat it records.
 
-Not older than the clock: after a step of an hour all living nodes would be forgotten, and the sessions of an unknown node can be taken. Not a lease: a
-node that comes back later must find that it was reported gone.
+The clock alone does not decide: after a step of an hour all living nodes would be forgotten, and the sessions of an unknown node can be taken. Not a
+lease: a node that comes back later must find that it was reported gone.
 """
 
 NEIGHBOURS: Final = 32
@@ -229,8 +229,8 @@ def is_dead(node: Node | None, *, now: int, lease: int, silent: Heartbeats | Non
         return True
     if silent is None:
         return now - node.seen_at_ms >= lease
-    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. It is
-    # that of one heartbeat, because the taker may have stood still between its watch and this call.
+    # A heartbeat in the future is from before the store's clock was set back: then the silence that was watched decides alone. Only that
+    # of the last heartbeat counts, because the taker may have stood still since.
     is_over = now - node.seen_at_ms >= lease or now < node.seen_at_ms
     return is_over and silent.get(node.id) == node.seen_at_ms
 

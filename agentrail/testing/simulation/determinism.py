@@ -145,7 +145,7 @@ def _main(name: str, given: str) -> None:
     seed, options = json.loads(given)
     lines, folder = options.pop("lines", None), options.pop("folder")
     digest = Digest() if lines is None else TracedDigest()
-    with digest.listening(), redirect_stdout(sys.stderr):  # what a scenario prints is no digest
+    with digest.listening(), redirect_stdout(sys.stderr):  # stdout is for the digest
         run(find_scenario(name, folder), seed, digest=digest, **options)
     if lines is not None:
         Path(lines).write_text(json.dumps(digest.lines))

@@ -151,7 +151,7 @@ def main(given: str) -> None:
     for seed in islice(count(work.first, work.step), work.count):
         if work.until is not None and outside.wall() >= work.until:
             break
-        with redirect_stdout(sys.stderr):  # what a scenario prints is no life
+        with redirect_stdout(sys.stderr):  # stdout is for the lives
             lived = live_one(work, seed)
         sys.stdout.buffer.write(msgspec.json.encode(lived) + b"\n")
         sys.stdout.buffer.flush()
