@@ -222,9 +222,10 @@ async def test_a_page_that_plays_breaks_nothing(part):
     draw = Random(0)  # noqa: S311 - same
     tools = [RecordingTool(name="shell"), *builtin("ask_user", "task", "write_todos")]
     profiles = [profile(acting(draw), tools=tools, plugins=[HumanApproval])]
-    whole = refused = cut = branches = 0
+    number = whole = refused = cut = branches = 0
     async with serving(None, profiles=profiles, store=MemoryStore(), limits=FREE) as web:
-        for number in range(ROUNDS // PARTS):
+        # Which of two requests comes first depends on the machine, and one part in thirty had no branch in its rounds.
+        while number < ROUNDS // PARTS or (not branches and number < ROUNDS):
             seed = seeds.randrange(2**32)
             draw.seed(seed)
             one = Round(web, number, draw)
@@ -237,6 +238,7 @@ async def test_a_page_that_plays_breaks_nothing(part):
                     raise
             whole, refused, cut = whole + one.whole, refused + one.refused, cut + one.cut
             branches += len(one.sessions()) > 1
+            number += 1
             for session in one.sessions():
                 await web.client.delete(f"/sessions/{session.session_id}")
     assert min(whole, refused, cut, 10 * branches) > ROUNDS // PARTS // 10, (whole, refused, cut, branches)
