@@ -241,6 +241,9 @@ class SessionSpans:
 
     def _cut_rest(self, at_ms: int) -> None:
         """Cut what ends with its cycle."""
+        self._retry_reason = ""
+        if not (self._request or self._calls or self._children or self._compaction):
+            return
         survivors = {key: one for key, one in self._calls.items() if "agentrail.survived" in one.attributes}
         ended = [one for key, one in self._calls.items() if key not in survivors]
         ended_ids = {one.span_id for one in ended}  # after a rewind, their children have no end either
@@ -248,7 +251,7 @@ class SessionSpans:
         for span in (self._request, self._compaction, *map(self._children.pop, left), *ended):
             self._cut(span, at_ms)
         self._request = self._compaction = None
-        self._calls, self._retry_reason = survivors, ""
+        self._calls = survivors
 
     # --- requests
 
