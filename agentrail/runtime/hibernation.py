@@ -613,7 +613,9 @@ class Hibernation:
         places = [(cell.ports.scope, cell.ports.session_id) for cell in held]
         rows = await keeping.read(lambda: [keeping.store.get(*place) for place in places])
         for cell, row in zip(held, rows, strict=True):
-            if cell.is_asleep and row is not None and row.node not in ("", keeping.node.id):
+            # One that wakes meanwhile finds out for itself, and may use its sandbox already.
+            is_asleep = cell.is_asleep and cell.sleep is not None and cell.sleep.waking is None
+            if is_asleep and row is not None and row.node not in ("", keeping.node.id):
                 self._forget_moved(cell, "another node has woken it")
 
     async def _resume_due(self) -> None:

@@ -507,6 +507,36 @@ async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
         assert one.statistics().asleep == 0
 
 
+async def test_a_session_that_wakes_where_it_was_just_found_moved_keeps_its_sandbox():
+    """A hibernated session that another node woke and released again is woken while the answer that it has moved is on its way."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    answered_at = []
+
+    def answered_late(scope, session_id):
+        del connection.get
+        connection.answer_seconds = 4.0
+        answered_at.append(trio.current_time() + 4.0)
+        return connection.get(scope, session_id)
+
+    async with node_over(store, hibernate_after=1.0) as (one, connection):
+        session = await one.start_session(session_id="s", **options)
+        await session.ask("Hi")
+        sandbox = session._cell.ports.workspace.open()  # noqa: SLF001 - as its first tool does
+        await trio.sleep(3)
+        async with node_over(store) as (two, _):
+            await two.resume_session("s", **options)
+            connection.get = answered_late
+            while "get" in vars(connection):  # noqa: ASYNC110 - until its next look
+                await trio.sleep(0.001)
+            connection.answer_seconds = 0.0
+        await trio.sleep_until(answered_at[0] - 0.02)
+        assert one.statistics().asleep == 1
+        assert await session.ask("Again") == "done"
+        await trio.sleep(0.5)
+        assert (one.statistics().asleep, sandbox.closed) == (0, 0)
+
+
 async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
     """Different leases and a wrong clock are reported."""
     store, _ = shared_store()
