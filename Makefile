@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker more than there are processors: a tenth of the time a test waits for a process, a browser or a disk.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS ?= $(shell echo $$(($(CORES) + 1)))
-PYTEST := $(BIN)/python -m scripts.run_tests -n $(WORKERS) -rs
+PYTEST = $(BIN)/python -m scripts.run_tests -n $(WORKERS) -rs
 # Properties among the unit tests have ten examples each in `make test` and in CI, and all of them in `make property`.
 ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
@@ -153,7 +153,9 @@ lint-doors: $(DEV)
 
 lint-trio: $(DEV)
 	$(BIN)/ruff check --preview --select RUF029 agentrail
-	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(grep -rlE '$(TRIO_WORDS)' --include='*.py' agentrail | xargs grep -lE 'async|trio|except:|BaseException')
+	files=$$(grep -rlE '$(TRIO_WORDS)' --include='*.py' agentrail | xargs grep -lE 'async|trio|except:|BaseException') \
+	&& $(BIN)/flake8-async --enable=$(TRIO_RULES) $$(grep -l 'noqa: .*ASYNC' $$files) \
+	&& $(BIN)/flake8-async --enable=$(TRIO_RULES) --disable-noqa $$(grep -L 'noqa: .*ASYNC' $$files)  # twice as fast where none is needed
 
 lint-types: $(DEV)  ## types alone, quicker at the second time
 	$(BIN)/mypy
@@ -219,13 +221,14 @@ ifdef COUNTED
 	test -s $(COUNTED)/skipped
 	cp $(COUNTED)/coverage .coverage
 endif
-	@$(MAKE) $(TWO_AT_A_TIME) WORKERS=$(CORES) slow-tests tests-and-properties $(BESIDE)
+	@$(MAKE) $(TWO_AT_A_TIME) slow-tests tests-and-properties $(BESIDE)
 	@$(MAKE) --no-print-directory $(if $(COUNTED),pure-floor,floors)
 
 # Two at a time: what takes long waits for browsers, servers and processes nearly as long as it computes, and properties only compute.
 slow-tests: $(DEV)
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -o cache_dir=.pytest_cache/slow --folded=all -m check tests
 
+tests-and-properties: WORKERS := $(CORES)
 tests-and-properties: $(DEV)
 ifdef COUNTED
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER_PURE) --cov-append --folded=all @$(COUNTED)/skipped

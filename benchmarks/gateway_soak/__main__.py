@@ -9,11 +9,12 @@ reader is given each event once, in order, and the same after a restart as befor
 import argparse
 import random
 import re
+import sqlite3
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -116,6 +117,15 @@ async def soak(given: argparse.Namespace) -> int:
     return _tell(run)
 
 
+def copy_journals(folder: Path) -> None:
+    """Copy the store of the running server, as of now."""
+    with (
+        closing(sqlite3.connect(folder / "soak.db")) as live,
+        closing(sqlite3.connect(folder / "journals.db")) as copy,
+    ):
+        live.backup(copy)
+
+
 async def _play(run: SoakRun, given: argparse.Namespace) -> None:
     """Let all users live for so long, then let all sessions come to rest."""
     settling = Settling(run, SoakReaders(run))
@@ -129,6 +139,8 @@ async def _play(run: SoakRun, given: argparse.Namespace) -> None:
             run.desk.kill()
             await run.desk.start(run.client)
         run.is_ending = True
+        if given.keep is not None:  # those that are settled are deleted
+            await trio.to_thread.run_sync(copy_journals, given.keep)
         for line in tuple(run.lines):
             users.start_soon(settling.settle, line)
 
@@ -172,7 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="watch the server by Prometheus: the alerts of the docs that fire must be those of its faults",
     )
     parser.add_argument(
-        "--keep", type=Path, help="an existing directory for the journals, kept after the run"
+        "--keep",
+        type=Path,
+        help="an existing directory: sessions that live when the time is over are copied to journals.db in it",
     )
     parser.add_argument("--calm", action="store_true", help="nothing fails on purpose, so no alert may fire")
     return trio.run(soak, parser.parse_args(arguments))

@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentrail.abc.store import Filters
+from agentrail.stores.sqlite import SqliteStore
 from benchmarks.gateway_soak.account import MAX_FAULTS, Faults, ReaderPlace, SeenEvents, SessionAccount
 from benchmarks.gateway_soak.alerts import faults_of_alerts
 from benchmarks.gateway_soak.client import SseFrames
@@ -156,13 +159,15 @@ def soak(broken, *arguments):
 
 @nightly  # CI kills processes in tests/stores and tests/runtime
 @pytest.mark.check
-def test_a_short_soak_keeps_all():
-    """`python -m benchmarks.gateway_soak` kills its server, prints what it counted, and ends with 0."""
-    ran = soak("", "--kill-every", "1.5")
+def test_a_short_soak_keeps_all(tmp_path):
+    """`python -m benchmarks.gateway_soak` kills its server, prints what it counted, copies the journals, and ends with 0."""
+    ran = soak("", "--kill-every", "1.5", "--keep", str(tmp_path))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.startswith("seed 7, 3 s, 8 users, 24 sessions")
     assert "'kills': " in ran.stdout
     assert ran.stdout.splitlines()[-1] == "kept"
+    with closing(SqliteStore(tmp_path / "journals.db")) as store:
+        assert store.find(Filters(), limit=100)
 
 
 @nightly
