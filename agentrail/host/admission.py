@@ -28,6 +28,7 @@ from agentrail.errors import (
     ProfileMismatch,
     PromptError,
     SessionNotFound,
+    SessionRested,
     SessionUnknown,
     StoreUnavailable,
     TooLarge,
@@ -345,7 +346,7 @@ class Intake:
             for watch in delivery.awaited:
                 if failed.get(watch.request_id, float("-inf")) <= trio.current_time():
                     await self._try_to_follow(watch, delivery, failed)
-            if not delivery.is_shared:
+            if not (delivery.is_shared or failed):
                 return
             await trio.sleep(LOOK_AT_NODES_SECONDS)
             try:
@@ -365,7 +366,10 @@ class Intake:
             LOGGER.warning(
                 "this process cannot report the outcome of request %s: %s", watch.request_id, error
             )
-            failed[watch.request_id] = trio.current_time() + RETRY_FOLLOWING_SECONDS
+            # Its session went to another node meanwhile, or nothing can be taken for now.
+            is_soon = isinstance(error, SessionRested | StoreUnavailable)
+            pause = LOOK_AT_NODES_SECONDS if is_soon else RETRY_FOLLOWING_SECONDS
+            failed[watch.request_id] = trio.current_time() + pause
         else:
             failed.pop(watch.request_id, None)
 

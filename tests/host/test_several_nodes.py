@@ -20,7 +20,7 @@ from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_messa
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
-from agentrail.testing.models import says
+from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.mcp import McpServer
 from tests.host.hosting import ANN, EVE, answering, asked, hosting
@@ -38,11 +38,20 @@ def shared_store():
 
 
 class Line(CutStore):
-    """The line of a node to its store. A beat into a dead line is lost without a word, which alone ends no supervisor."""
+    """The line of a node to its store. A beat into a dead line is lost without a word, which alone ends no supervisor.
+
+    Attributes:
+        misses: How many of the next calls with a name fail.
+    """
 
     def __init__(self, store, machine):
-        super().__init__(store, lambda _name: "before" if machine.is_dead else None)
+        super().__init__(store, self._fails)
         self._machine = machine
+        self.misses = Counter()
+
+    def _fails(self, name):
+        self.misses[name] -= 1
+        return "before" if self._machine.is_dead or self.misses[name] >= 0 else None
 
     def beat(self, node):
         return Beat(at_ms=0) if self._machine.is_dead else self._store.beat(node)
@@ -137,6 +146,10 @@ class Receiver:
         return Webhooks(secret=SECRET, send=send)
 
 
+async def never_answering(_request):
+    await trio.sleep_forever()
+
+
 def sent_by(messages, session):
     return [one.id for one in messages if one.session_id == session]
 
@@ -170,6 +183,23 @@ async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     assert len({place for place, _ in receiver.taken}) == 1
     assert max(Counter(message for _, message in receiver.tries).values()) <= 2
     assert receiver.most_at_once == 1
+
+
+@on_virtual_time
+async def test_the_outcome_of_a_session_that_a_node_could_not_take_for_a_moment_is_sent_soon():
+    """A node that inherits a watched request, and cannot take its session at first, tries again at its next look."""
+    store, receiver = shared_store(), Receiver()
+    hooks = [receiver.of(place) for place in range(2)]
+    async with nodes(store, FunctionModel(never_answering), webhooks=hooks[:1]) as (first,):
+        await asked(first.host, session_id="s", webhook=HOOK)
+        await trio.sleep(1)
+        async with nodes(store, answering("One."), webhooks=hooks[1:]) as (second,):
+            second.line.misses["take"] = 10**6
+            first.kill()
+            await trio.sleep(10)
+            second.line.misses.clear()
+            await trio.sleep(30)
+            assert [place for place, _ in receiver.taken] == [1]
 
 
 @pytest.mark.machine(24)
