@@ -235,6 +235,9 @@ class HostSessions:
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
         if facts.is_here or facts.has_ended:
             raise self._end_of(facts, owner)
+        return await self._resume(facts, owner, on_drift)
+
+    async def _resume(self, facts: SessionFacts, owner: SessionOwner, on_drift: OnDrift | None) -> Session:
         if facts.root_id != facts.session_id:
             message = "this session is a sub-agent of another one, which is not awake: use that one"
             raise SessionIsChild(message, root_id=facts.root_id)
@@ -433,13 +436,11 @@ class HostSessions:
                     LOGGER.warning("session %s was not resumed: %s", one.session, error)
 
     async def resume_stored(self, scope: str, session_id: SessionId) -> None:
-        """Resume a stored session that this host started, with its profile. Others stay."""
+        """Resume a stored session that this host started, with its profile. One that hibernates here, too: another node may have left it."""
         facts = await self.supervisor.facts_of(session_id, scope=scope)
         owner = None if facts is None else owner_of_session(facts.user_data)
-        if (
-            facts is not None and owner is not None and owner.tenant_id == scope
-        ):  # otherwise no host started it
-            await self.open(facts, owner)
+        if facts is not None and owner is not None and owner.tenant_id == scope:  # else no host started it
+            await self._resume(facts, owner, None)
 
     def live_of(self, owner: SessionOwner) -> Sequence[Session]:
         sessions = self.supervisor.sessions(scope=owner.tenant_id)

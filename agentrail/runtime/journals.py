@@ -527,7 +527,8 @@ class Journals:
         withheld = None if cell is None else cell.ports.withheld
         own = () if cell is None else cell.plugins
         finder, watch = self._code_of(session_id, plugins, own=own, withheld=withheld)
-        last = None if cell is None else cell.bus.last_seq
+        # A hibernated session may have continued on another node: the store has its last event.
+        last = None if cell is None or cell.is_asleep else cell.bus.last_seq
         past = keeping.past_events
 
         def work() -> PageOfEvents:

@@ -17,6 +17,7 @@ from agentrail.host.identity import SessionOwner
 from agentrail.host.quotas import LOOK_AGAIN_SECONDS
 from agentrail.host.session_feed import SessionFeed
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, decode_owed_message
+from agentrail.runtime.event_history import PageAsked
 from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import CutStore
@@ -305,6 +306,41 @@ async def test_a_feed_shows_within_five_seconds_what_another_node_wrote():
             assert {*feed.sessions.rows} == {"early", "late"}
             assert feed.sessions.rows["early"].changed_at_ms > before_ms
             nursery.cancel_scope.cancel()
+
+
+@on_virtual_time
+async def test_a_session_that_hibernates_on_one_node_continues_there_after_it_died_with_another():
+    """It hibernates on the first node, and is woken on the second, which dies in the middle of its cycle."""
+    store, is_slow = shared_store(), [False]
+
+    async def answer(_request):
+        if is_slow.pop():
+            await trio.sleep_forever()
+        return says("Done.")
+
+    async with nodes(store, *[FunctionModel(answer)] * 2, idle_after=60) as (first, second):
+        await (await asked(first.host, session_id="s")).outcome()
+        await trio.sleep(65)
+        is_slow[:] = [False, True]
+        await asked(second.host, session_id="s")
+        await trio.sleep(1)
+        second.kill()
+        await trio.sleep(5)
+        assert first.host.supervisor.statistics().asleep == 0
+        assert not store.get(ANN.tenant_id, "s").standing.is_working
+        assert store.get(ANN.tenant_id, "s").node == first.id
+
+
+@on_virtual_time
+async def test_events_of_a_session_that_hibernates_on_two_nodes_are_read_to_the_last():
+    """The first node does not stop where the session was when it hibernated there."""
+    store = shared_store()
+    async with nodes(store, *[answering(*["Done."] * 3)] * 2, idle_after=5) as machines:
+        for machine in machines:
+            await (await asked(machine.host, session_id="s")).outcome()
+            await trio.sleep(8)
+        pages = [await one.host.read_events("s", ANN, PageAsked(limit=100)) for one in machines]
+        assert store.get(ANN.tenant_id, "s").events == pages[0].last == pages[1].last
 
 
 @on_virtual_time
