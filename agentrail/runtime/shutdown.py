@@ -121,15 +121,19 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
             _nudge(cell)
             await request.settled.wait()
     finally:
-        request.callers -= 1
-        if not request.callers and cell.rested is None and cell.resting is request:
-            cell.resting = None  # no caller waits for it any more, so it continues
+        _give_up_rest(cell, request)
     if request.error is not None:
         raise request.error
     if cell.rested is None:
         raise SessionDown(cell.ports.session_id, cell.ending or "ended")
     await cell.wait_down()
     return cell.rested
+
+
+def _give_up_rest(cell: SessionCell, request: RestRequest) -> None:
+    request.callers -= 1
+    if not request.callers and cell.rested is None and cell.resting is request:
+        cell.resting = None  # no caller waits for it any more, so it continues
 
 
 async def leave_for_move(cell: SessionCell, within: float) -> None:
@@ -148,6 +152,7 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
         message = f"session {cell.ports.session_id!r} is already stopping"
         raise SessionBusy(message)
     request = cell.resting = RestRequest(is_move=True)
+    request.callers += 1
     cell.hold(is_held=True)
     try:
         with trio.move_on_after(within):
@@ -156,8 +161,9 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
                 with trio.move_on_after(MOVE_LOOK_SECONDS):
                     await request.settled.wait()
     finally:
+        request.is_move = False  # others may wait for the same rest
+        _give_up_rest(cell, request)
         if cell.rested is None:
-            cell.resting = None
             cell.hold(is_held=False)
     if request.error is not None:
         raise request.error

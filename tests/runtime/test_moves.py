@@ -198,6 +198,43 @@ async def test_a_call_that_does_not_end_refuses_the_move_and_nothing_changes():
         assert work.ledger == ["began", "ended"]
 
 
+async def test_a_drain_ends_although_a_move_that_waits_with_it_is_refused():
+    """A drain ends although a move that waits with it is refused."""
+    work = Work("once")
+    async with two_nodes(work.options) as (store, one, _two, _), trio.open_nursery() as nursery:
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        begun_at = trio.current_time()
+
+        async def move():
+            with pytest.raises(SessionBusy):
+                await one.move_session("s", within=2)
+
+        nursery.start_soon(move)
+        await trio.sleep(1)
+        with trio.fail_after(10):
+            await one.drain(3)
+        assert trio.current_time() - begun_at == pytest.approx(4, abs=0.1)
+        assert store.get("", "s").node != one.nodes.node.id
+
+
+async def test_a_caller_that_gives_up_a_rest_ends_no_move_that_waits_with_it():
+    """A caller that gives up a rest ends no move that waits with it."""
+    work = Work("once")
+    async with two_nodes(work.options) as (store, one, two, _):
+        session = await one.start_session(session_id="s", **work.options())
+        await session.prompt("Hi")
+        await work.began.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.move_session, "s")
+            await trio.sleep(1)
+            with trio.move_on_after(1):
+                await one.rest("s")
+            work.may_end.set()
+        assert store.get("", "s").node == two.nodes.node.id
+
+
 @pytest.mark.machine(3)
 async def test_a_stream_is_cut_and_its_words_are_withdrawn():
     """A stream is cut and its words are withdrawn."""
