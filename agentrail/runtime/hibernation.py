@@ -604,17 +604,25 @@ class Hibernation:
     def park_claimed(self, row: StoredSession, reason: str) -> None:
         self._note_parked(row.scope, row.session, reason)
 
+    async def give_back_claimed(self, row: StoredSession) -> None:
+        """End the reservation of a tree, unless a caller has resumed it here meanwhile and so owns it."""
+        key = key_of(row.scope, row.session)
+        async with self._shared.beginnings.reserve(key):
+            if self._shared.live(key) is None:
+                self._shared.store_of("resume").give_back(row.scope, row.session)
+
     async def drop_moved(self) -> None:
         """Forget hibernated sessions that another node has woken, and end their readers, who return there."""
         keeping = self._shared.store_of("hibernation")
-        held = [cell for key, cell in [*self._hollow.items()] if key in self._shared.asleep]
+        asleep = self._shared.asleep
+        held = [(cell, asleep[key]) for key, cell in [*self._hollow.items()] if key in asleep]
         if not held:
             return
-        places = [(cell.ports.scope, cell.ports.session_id) for cell in held]
+        places = [(cell.ports.scope, cell.ports.session_id) for cell, _ in held]
         rows = await keeping.read(lambda: [keeping.store.get(*place) for place in places])
-        for cell, row in zip(held, rows, strict=True):
-            # One that wakes meanwhile finds out for itself, and may use its sandbox already.
-            is_asleep = cell.is_asleep and cell.sleep is not None and cell.sleep.waking is None
+        for (cell, slept), row in zip(held, rows, strict=True):
+            # One that wakes meanwhile finds out for itself, and may use its sandbox already. One that woke is asleep again.
+            is_asleep = cell.sleep is not None and cell.sleep.row is slept and cell.sleep.waking is None
             if is_asleep and row is not None and row.node not in ("", keeping.node.id):
                 self._forget_moved(cell, "another node has woken it")
 

@@ -51,13 +51,13 @@ class _Recovery(Protocol):
     @property
     def takes_more(self) -> bool:
         """Whether this node takes sessions. Not while it drains."""
-        ...
 
     async def resume_claimed(self, row: StoredSession, cause: Cause) -> AgentrailError | None:
         """Resume a reserved tree. Return why it could not be resumed, or None."""
-        ...
 
     def park_claimed(self, row: StoredSession, reason: str) -> None: ...
+
+    async def give_back_claimed(self, row: StoredSession) -> None: ...
 
     async def drop_moved(self) -> None:
         """Forget hibernated sessions that another node has woken."""
@@ -218,7 +218,7 @@ class Orphans:
             if row.deaths >= MAX_DEATHS:
                 reason = PARKED.format(deaths=row.deaths, session=row.session)
                 self._recovery.park_claimed(row, reason)
-                self._leave(row, PARKED_SECONDS)
+                await self._leave(row, PARKED_SECONDS)
             elif row.deaths:  # alone: it may be the cause
                 await self._wait_folds(0)
                 await self._resume(row)
@@ -254,12 +254,12 @@ class Orphans:
                 seconds = PARKED_SECONDS
             case _:
                 seconds = _STUCK_SECONDS
-        self._leave(row, seconds)
+        await self._leave(row, seconds)
 
-    def _leave(self, row: StoredSession, seconds: float) -> None:
+    async def _leave(self, row: StoredSession, seconds: float) -> None:
         """Leave a tree to other nodes for a time."""
         self._stuck[row.scope, row.session] = trio.current_time() + seconds
-        self._keeping.give_back(row.scope, row.session)
+        await self._recovery.give_back_claimed(row)
 
 
 async def cluster_facts(keeping: Keeping, heartbeat: NodeHeartbeat) -> ClusterFacts:

@@ -347,7 +347,8 @@ class Writer:
             while True:
                 await self._wait_for_work()
                 if self.unreleased and trio.current_time() >= self._release_at:
-                    self._calls.extend(_Call(one, released=key) for key, one in self.unreleased.items())
+                    # Before calls that wait already: one of them may take the same tree again.
+                    self._calls.extendleft(_Call(one, released=key) for key, one in self.unreleased.items())
                     self.unreleased.clear()
                 while self._calls and not self._is_early(self._calls[0]):
                     await self._carry_out(self._next_calls())

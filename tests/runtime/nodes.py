@@ -30,6 +30,7 @@ class Connection:
     Attributes:
         refused: Calls that fail: names, or `*` for all.
         answer_seconds: How late the answers of calls are, after the store carried them out.
+        late: A name, a session and seconds: the answer of the next such call is later than that by so much.
         calls: Names of all calls so far, each with the session that it reads, if any.
         in_loop: Names of the calls that were made in the loop instead of a thread.
     """
@@ -39,7 +40,8 @@ class Connection:
 
     def __init__(self, store: MemoryStore) -> None:
         self.inner, self.refused = store, frozenset[str]()
-        self.answer_seconds = 0.0
+        self.answer_seconds = self._late_seconds = 0.0
+        self.late: tuple[str, Any, float] | None = None
         self.calls: list[tuple[str, Any]] = []
         self.in_loop: list[str] = []
         self.is_in_thread = False
@@ -47,11 +49,11 @@ class Connection:
     def cut(self, *names: str) -> None:
         self.refused = frozenset(names or "*")
 
-    def in_thread(self, function: Any, *args: Any) -> Any:
-        """Call a function as in a thread, where calls of the store may block."""
-        self.is_in_thread = True
+    def in_thread(self, function: Any, *args: Any) -> tuple[Any, float]:
+        """Call a function as in a thread, where calls of the store may block. Return its answer, and how late that is."""
+        self.is_in_thread, self._late_seconds = True, 0.0
         try:
-            return function(*args)
+            return function(*args), self.answer_seconds + self._late_seconds
         finally:
             self.is_in_thread = False
 
@@ -69,6 +71,8 @@ class Connection:
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         self.calls.append((name, args[1] if len(args) > 1 else None))
+        if self.late is not None and self.calls[-1] == self.late[:2]:
+            self._late_seconds, self.late = self.late[2], None
         if not self.is_in_thread:
             self.in_loop.append(name)
         if self.refused & {name, "*"}:
@@ -88,8 +92,8 @@ class Machine(Inline):
     async def offload(self, function: Any, /, *args: Any, **options: Any) -> Any:
         """Call it in place, in a hundredth of a second, and with an answer that may be late."""
         await trio.sleep(0.005)
-        made = await super().offload(self.connection.in_thread, function, *args)
-        await trio.sleep(0.005 + self.connection.answer_seconds)
+        made, late_seconds = await super().offload(self.connection.in_thread, function, *args)
+        await trio.sleep(0.005 + late_seconds)
         return made
 
     def wall(self) -> float:

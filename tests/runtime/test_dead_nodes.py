@@ -77,6 +77,14 @@ def mark_working(store, session):
     store._working["", session] = None  # noqa: SLF001 - same
 
 
+async def late_answer(connection, session, seconds):
+    """Wait for the next call that reads the row of a session. Return the time of its answer, which is late by so much."""
+    connection.late = ("get", session, seconds)
+    while connection.late is not None:  # noqa: ASYNC110 - as an observer outside would
+        await trio.sleep(0.001)
+    return trio.current_time() + 0.005 + seconds
+
+
 def take_time(store, session):
     return next(one.at_ms for one in store.read("", session) if one.kind == "taken")
 
@@ -387,6 +395,28 @@ async def test_a_reservation_that_could_not_be_released_is_used_later():
         assert store.get("", "s").deaths <= 1
 
 
+async def test_a_release_that_failed_does_not_release_a_session_that_woke_since():
+    """A session hibernates, and the store does not release it. It wakes while the store takes no writes, and has an owner after that."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with node_over(store, hibernate_after=1.0) as (one, connection), trio.open_nursery() as nursery:
+        session = await one.start_session(session_id="s", **options)
+        await session.ask("Hi")
+        busy = await one.start_session(session_id="busy", **hanging())
+        await busy.prompt("Hi")
+        connection.cut("release")
+        await trio.sleep(2.5)
+        connection.cut("append", "release")
+        nursery.start_soon(busy.steer, "its record is tried again and again")
+        await trio.sleep(0.3)
+        nursery.start_soon(session.ask, "Again")
+        await trio.sleep(2)
+        connection.mend()
+        await trio.sleep(0.7)
+        assert [one.session_id for one in one.sessions()] == ["busy", "s"]
+        assert store.get("", "s").node == one.nodes.node.id
+
+
 async def test_a_tree_with_two_deaths_is_parked_and_continues_on_request():
     """A tree with two deaths is parked and continues on request."""
     store, _ = shared_store()
@@ -511,14 +541,6 @@ async def test_a_session_that_wakes_where_it_was_just_found_moved_keeps_its_sand
     """A hibernated session that another node woke and released again is woken while the answer that it has moved is on its way."""
     store, _ = shared_store()
     options = {"model": FunctionModel(lambda _: says("done"))}
-    answered_at = []
-
-    def answered_late(scope, session_id):
-        del connection.get
-        connection.answer_seconds = 4.0
-        answered_at.append(trio.current_time() + 4.0)
-        return connection.get(scope, session_id)
-
     async with node_over(store, hibernate_after=1.0) as (one, connection):
         session = await one.start_session(session_id="s", **options)
         await session.ask("Hi")
@@ -526,15 +548,54 @@ async def test_a_session_that_wakes_where_it_was_just_found_moved_keeps_its_sand
         await trio.sleep(3)
         async with node_over(store) as (two, _):
             await two.resume_session("s", **options)
-            connection.get = answered_late
-            while "get" in vars(connection):  # noqa: ASYNC110 - until its next look
-                await trio.sleep(0.001)
-            connection.answer_seconds = 0.0
-        await trio.sleep_until(answered_at[0] - 0.02)
+            answered_at = await late_answer(connection, "s", 4.0)
+        await trio.sleep_until(answered_at - 0.02)
         assert one.statistics().asleep == 1
         assert await session.ask("Again") == "done"
         await trio.sleep(0.5)
         assert (one.statistics().asleep, sandbox.closed) == (0, 0)
+
+
+async def test_a_session_that_woke_and_hibernates_again_is_not_the_one_that_had_moved():
+    """A hibernated session that another node woke and released again wakes and hibernates again while the answer that it has moved is on its way."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with node_over(store, hibernate_after=1.0) as (one, connection):
+        session = await one.start_session(session_id="s", **options)
+        await session.ask("Hi")
+        await trio.sleep(3)
+        async with node_over(store) as (two, _):
+            await two.resume_session("s", **options)
+            answered_at = await late_answer(connection, "s", 8.0)
+        async with session.subscribe():
+            assert await session.ask("Again") == "done"
+            await trio.sleep_until(answered_at - 0.1)
+            assert one.statistics().asleep == 1
+            await trio.sleep(0.2)
+            assert one.statistics().asleep == 1
+
+
+async def test_a_parked_tree_that_is_resumed_by_its_id_meanwhile_keeps_its_owner():
+    """A node reserves two trees in whose recovery others died. While it recovers the one, its operator resumes the other, which is to be parked."""
+    store, _ = shared_store()
+    async with AsyncExitStack() as stack:
+        one, first = await stack.enter_async_context(node_over(store, revive=hanging))
+        for session_id in ("other", "poison"):
+            await (await one.start_session(session_id=session_id, **hanging())).prompt("Hi")
+        first.cut()
+        for name, owner, skip in (("first", one.nodes.node.id, ()), ("second", "first", [("", "other")])):
+            await trio.sleep(0.1)
+            store.beat(Node(id=name))
+            store.gone(owner)
+            assert len(store.claim(name, {}, codec=1, skip=skip)) == 2 - len(skip)
+        store.gone("second")
+        two, connection = await stack.enter_async_context(node_over(store, revive=hanging))
+        await late_answer(connection, "other", 3.0)
+        await two.resume_session("poison", **hanging())
+        await trio.sleep(4)
+        assert [one.session_id for one in two.parked_sessions()] == ["poison"]
+        assert {one.session_id for one in two.sessions()} == {"other", "poison"}
+        assert store.get("", "poison").node == two.nodes.node.id
 
 
 async def test_different_leases_and_a_wrong_clock_are_reported(caplog):
