@@ -214,7 +214,15 @@ async def test_a_node_without_its_store_stops_what_must_not_run_twice(tmp_path, 
         await nodes.send_directly(victim, session, "charge 19")
         await nodes.send_directly(other, crowd.sessions[1], "look 0")
         await nodes.until_running(2)
-        (process,) = {*nodes.cluster.left_processes()} - {victim.pid, other.pid}
+
+        def commands():
+            return {*nodes.cluster.left_processes()} - {victim.pid, other.pid}
+
+        async def has_begun():  # the command of `charge`
+            return commands()
+
+        await nodes.until(has_begun)
+        (process,) = commands()
         victim.to_store.cut()
         began = time.monotonic()
 
