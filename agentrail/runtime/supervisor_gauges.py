@@ -54,8 +54,8 @@ def measured(supervisor: SessionSupervisor, metrics: Measuring) -> Iterator[None
     shared, lag = supervisor._shared, LoopLag()  # noqa: SLF001 - part of the supervisor
 
     def names_of(scope: str, session_id: str) -> frozenset[str] | None:
-        entry = shared.live(key_of(scope, session_id))
-        return None if entry is None or entry.cell.is_asleep else configured_names(entry.cell.state.data)
+        cell = supervisor._seen(key_of(scope, session_id))  # noqa: SLF001 - one that has just ended too
+        return None if cell is None or cell.is_asleep else configured_names(cell.state.data)
 
     async def read() -> Gauges:
         told, keeping = supervisor.statistics(), shared.keeping

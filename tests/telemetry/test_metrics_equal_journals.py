@@ -18,7 +18,7 @@ from agentrail.runtime.supervisor_gauges import measured
 from agentrail.stores.memory import MemoryStore
 from agentrail.telemetry.metrics import Metrics
 from agentrail.telemetry.reader import TelemetryReader
-from agentrail.testing.models import FunctionModel, Turn, calls, fails
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import NoSandbox, on_virtual_time
@@ -145,3 +145,21 @@ async def test_counters_equal_the_journals_after_a_thousand_cycles():
     assert min(said["requests", one] for one in ("ok", "failed", "aborted")) > 100
     assert counted.pop("cost") == pytest.approx(said.pop("cost"), abs=1e-9)
     assert +counted == +said
+
+
+@on_virtual_time
+async def test_a_session_that_ends_at_once_is_counted_under_its_own_names():
+    """The events of a sub-agent, or of a single answer, are counted after it has ended."""
+    metrics = Metrics()
+    async with open_nameless(
+        lambda _name, _root: NoSandbox(), reader=TelemetryReader([metrics])
+    ) as supervisor:
+        with measured(supervisor, metrics):
+            model = ScriptedModel([calls(("book", {})), says("Done.")])
+            session = await supervisor.start_session(model=model, tools=[RecordingTool(name="book")])
+            await session.ask("Hi")
+            await session.stop()
+            await trio.sleep(1)
+    counted = {series: total.value for series, total in metrics.totals.by_series.items()}
+    assert counted["agentrail_tool_calls_total", "book", "ok"] == 1
+    assert counted["agentrail_model_requests_total", "scripted", "object", "ok"] == 2
