@@ -13,6 +13,7 @@ from agentrail.core.journal.spans import JournalSpan, SessionSpans
 from agentrail.core.values.trace_carriers import is_drawn
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
+from agentrail.events import Event, SessionStart
 from agentrail.messages import SessionId
 from agentrail.telemetry.otel_variables import is_address, is_installed, is_share
 from agentrail.telemetry.reader import HeardEvent
@@ -109,29 +110,39 @@ class SpanConsumer:
         )
         self._resource = {"service.name": "agentrail", **options.resource}
         self._folds: dict[tuple[str, str], SessionSpans] = {}
+        self._needed: dict[
+            tuple[str, str], int | None
+        ] = {}  # by the folds when their spans were last exported
+        self._fed: Sequence[HeardEvent] = ()
         self._made: list[JournalSpan] = []
         self._limiter = trio.CapacityLimiter(1)
 
     async def take(self, events: Sequence[HeardEvent]) -> None:
-        # Spans that could not be exported stay: the events of another attempt make none.
+        if events is not self._fed:  # otherwise its spans are made, and could not be exported
+            await self._feed(events)
+            self._fed = events
+        await self.export()
+        self._fed = ()
+        for key in dict.fromkeys((origin.scope, origin.session_id) for origin in dict(events)):
+            self._needed[key] = self._folds[key].first_needed
+            if self._needed[key] is None:  # nothing is open, so the next events begin a fold of their own
+                del self._folds[key], self._needed[key]
+
+    async def _feed(self, events: Sequence[HeardEvent]) -> None:
         last, fold = None, None
         for number, (origin, event) in enumerate(events, 1):
             if fold is None or origin is not last:
-                last, fold = origin, self._fold_of(origin)
+                last, fold = origin, self._fold_of(origin, event)
             closed = fold.feed(event)
             if closed:
                 self.add(closed)
             if number % _EVENTS_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
-        await self.export()
-        for key in dict.fromkeys((origin.scope, origin.session_id) for origin in dict(events)):
-            if self._folds[key].first_needed is None:
-                del self._folds[key]  # nothing is open, so the next events begin a fold of their own
 
-    def _fold_of(self, origin: SessionOrigin) -> SessionSpans:
+    def _fold_of(self, origin: SessionOrigin, first: Event) -> SessionSpans:
         key = (origin.scope, origin.session_id)
         fold = self._folds.get(key)
-        if fold is None:
+        if fold is None or isinstance(first, SessionStart):  # its id may be that of an ended session
             fold = self._folds[key] = self._options.fold(origin, self._scrub)
         return fold
 
@@ -149,8 +160,7 @@ class SpanConsumer:
             del self._made[:SPANS_AT_ONCE]
 
     def first_needed(self, scope: str, session_id: str) -> int | None:
-        fold = self._folds.get((scope, session_id))
-        return None if fold is None else fold.first_needed
+        return self._needed.get((scope, session_id))
 
     def _reject(self, count: int) -> None:
         self.rejected += count

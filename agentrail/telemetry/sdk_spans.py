@@ -14,7 +14,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from agentrail.core.journal.spans import JournalSpan
-from agentrail.otp.guarded_calls import call_guarded
+from agentrail.otp.crash_text import describe_bug
+from agentrail.otp.guarded_calls import FOR_THE_PROCESS, call_guarded
 
 _SCOPE = InstrumentationScope("agentrail")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -45,7 +46,10 @@ def send_spans(exporter: Any, resource: Mapping[str, Any], spans: Sequence[Journ
         Exception: Raised by the exporter.
     """
     common = _Resource(resource)
-    result = exporter.export([_readable(span, common) for span in spans])
+    try:
+        result = exporter.export([_readable(span, common) for span in spans])
+    except FOR_THE_PROCESS as error:  # raised by the exporter, as no signal comes to a thread
+        raise NotExported(describe_bug(error)) from error
     if result is not SpanExportResult.SUCCESS:
         message = f"{type(exporter).__name__} returned {result!r:.80}"
         raise NotExported(message)

@@ -86,6 +86,10 @@ def open_traced(exporter=None, *, store=None, **options):
     )
 
 
+def slowly(text):
+    return ScriptedModel([says(text, pause_seconds=2)])
+
+
 def two_calls_and_a_retry():
     return ScriptedModel(
         [
@@ -275,7 +279,10 @@ async def test_an_exporter_that_hangs_costs_no_cycle_and_no_memory(monkeypatch, 
 @on_virtual_time
 async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_spans(caplog):
     """With one warning, and nothing is sent twice."""
-    faults = (RuntimeError("broken"), SpanExportResult.FAILURE, "nothing", OSError("unreachable"))
+    faults = (
+        *(RuntimeError("broken"), SpanExportResult.FAILURE, "nothing"),
+        *(SystemExit("over"), KeyboardInterrupt()),  # neither ends the process
+    )
     exporter = Faulty(*faults)
     with installed(Inline()):
         async with open_traced(exporter) as supervisor:
@@ -287,6 +294,38 @@ async def test_an_exporter_that_raises_or_lies_is_tried_again_with_the_same_span
     warned = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert len(warned) == 1
     assert "spans" in warned[0]
+
+
+@on_virtual_time
+async def test_a_cycle_whose_end_could_not_be_sent_is_sent_by_the_next_process():
+    """Its beginning was taken, and its end was not: the cursor stays in front of both, although nothing is open any more."""
+    store, first, second = MemoryStore(lease_ms=0), Faulty(), InMemorySpanExporter()
+    with installed(Inline()):
+        async with open_traced(first, store=store) as supervisor:
+            session = await supervisor.start_session(model=slowly("done"), session_id="s-1")
+            await session.prompt("Hi")
+            await trio.sleep(1)  # the events so far are taken
+            first.faults = [OSError("away")] * 9
+            await session.collect_reply()
+            await supervisor.rest("s-1")
+        assert not first.get_finished_spans()
+        async with open_traced(second, store=store):
+            await trio.sleep(1)
+    assert [span.name for span in second.get_finished_spans()] == ["chat object", "invoke_agent"]
+
+
+@on_virtual_time
+async def test_sessions_that_use_an_id_one_after_the_other_each_have_their_spans():
+    """Also if their events are taken together, and more than once."""
+    exporter = Faulty(OSError("away"))
+    with installed(Inline()):
+        async with open_traced(exporter) as supervisor:
+            for _ in range(3):
+                session = await supervisor.start_session(model=saying("done"), session_id="s-1")
+                await session.ask("Hi")
+                await session.stop()
+            await trio.sleep(10)
+    assert [span.name for span in exporter.get_finished_spans()] == ["chat object", "invoke_agent"] * 3
 
 
 async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_counted(monkeypatch, caplog):
