@@ -254,14 +254,17 @@ async def make_faults(maker: FaultMaker, seconds: float, every: float) -> None:
 
 
 async def wait_rest(crowd: Crowd) -> None:
-    """Wait until all sessions have nothing to do, then compare each with its account."""
-    for session in crowd.sessions:
-        with trio.move_on_after(REST_SECONDS) as limit:
-            await _compare(crowd, session)
-        if limit.cancelled_caught:
-            crowd.faults.add(
-                f"session {session.id} did not come to rest, or its reader did not come to its end"
-            )
+    """Wait until all sessions have nothing to do, and compare each with its account."""
+    async with trio.open_nursery() as nursery:
+        for session in crowd.sessions:
+            nursery.start_soon(_wait_rest, crowd, session)
+
+
+async def _wait_rest(crowd: Crowd, session: ClientSession) -> None:
+    with trio.move_on_after(REST_SECONDS) as limit:
+        await _compare(crowd, session)
+    if limit.cancelled_caught:
+        crowd.faults.add(f"session {session.id} did not come to rest, or its reader did not come to its end")
 
 
 async def _compare(crowd: Crowd, session: ClientSession) -> None:
