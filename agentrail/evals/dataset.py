@@ -108,3 +108,10 @@ def _faults_of(cases: Sequence[Case]) -> Iterator[tuple[int, str]]:
         if case.id in known:
             yield position, f"the id {case.id!r:.80} is used twice: give each case its own"
         known.add(case.id)
+        for key in "approve", "calls":
+            given = case.metadata.get(key, ())
+            if not isinstance(given, list | tuple | set):  # the letters of a text would be patterns too
+                yield position, f"{key} of its metadata is {given!r:.80}: expected a list"
+        label = case.metadata.get("label", 0)
+        if not isinstance(label, int | float) or not 0 <= label <= 1:
+            yield position, f"label of its metadata is {label!r:.80}: expected a number from 0 to 1"

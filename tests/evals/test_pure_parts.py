@@ -85,6 +85,19 @@ BROKEN = [
     ("[[cases]]\ninput = 3", "c.toml", "c.toml: case 1: Expected `str | array`"),
     ("x = ", "c.toml", "c.toml: Invalid value (at end of document)"),
     ("x = 3", "c.toml", "c.toml: cases is None: expected [[cases]]"),
+    *(
+        (
+            json.dumps({"input": "a", "metadata": {key: value}}),
+            "c.jsonl",
+            f"c.jsonl:1: {key} of its metadata is {said}",
+        )
+        for key, value, said in (
+            ("approve", "refund*", "'refund*': expected a list"),
+            ("calls", "refund", "'refund': expected a list"),
+            ("label", "good", "'good': expected a number from 0 to 1"),
+            ("label", 7, "7: expected a number from 0 to 1"),
+        )
+    ),
 ]
 
 
