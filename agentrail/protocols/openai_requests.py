@@ -60,6 +60,12 @@ class OpenAiPlan:
     goes_on: bool = False
     differs: bool = False
 
+    @property
+    def past_words(self) -> tuple[UserBlock, ...]:
+        """The last words of the user in a past that the model answers. Empty for any other."""
+        said = [one.content for one in self.history if isinstance(one, UserMessage)] if self.goes_on else []
+        return said[-1] if said else ()
+
 
 # --- parameters
 

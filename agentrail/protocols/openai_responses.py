@@ -292,7 +292,7 @@ def _at(item_id: str, place: int) -> Frame:
 
 # --- in
 
-_ID: Final = re.compile(r"resp_(?P<session>[A-Za-z0-9._:-]{1,128})_(?P<seq>[0-9]{1,15})")
+_ID: Final = re.compile(r"resp_(?P<session>[A-Za-z0-9._:-]{1,128})_(?P<seq>[1-9][0-9]{0,14})")
 _OWN: Final = ("input", "instructions", "conversation", "previous_response_id", "store", "background")
 _PAST: Final = ("reasoning", "item_reference", "mcp_call", "mcp_approval_request", "mcp_list_tools")
 
@@ -370,6 +370,9 @@ def read_response_request(
                 refuse_request(place, "is no item of a known type with its fields")
     if not (messages or verdicts):
         refuse_request("input", "has neither a message nor a result or a decision", "messages_missing")
+    is_kept, is_background = plain.get("store") is not False, flag_in(plain, "background")
+    if is_background and not is_kept:
+        refuse_request("background", "needs store, so that it can be read later", "unsupported_parameter")
     parameters = parameters_of(plain, _OWN, instructions)
     session_id, previous = _place_of(plain)
     return ResponseAsked(
@@ -380,8 +383,8 @@ def read_response_request(
         session_id=session_id,
         new_id=None if session_id is None else SessionId(session_id),
         previous=previous,
-        is_kept=plain.get("store") is not False,
-        is_background=flag_in(plain, "background"),
+        is_kept=is_kept,
+        is_background=is_background,
     )
 
 

@@ -1,6 +1,5 @@
 """`/ag-ui`, called by AG-UI clients such as CopilotKit: a thread is a session, and a run is a prompt or its answers."""
 
-import hashlib
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -10,7 +9,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from agentrail.core.session.views import Status
-from agentrail.errors import AlreadyExists, SessionUnknown
+from agentrail.errors import SessionUnknown
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
@@ -21,12 +20,12 @@ from agentrail.events import (
     PromptReceived,
     PromptRejected,
 )
-from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall
 from agentrail.gateway.protocols.response_stream import SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
+    fork_once,
     refuse_wire_call,
     stream_request,
 )
@@ -152,13 +151,9 @@ async def _branch(call: RouteCall, session: Session) -> Session:
     if not place or end is None or end.meta is None:
         message = "asks for a branch, but has no finished message in common with the session"
         refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
-    at = await record_to_fork(call.host, call.principal, session.session_id, at=None, event=end.meta.seq)
-    # The same run, sent again, is in the same fork.
-    wanted = f"{body.threadId[:100]}-{hashlib.sha256(body.runId.encode()).hexdigest()[:16]}"
-    with suppress(AlreadyExists):
-        await call.host.fork_session(session.session_id, call.principal, at=at, wanted=wanted)
-    call.body = replace(body, threadId=wanted)
-    return await call.host.session(wanted, call.principal, only_root=True)
+    fork, _ = await fork_once(call, session, end.meta.seq, body.runId)
+    call.body = replace(body, threadId=fork.session_id)
+    return fork
 
 
 async def _prompts(

@@ -1,14 +1,15 @@
 """`/v1/responses` for OpenAI clients: a conversation is a session, and a response is read from the session's events."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
+from agentrail.errors import AgentrailError, IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
-from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols.openai_routes import (
@@ -20,9 +21,15 @@ from agentrail.gateway.protocols.openai_routes import (
     openai_route,
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
-from agentrail.gateway.protocols.wire_calls import find_session, own_session, reads, start_of_cycle
+from agentrail.gateway.protocols.wire_calls import (
+    find_session,
+    fork_once,
+    own_session,
+    reads,
+    start_of_cycle,
+)
 from agentrail.gateway.request_bodies import CancelResponseBody, ResponseBody
-from agentrail.gateway.request_parser import check_id, whole_number, yes_or_no
+from agentrail.gateway.request_parser import check_id, named_by_client, whole_number, yes_or_no
 from agentrail.gateway.response_bodies import OpenAiObject
 from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE, ON_SESSION
 from agentrail.gateway.sse_frames import CONTENT_TYPE, STREAM_HEADERS
@@ -47,6 +54,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 
 _PAGE: Final = 500
+T = TypeVar("T")
 _PROMPTS: Final[frozenset[type[Event]]] = frozenset({PromptReceived, PromptQueued})
 _BEGINS: Final[frozenset[type[Event]]] = frozenset({AgentStart, AgentResumed, PromptReceived, PromptQueued})
 
@@ -165,7 +173,7 @@ async def _create(call: RouteCall) -> Result:
 
 
 async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Result:
-    session = await _session_of(call, profile, asked)
+    session, is_fork = await _session_of(call, profile, asked)
 
     def own_of(session: Session, seq: int, _: str | None) -> Responding:
         return Responding(
@@ -176,15 +184,21 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
             is_nameless=not asked.is_kept,
         )
 
-    stream = await carry_out_plan(
-        call,
-        _BACKGROUND if asked.is_background else _FOREGROUND,
-        own_of,
-        profile=profile,
-        asked=asked,
-        decide=decide_response,
-        session=session,
+    unless_refused = partial(_unless_refused, call, session if is_fork else None)
+    stream = await unless_refused(
+        partial(
+            carry_out_plan,
+            call,
+            _BACKGROUND if asked.is_background else _FOREGROUND,
+            own_of,
+            profile=profile,
+            asked=asked,
+            decide=decide_response,
+            session=session,
+        )
     )
+    if isinstance(stream, ResponseStream) and stream.apply is not None:
+        stream = evolve(stream, apply=partial(unless_refused, stream.apply))
     if asked.is_background and not asked.parameters.is_stream and not isinstance(stream, HandledResponse):
         if stream.apply is not None:
             await stream.apply()
@@ -193,29 +207,44 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
     return await answer_openai(call, stream, asked.parameters, _last_response, is_nameless=is_nameless)
 
 
+async def _unless_refused(call: RouteCall, fork: Session | None, work: Callable[[], Awaitable[T]]) -> T:
+    """Carry out a part of a request. If it is refused, the fork that was made for it is deleted."""
+    try:
+        return await work()
+    except Exception:
+        if fork is not None:
+            with suppress(AgentrailError):
+                await call.host.delete_session(fork.session_id, call.principal, purge=True)
+        raise
+
+
 def _last_response(frames: tuple[Frame, ...]) -> Frame:
     response: Frame = frames[-1]["response"]
     return response
 
 
-async def _session_of(call: RouteCall, profile: AgentProfile, asked: ResponseAsked) -> Session | None:
-    """Return the session to continue: a fork if the named response is not its last one."""
+async def _session_of(
+    call: RouteCall, profile: AgentProfile, asked: ResponseAsked
+) -> tuple[Session | None, bool]:
+    """Return the session to continue, and whether it is a new fork, because the named response is not its last one."""
     if asked.session_id is None:
-        return None
+        return None, False
     check_id("conversation", asked.session_id, of_session=True)
     if asked.previous is None:
-        return await find_session(call, asked.session_id, profile.id)
+        return await find_session(call, asked.session_id, profile.id), False
     session = await own_session(call, asked.session_id, profile.id)
+    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    if name is not None and await session.receipt_of(name) is not None:  # it is sent again
+        return session, False
     kept = await _keep(call, *asked.previous)
     state, _ = await _whole(call, kept)
     if state.response.end is None:
-        return session
+        return session, False
     end = state.response.number
     later = PageAsked(after=end, limit=1, kinds=_BEGINS)
     if not (await call.host.read_events(asked.session_id, call.principal, later)).events:
-        return session
-    record = await record_to_fork(call.host, call.principal, asked.session_id, at=None, event=end)
-    return (await call.host.fork_session(asked.session_id, call.principal, at=record))[0]
+        return session, False
+    return await fork_once(call, session, end, None if name is None else f"{kept.seq} {name}")
 
 
 async def _get(call: RouteCall) -> Result:

@@ -35,7 +35,7 @@ from agentrail.gateway.response_bodies import ModelEntry, ModelList
 from agentrail.gateway.route_errors import DECIDING, MESSAGE
 from agentrail.host.agent_profiles import AgentProfile, takes_images
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
-from agentrail.messages import Image, Message, UserMessage
+from agentrail.messages import Image, Message
 from agentrail.protocols.error_shapes import openai_error
 from agentrail.protocols.openai_chat import (
     CHAT,
@@ -124,6 +124,12 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     status = None if session is None else await session.status()
     plan = decide(asked, status, past)
     parameters = asked.parameters
+    # The words of a request, or those that the results at its end belong to.
+    said = plan.words or plan.past_words
+    if not (said or plan.decisions):
+        refuse_request(
+            "messages", "have no user's message with text or an image to answer", "messages_missing"
+        )
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
         refuse_request("messages", "have an image, which this model does not take", "images_unsupported")
@@ -138,7 +144,6 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         )
         if answered is not None:
             return answered
-    said = plan.words or next(one.content for one in reversed(plan.history) if isinstance(one, UserMessage))
     request = ChatRequest(
         message=words_in_blocks(said),
         tenant_id=call.principal.tenant_id,
@@ -172,7 +177,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
 
 @asynccontextmanager
 async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[None]:
-    """End a nameless session after its response, unless the client owes results of its calls."""
+    """End a nameless session after its response, unless the client owes results of its calls or may send its request again."""
     try:
         yield
     finally:
@@ -181,7 +186,8 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
             if status.phase != "idle":
                 await session.abort("the caller left")  # noqa: ASYNC102 - same
                 call.on_left = None
-            if call.has_left or not status.client_calls:
+            is_named = "idempotency-key" in call.head.headers
+            if not is_named and (call.has_left or not status.client_calls):
                 await call.host.delete_session(session.session_id, call.principal, purge=True)  # noqa: ASYNC102 - same
 
 

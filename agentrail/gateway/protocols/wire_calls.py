@@ -1,14 +1,16 @@
 """Calls on sessions that all wires share: finding one, applying a client's decisions, and the response to stream."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NoReturn
 
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
-from agentrail.errors import ProfileMismatch, SessionUnknown
+from agentrail.errors import AlreadyExists, ProfileMismatch, SessionUnknown
 from agentrail.events import AgentAbort, AgentError, AgentStart
 from agentrail.gateway.calls.decision_calls import answer_client_call
+from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.chat_routes import headers_of
 from agentrail.gateway.error_responses import (
     ERROR_ANSWERS,
@@ -52,6 +54,17 @@ async def find_session(call: RouteCall, session_id: str, agent_id: str) -> Sessi
         return await own_session(call, session_id, agent_id)
     except SessionUnknown:
         return None
+
+
+async def fork_once(call: RouteCall, session: Session, event: int, name: str | None) -> tuple[Session, bool]:
+    """Return a fork of a session after an event, and whether it is new: a request of one name, sent again, has the same fork."""
+    of = session.session_id
+    wanted = None if name is None else f"{of[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    record = await record_to_fork(call.host, call.principal, of, at=None, event=event)
+    try:
+        return (await call.host.fork_session(of, call.principal, at=record, wanted=wanted))[0], True
+    except AlreadyExists:
+        return await call.host.session(f"{wanted}", call.principal, only_root=True), False
 
 
 async def known_of(session: Session, client_ids: Iterable[str]) -> frozenset[str]:

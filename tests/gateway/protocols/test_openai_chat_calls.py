@@ -423,6 +423,42 @@ async def test_the_same_request_twice_at_one_moment():
     assert sorted(statuses) == [200, 409]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_request_sent_again_without_a_session_has_the_answer_of_the_first(is_stream):
+    """Its key finds the session, which stays for ten minutes: the model is asked once. Other words are refused."""
+    async with serving(answering("a", "b")) as web:
+        sent = [
+            await web.post(PATH, said(stream=is_stream), headers={"idempotency-key": "k1"}) for _ in range(3)
+        ]
+        assert len({one.text for one in sent}) == 1
+        other = await web.post(PATH, said(user("Bye")), headers={"idempotency-key": "k1"})
+        error_of(other, 409, "client_id_reused")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("")],
+        [user([])],
+        [result("c1")],
+        [user("Hi"), {"role": "assistant", "content": "Yes."}, user("")],
+    ],
+)
+async def test_a_request_without_words_asks_nothing(messages):
+    """400 on both interfaces, with and without a session: an earlier message is not asked again."""
+    async with serving(answering("a", "b")) as web:
+        await ask(web, session="s1")
+        for headers in ({}, {"x-session-id": "s1"}):
+            refused = await web.post(PATH, said(*messages), headers=headers)
+            code = "unknown_call" if headers and messages[-1]["role"] == "tool" else "messages_missing"
+            error_of(refused, 404 if code == "unknown_call" else 400, code)
+        if messages[-1]["role"] == "user":
+            error_of(
+                await web.post("/v1/responses", {"model": "desk", "input": messages}), 400, "messages_missing"
+            )
+        assert sessions_of(web) == ["s1"]
+
+
 async def test_a_missing_result_is_named_and_the_others_are_not_applied():
     """400; with both, the cycle goes on."""
     turns = [calls(("show", {}), ("show", {"at": "b"})), says("Both.")]

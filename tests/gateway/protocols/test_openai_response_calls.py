@@ -14,7 +14,7 @@ from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.gateway.protocols.test_openai_chat_calls import ENDLESS, no_sessions, official
+from tests.gateway.protocols.test_openai_chat_calls import ENDLESS, no_sessions, official, sessions_of
 from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import Ledger, answering
 from tests.host.rig import plugin
@@ -97,6 +97,43 @@ async def test_an_earlier_response_is_forked_and_both_branches_go_on():
 
 
 @pytest.mark.protocol(52)
+@pytest.mark.parametrize("place", ["earlier", "last"])
+async def test_a_request_sent_again_has_one_branch(place):
+    """The same key: one answer in one session, also where the first request was the last of its conversation."""
+    async with serving(answering("One.", "Two.", "Three.", "Four."), store=MemoryStore()) as web:
+        one = await respond(web)
+        two = await respond(web, "And?", previous_response_id=one["id"])
+        previous = one if place == "earlier" else two
+        body = {"model": "desk", "input": "Or?", "previous_response_id": previous["id"]}
+        headers = {"idempotency-key": "k1"}
+        first, again = [(await web.post(PATH, body, headers=headers)).json() for _ in range(2)]
+        assert (again["id"], text_of(again)) == (first["id"], "Three.")
+        assert len(sessions_of(web)) == (2 if place == "earlier" else 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "code"),
+    [
+        ({"input": [{"role": "user", "content": ""}]}, 400, "messages_missing"),
+        ({"input": [{"type": "function_call_output", "call_id": "c1", "output": "x"}]}, 404, "unknown_call"),
+        (
+            {"input": [{"type": "mcp_approval_response", "approval_request_id": "a1", "approve": True}]},
+            404,
+            "approval_unknown",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_refused_request_leaves_no_branch(more, status, code, is_stream):
+    """The fork that was made for it is deleted again."""
+    async with serving(answering("One.", "Two."), store=MemoryStore()) as web:
+        one = await respond(web)
+        await respond(web, "And?", previous_response_id=one["id"])
+        body = {"model": "desk", "previous_response_id": one["id"], "stream": is_stream, **more}
+        error_of(await web.post(PATH, body), status, code)
+        assert len((await web.client.get("/sessions")).json()["sessions"]) == 1
+
+
 async def test_a_background_response_is_polled_read_from_every_number_and_after_a_restart():
     """P-052: each reading ends in the same object, and nothing is said twice; cancelled, the object says so."""
     store = MemoryStore(lease_ms=0)
@@ -266,7 +303,7 @@ async def test_responses_of_others_are_unknown():
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "resp_", "resp_s_1", "resp_s-1_99", "resp_a..b_1", "resp_s-1_999999999999999"]
+    "name", ["x", "resp_", "resp_s_1", "resp_s-1_99", "resp_a..b_1", "resp_s-1_0", "resp_s-1_999999999999999"]
 )
 async def test_an_id_that_is_none_is_unknown(name):
     """In the shape of the API."""
@@ -288,6 +325,7 @@ async def test_requests_that_cannot_be_carried_out_are_refused_before_anything()
             ({}, 402, "unpaid"),
             ({"model": "none"}, 404, "model_not_found"),
             ({"input": []}, 400, "messages_missing"),
+            ({"background": True, "store": False}, 400, "unsupported_parameter"),
             ({"tools": [{"type": "web_search"}]}, 400, "unsupported_tool"),
             ({"conversation": "a b"}, 422, "id_invalid"),
             ({"previous_response_id": "resp_s-1_4"}, 404, "session_unknown"),
