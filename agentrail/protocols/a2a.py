@@ -4,6 +4,7 @@ A task is one prompt and its cycle. Its id names the prompt and its session, so 
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody,
 A2aFrames: TypeAlias = tuple[Frame, ...]
 
 MAX_TASKS_OF_A_PAGE: Final = 100
+_ID: Final = re.compile(r"(?P<ref>[^~]+)~(?P<seq>[1-9][0-9]{0,14})~(?P<session>.+)")
 _MAX_WHOLE: Final = (1 << 53) - 1
 _STATES: Final = MappingProxyType(
     {"finished": "COMPLETED", "paused": "INPUT_REQUIRED", "aborted": "CANCELED", "failed": "FAILED"}
@@ -68,6 +70,12 @@ def open_task(
     task = A2aTask(id=f"{event.ref}~{seq}~{session_id}", context_id=session_id, at_ms=at_ms, is_json=is_json)
     parts = tuple([_text(one.text) for one in event.content if isinstance(one, Text)])
     return replace(task, history=(_message(task, f"m{seq}", "USER", parts),))
+
+
+def read_task_id(task_id: str) -> tuple[str, int, str] | None:
+    """Return the prompt of a task, its event number and its session. None for any other text."""
+    found = _ID.fullmatch(task_id)
+    return None if found is None else (found["ref"], int(found["seq"]), found["session"])
 
 
 def show_task(task: A2aTask, *, history: int | None = None, artifacts: bool = True) -> Frame:
@@ -266,7 +274,9 @@ def page_of_tasks(
         return WireRefusal(code="field_invalid", message="is not between 1 and 100", place="pageSize")
     if "pageToken" in asked and not (name and at.isascii() and at.isdigit() and len(at) < 17):  # noqa: PLR2004 - milliseconds
         return WireRefusal(code="field_invalid", message="is not the token of a page", place="pageToken")
-    state = asked.get("status", "").removeprefix("TASK_STATE_")
+    state = f"{asked.get('status', '')}".removeprefix(
+        "TASK_STATE_"
+    )  # the library has an unknown one as a number
     since = datetime.fromisoformat(asked.get("statusTimestampAfter", "1970-01-01T00:00Z")).timestamp() * 1_000
     wanted = [one for one in tasks if state in ("", one.state) and one.at_ms >= since]
     found = sorted(wanted, key=_place, reverse=True)

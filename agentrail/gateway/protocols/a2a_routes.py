@@ -101,17 +101,21 @@ def _is_over(response: Response) -> bool:
     return response.end is not None and not response.is_paused
 
 
-async def _find(call: RouteCall, task_id: str) -> _Kept:
-    ref, seq, session_id = (*task_id.split("~", 2), "", "")[:3]
+async def _look_up(call: RouteCall, task_id: str) -> _Kept | None:
+    found = a2a.read_task_id(task_id)
     with suppress(SessionUnknown, SessionNotFound, IdInvalid):
-        session = await call.host.session_to_read(session_id, call.principal)
-        facts = session.facts
-        is_own = profile_of_session(facts.user_data) == call.params["agent_id"]
-        if is_own and facts.root_id == session_id and seq.isascii() and seq.isdigit():
-            tasks = await _fold_tasks(call, session_id, session, after=int(seq) - 1, only=ref)
-            if ref in tasks:
-                return _Kept(session=session, state=tasks[ref])
-    return refuse_call("request_unknown", "no task has this id")
+        if found is not None:
+            ref, seq, session_id = found
+            session = await call.host.session_to_read(session_id, call.principal)
+            facts = session.facts
+            if profile_of_session(facts.user_data) == call.params["agent_id"] and facts.root_id == session_id:
+                tasks = await _fold_tasks(call, session_id, session, after=seq - 1, only=ref)
+                return _Kept(session=session, state=tasks[ref]) if ref in tasks else None
+    return None
+
+
+async def _find(call: RouteCall, task_id: str) -> _Kept:
+    return await _look_up(call, task_id) or refuse_call("request_unknown", "no task has this id")
 
 
 async def _fold_tasks(
@@ -215,17 +219,12 @@ async def _get(call: RouteCall, params: Mapping[str, Any]) -> Frame:
 
 async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     tasks: list[a2a.A2aTask] = []
-    if params.get("contextId"):
-        tasks += await _tasks_of(call, params["contextId"])
-    else:
-        quiet_since, wanted = (
-            int(outside.wall() * 1_000) - _QUIET_MS,
-            RowFilter(agent_id=call.params["agent_id"]),
-        )
-        rows = await call.host.list_sessions(
-            call.principal, wanted=wanted, sort="-changed", limit=_MAX_SESSIONS
-        )
-        for row in rows:
+    session_id = params.get("contextId") or None
+    quiet_since = int(outside.wall() * 1_000) - _QUIET_MS
+    wanted = RowFilter(agent_id=call.params["agent_id"], q=session_id)
+    rows = await call.host.list_sessions(call.principal, wanted=wanted, sort="-changed", limit=_MAX_SESSIONS)
+    for row in rows:
+        if session_id in (None, row.session_id):
             tasks += await _tasks_of_row(call, row, quiet_since)
     found = a2a.page_of_tasks(tasks, params)
     if isinstance(found, WireRefusal):
@@ -233,7 +232,8 @@ async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     shown, rest = found
     history, artifacts = params.get("historyLength", 0), params.get("includeArtifacts", False)
     if history or artifacts:  # only the session knows what users see of its text, so it is woken
-        shown = tuple([(await _find(call, one.id)).task for one in shown])
+        kept = [await _look_up(call, one.id) for one in shown]
+        shown = tuple([one.task for one in kept if one is not None])  # others were deleted meanwhile
     return {"tasks": [a2a.show_task(one, history=history, artifacts=artifacts) for one in shown], **rest}
 
 

@@ -418,6 +418,39 @@ async def test_tasks_are_listed_newest_first_in_pages():
             assert (await refused(web, "ListTasks", wrong))[1] == "field_invalid"
 
 
+async def test_tasks_of_another_profile_are_neither_listed_nor_found():
+    """A context belongs to one profile. An id of a task with a number that no event has is one of no task."""
+    profiles = [profile(answering("1"), name) for name in ("desk", "other")]
+    async with serving(profiles=profiles, protocols=A2A) as web:
+        ref, _, session_id = (await sent(web, contextId="c-1"))["id"].split("~")
+        for params in ({"contextId": "c-1"}, {"contextId": "c-1", "includeArtifacts": True}, {"status": 99}):
+            body = {"jsonrpc": "2.0", "id": 7, "method": "ListTasks", "params": params}
+            told = (await web.post("/a2a/other", body, headers=VERSION)).json()
+            assert told["result"]["tasks"] == []
+        assert (await done(web, "ListTasks", {"status": 99}))["tasks"] == []
+        for number in ("0", "9" * 20, "9" * 5_000):
+            name = f"{ref}~{number}~{session_id}"
+            assert (await refused(web, "GetTask", {"id": name}))[:2] == ("TASK_NOT_FOUND", "request_unknown")
+
+
+async def test_a_session_that_is_deleted_while_tasks_are_listed_is_left_out(monkeypatch):
+    """The others are listed with their artifacts."""
+    async with serving(answering("1", "2"), protocols=A2A, store=MemoryStore()) as web:
+        gone, there = [await sent(web, name=f"m-{number}", contextId=f"c-{number}") for number in range(2)]
+        fold = a2a_routes._tasks_of_row  # noqa: SLF001 - the moment between the list and the tasks
+
+        async def folded(call, row, quiet_since):
+            tasks = await fold(call, row, quiet_since)
+            if row.session_id == "c-0":
+                await call.host.delete_session("c-0", call.principal, purge=True)
+            return tasks
+
+        monkeypatch.setattr(a2a_routes, "_tasks_of_row", folded)
+        (listed,) = (await done(web, "ListTasks", {"includeArtifacts": True}))["tasks"]
+        assert (listed["id"], text_of(listed)) == (there["id"], "2")
+        assert listed["id"] != gone["id"]
+
+
 @pytest.mark.parametrize(("quiet_ms", "folded"), [(-60_000, [2, 0, 1]), (60_000, [2, 2, 2])])
 async def test_a_list_reads_only_changed_sessions(monkeypatch, quiet_ms, folded):
     """One that has changed a moment ago is read again, as another event may have the same time."""
