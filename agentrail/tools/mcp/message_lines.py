@@ -1,5 +1,6 @@
 """Bytes of a server's standard output, cut into JSON-RPC messages. Pure."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -46,8 +47,8 @@ class MessageReader:
         if not line.strip():
             return None
         try:
-            value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = _decoded(line)
+        except ValueError:
             value = None
         except RecursionError:
             value = _TOO_DEEP
@@ -69,6 +70,17 @@ class MessageReader:
 
 
 _TOO_DEEP: Final[Any] = object()
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if b"\\u" not in line:
+            raise
+        # Servers cut texts within a character, and write the half of it that is left. Only that becomes a question mark.
+        whole = json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
+        return msgspec.json.decode(whole)
 
 
 def _brackets(line: bytes) -> int:

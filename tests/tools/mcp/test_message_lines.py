@@ -65,6 +65,17 @@ def test_a_line_that_is_no_object_is_dropped_and_counted_and_100_in_a_row_end_th
         reader.read(line)
 
 
+def test_half_a_character_costs_no_message():
+    """Servers cut texts within an emoji. The half becomes a question mark, whole characters and backslashes stay."""
+    line = json.dumps({"a": "x\ud83d", "b": "\U0001f600", "c": "\\ud83d", "\udc00": 1}).encode()
+    reader = MessageReader()
+    assert reader.read(line) == {"a": "x?", "b": "\U0001f600", "c": "\\ud83d", "?": 1}
+    assert reader.dropped == 0
+    assert reader.read(b'{"a": "\\ud83d", "b": NaN}') is None
+    with pytest.raises(BadServer, match="over 64 levels"):
+        reader.read(nested(65).replace(b"1", b'"\\ud83d"'))
+
+
 def test_the_end_of_standard_error_is_kept():
     """11.3: the last 64 KiB."""
     tail = ErrorTail()
