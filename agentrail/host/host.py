@@ -724,11 +724,14 @@ class Host:
             RequestOver: The caller's move: it has ended.
             Exception: See `request`.
         """
+        await (await self.request_again(session_id, request_id, principal)).cancel(reason)
+
+    async def request_again(self, session_id: str, request_id: str, principal: Principal) -> HostRequest:
+        """Return the handle of an earlier request, which continues without its caller. Raises as `request` does."""
         track = await self._track(session_id, request_id, principal)
         session = await self.session(session_id, principal)
         receipt = PromptReceipt(ref=track.standing.ref, queued=False, seq=track.record.seq)
-        request = HostRequest(session, receipt, track, kind="prompt", on_disconnect="continue")
-        await request.cancel(reason)
+        return HostRequest(session, receipt, track, kind="prompt", on_disconnect="continue")
 
     # --- status
 

@@ -432,15 +432,17 @@ def commands_update(session_id: str, commands: Iterable[tuple[str, str, str]]) -
 
 
 def server_options(server: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an MCP server that an editor names. An unknown transport is an `AcpFault`."""
+    """Return the options of an MCP server that an editor names. One that cannot be read is an `AcpFault`."""
+    args = server.get("args") or []
     match server:
-        case {"name": str(name), "command": str(command)}:
-            fields = {"command": (command, *server.get("args", ())), "env": _pairs(server.get("env"))}
+        case {"name": str(name), "command": str(command)} if isinstance(args, list):
+            fields = {"command": (command, *args), "env": _pairs(server.get("env"))}
         case {"name": str(name), "type": "http", "url": str(url)}:
             fields = {"url": url, "headers": _pairs(server.get("headers"))}
         case _:
             raise AcpFault(
-                INVALID_PARAMS, "an MCP server has a name, and a command, or the type http and a url"
+                INVALID_PARAMS,
+                "an MCP server has a name, and a command with a list of args, or the type http and a url",
             )
     return {"name": _NOT_IN_NAME.sub("-", name.lower())[:32], "scope": "session", **fields}
 

@@ -70,11 +70,15 @@ class EditorPlaces:
         if place is None:
             return options
         sandbox = place.files if options.sandbox in (None, "local") else options.sandbox
-        mcp = (
-            (*(shared if options.mcp is None else options.mcp), *place.servers)
-            if place.servers
-            else options.mcp
-        )
+        mcp = options.mcp
+        if place.servers:  # which replace others of their names
+            names = {one.name for one in place.servers}
+            others = [
+                one
+                for one in (shared if mcp is None else mcp)
+                if (one if isinstance(one, str) else one.name) not in names
+            ]
+            mcp = (*others, *place.servers)
         return evolve(options, working_dir=place.cwd, sandbox=sandbox, mcp=mcp)
 
 
@@ -204,6 +208,10 @@ class AcpAgent:
             servers = [McpServer(**acp.server_options(one), cwd=cwd) for one in form.mcp_servers or ()]
         except OptionError as error:
             raise acp.AcpFault(INVALID_PARAMS, f"mcpServers: {error}") from None
+        names = [one.name for one in servers]
+        if len(set(names)) < len(names):
+            message = f"mcpServers: two of {', '.join(sorted(names))} have one name here: rename one of them"
+            raise acp.AcpFault(INVALID_PARAMS, message)
         files: ClientFiles | None = None
         has, shell = self._connection.has, self._host.options.shell_fallback
         offers = {name for name in ("readTextFile", "writeTextFile") if has("fs", name)}
@@ -320,8 +328,9 @@ class AcpAgent:
             "\n".join(one.text for one in blocks if isinstance(one, Text)),
         )
         if found.words is not None:
-            prompt.request, question = found.answered_by, found.words
-            found.words = None
+            question, found.words = found.words, None
+            if found.request_id is not None:
+                prompt.request = await self._host.request_again(session_id, found.request_id, EDITOR)
             await self._host.respond(session_id, question.ref, words, EDITOR)
             return None
         earlier = found.prompts[: found.prompts.index(prompt)]

@@ -87,6 +87,7 @@ class EditorSession:
         ask: Called with each new question or approval, and its call.
         shown: Number of the last event that was shown.
         words: Question that the next prompt answers, for an editor without forms.
+        request_id: Request of the last cycle. None before one, and if the editor did not send it.
     """
 
     session: Session
@@ -98,7 +99,7 @@ class EditorSession:
     prompts: list[EditorPrompt] = field(factory=list)
     last: EditorPrompt | None = None
     words: AskUser | None = None
-    answered_by: "HostRequest | None" = None
+    request_id: str | None = None
     shown: int = 0
     is_over: bool = False
     asked: dict[str, AskedOfEditor] = field(factory=dict)
@@ -156,7 +157,6 @@ class EditorSession:
             nursery.start_soon(wait, partial(self.until, lambda: self.words is not None))
         record = request.record
         if not record.has_ended and self.words is not None:
-            self.answered_by = request
             return replace(record, status="completed")
         async with self._aborting:  # an abort has settled when it returns
             pass
@@ -207,6 +207,8 @@ class EditorSession:
         match event:  # also outside of a cycle
             case EventsLost(to_seq=number):
                 self.shown = number
+            case AgentStart(request_id=request_id):
+                self.request_id = request_id
             case CompactStart(meta=meta) if meta is not None:
                 self._compaction = f"c{meta.seq}"
                 frames = (*frames, *self._compacting("in_progress"))

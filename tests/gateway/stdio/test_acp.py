@@ -1,6 +1,8 @@
 """ACP as an editor sees it, over pipes."""
 
 import json
+import sys
+from functools import partial
 
 import pytest
 import trio
@@ -12,6 +14,7 @@ from agentrail.errors import Authentication, Overloaded
 from agentrail.plugins import HumanApproval, Permissions
 from agentrail.testing.models import calls, fails, says
 from agentrail.tools import builtin
+from agentrail.tools.mcp import McpServer
 from tests.gateway.stdio.acp_client import FILES, choosing, open_editor
 
 EDITING = builtin("read_file", "edit_file", "write_file", "list_dir")
@@ -312,6 +315,34 @@ async def test_without_forms_the_turn_ends_with_the_question(tmp_path):
         assert "Which one?" in text_of(editor.updates("agent_message_chunk"))
         assert (await editor.answer_to(editor.prompt("blue")))["result"]["stopReason"] == "end_turn"
         assert text_of(editor.updates("agent_message_chunk")).endswith("Blue it is.")
+
+
+async def test_a_question_of_a_loaded_session_is_answered_by_the_next_prompt(tmp_path):
+    """The response comes after the rest of the cycle, as if the session had stayed open."""
+    script = (QUESTION, says("Blue ", "it is.", pause_seconds=0.05))
+    async with open_editor(*script, cwd=tmp_path, tools=builtin("ask_user")) as editor:
+        await editor.answer_to(editor.prompt("choose"))
+        await editor.call("session/load", sessionId=editor.session_id, cwd=str(tmp_path), mcpServers=[])
+        answer = await editor.answer_to(editor.prompt("blue"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        assert text_of(editor.updates("agent_message_chunk")).endswith("Blue it is.")
+
+
+async def test_servers_of_an_editor_replace_those_of_the_same_name(tmp_path):
+    """Two of the editor's own that have one name here are refused, and so are args that are no list."""
+    own = McpServer("files", command=["no-such-program"])
+    async with open_editor(says("Hi."), mcp=[own]) as editor:
+        await editor.call("initialize", protocolVersion=1)
+        new = partial(editor.call, "session/new", cwd=str(tmp_path))
+        server = {"name": "Files", "command": sys.executable, "args": None}
+        assert "sessionId" in await new(mcpServers=[server])
+        for servers, said in (
+            ([server, {**server, "name": "files"}], "two of files, files have one name here"),
+            ([{**server, "args": "-m"}], "a list of args"),
+        ):
+            fault = await new(mcpServers=servers)
+            assert fault["code"] == -32602
+            assert said in fault["message"]
 
 
 async def test_a_declined_question_goes_on(tmp_path):
