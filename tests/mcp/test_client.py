@@ -31,6 +31,7 @@ from agentrail.runtime import tool_sources
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools.mcp import McpServer
+from tests.mcp.guarded_server import guarded_server
 
 ROOT = Path(__file__).parents[2]
 WITHIN_SECONDS = 60
@@ -403,6 +404,22 @@ async def test_a_question_that_names_no_call_is_declined_where_two_are_in_flight
             assert not (await slow.status()).questions
 
 
+@pytest.mark.parametrize(("times", "words", "shown"), [(11, 1, 10), (1, 300_000, 0)])
+async def test_a_call_of_the_older_revision_asks_ten_times_at_most_and_not_at_length(
+    plain, times, words, shown
+):
+    """All further questions are declined at once, and the user never sees them."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "asking")]) as supervisor:
+            session = await supervisor.start_session(model=called("insist", times=times, words=words))
+            kinds = [agentrail.events.AskUser, ToolExecutionEnd]
+            async with session.subscribe(kinds=kinds) as events:
+                await session.prompt("go")
+                seen = [await anext(events) for _ in range(shown + 1)]
+            assert [type(one) for one in seen] == [agentrail.events.AskUser] * shown + [ToolExecutionEnd]
+            assert json.loads(seen[-1].result.text) == {"action": "decline"}
+
+
 @pytest.mark.protocol(13)
 async def test_a_lying_server_costs_no_time_and_fetches_nothing(plain):
     """P-013, 11.13: what cannot be used is left out, what is hidden is removed, what explodes is judged by its cost."""
@@ -488,17 +505,21 @@ async def test_a_required_server_that_is_not_there_keeps_its_session_from_starti
             assert not supervisor.sessions()
 
 
-async def test_a_missing_program_and_a_missing_address_say_so(plain):
+async def test_a_missing_program_a_missing_address_and_a_missing_token_say_so():
     """11.13."""
     missing = [
         (McpServer("p", command=["no-such-program"], required=True), "'no-such-program' was not found"),
         (McpServer("p", url="http://127.0.0.1:9/mcp", required=True), "connect"),
     ]
     with trio.fail_after(WITHIN_SECONDS):
-        for one, reason in missing:
-            async with agentrail.open_supervisor(mcp=[one]) as supervisor:
-                with pytest.raises(SessionRefused, match=reason):
-                    await supervisor.start_session(model="demo:")
+        async with guarded_server() as guarded:
+            # Without a login there is nothing to log in to: its configuration lacks a token.
+            closed = McpServer("p", url=f"{guarded.origin}/mcp", required=True)
+            missing.append((closed, "it answered HTTP 401: check auth and headers"))
+            for one, reason in missing:
+                async with agentrail.open_supervisor(mcp=[one]) as supervisor:
+                    with pytest.raises(SessionRefused, match=reason):
+                        await supervisor.start_session(model="demo:")
 
 
 async def test_a_chatty_server_works_and_a_flooding_one_holds_up_nobody(plain):

@@ -96,7 +96,10 @@ async def test_with_two_calls_in_flight_no_model_answers(plain, tmp_path):
             while not (tmp_path / "called").exists():  # noqa: ASYNC110 - of another process
                 await trio.sleep(0.01)
             session = await supervisor.start_session(model=parrot(("mcp__p__sample", {"messages": [SAY]})))
-            assert json.loads(await text_of(session))["message"] == "several calls are in flight, or none"
+            assert (
+                json.loads(await text_of(session))["message"]
+                == "several calls are in flight, or none, or it asks too much"
+            )
             await other.abort("enough")
 
 

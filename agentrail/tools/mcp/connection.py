@@ -35,6 +35,7 @@ from agentrail import outside
 from agentrail.abc import OpenServerProcess, Secret, ServerProcess
 from agentrail.core.values.trace_carriers import traceparent_of
 from agentrail.distribution import NAME
+from agentrail.frozen import too_large
 from agentrail.tools.mcp.call_result import (
     CallFailed,
     absent_server,
@@ -42,7 +43,12 @@ from agentrail.tools.mcp.call_result import (
     lost_call,
     refused_call,
 )
-from agentrail.tools.mcp.input_rounds import OUR_ANSWERS, InputRounds, asks_for_input
+from agentrail.tools.mcp.input_rounds import (
+    MAX_QUESTION_ROUNDS,
+    OUR_ANSWERS,
+    InputRounds,
+    asks_for_input,
+)
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
 from agentrail.tools.mcp.oauth_login import (
     LOGIN_CODE,
@@ -169,6 +175,7 @@ _shared_tls: Final = functools.cache(context_of_system)
 """One context for all servers: a context takes 0.8 MiB."""
 
 _READ_SECONDS: Final = 300.0
+_WITHOUT_ACCESS: Final = frozenset({401, 403})
 
 
 def _network_of(server: McpServer) -> Any:
@@ -224,6 +231,8 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         self._broken = broken
         self._max_bytes = server.max_message_bytes
         self._origin = None if takes_all_origins else _origin_of(httpx2.URL(server.url or ""))
+        # With logins, these answers begin one.
+        self._explained = frozenset() if server.auth == "oauth" else _WITHOUT_ACCESS
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
         # The library offers no public way to give a pool its network.
         self._inner._pool._network_backend = _network_of(server)  # noqa: SLF001 - see above
@@ -241,6 +250,10 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
+        if response.status_code in self._explained:
+            await response.aclose()
+            said = f"it answered HTTP {response.status_code}: check auth and headers of this server"
+            return _failed(request, types.INTERNAL_ERROR, said)
         body = _Body(response.stream, self._max_bytes, self._broken)
         return httpx2.Response(
             response.status_code, headers=response.headers, stream=body, extensions=response.extensions
@@ -340,7 +353,7 @@ class ServerConnection:
         self._server = server
         self.workspaces: Sequence[str] = ()
         self.log: Callable[[str, object], None] = lambda _level, _data: None
-        self._asking: list[AskForm] = []
+        self._asking: dict[AskForm, int] = {}  # calls in flight, with the questions that each has asked
         self.session: Final = ClientSession(
             dispatcher=dispatcher,
             client_info=types.Implementation(name="agentrail", version=metadata.version(NAME)),
@@ -495,7 +508,7 @@ class ServerConnection:
 
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments), "requestState": rounds.sealed}
         params["inputResponses"] = dict(rounds.answers) or None
-        self._asking.append(ask)
+        self._asking[ask] = 0
         try:
             with self._translated():
                 request = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params))
@@ -504,7 +517,7 @@ class ServerConnection:
                 )
                 return {**raw, OUR_ANSWERS: await self._answers(raw, ask)} if asks_for_input(raw) else raw
         finally:
-            self._asking.remove(ask)
+            del self._asking[ask]
 
     async def _answers(self, raw: Mapping[str, Any], ask: AskForm) -> dict[str, Any]:
         """Return the answers that need no user."""
@@ -533,19 +546,31 @@ class ServerConnection:
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
-        """Answer a question of the older revision, which names no call: only if one call alone is in flight."""
-        if len(self._asking) != 1:
+        """Answer a question of the older revision, or decline it."""
+        plain = _plain(params)
+        ask = self._asker(plain)
+        if ask is None:
             return types.ElicitResult(action="decline")
-        return types.ElicitResult.model_validate(await self._asking[0](_plain(params)))
+        return types.ElicitResult.model_validate(await ask(plain))
+
+    def _asker(self, plain: Mapping[str, Any]) -> AskForm | None:
+        """Return the only call in flight, as the older revision names none. None for a call that asks too much."""
+        asking = [*self._asking]
+        if len(asking) != 1 or too_large(plain) is not None:
+            return None
+        self._asking[asking[0]] += 1
+        return asking[0] if self._asking[asking[0]] <= MAX_QUESTION_ROUNDS else None
 
     async def _sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """Answer a request of the older revision for the model's words, by the rule of `_elicit`."""
-        if len(self._asking) != 1:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="several calls are in flight, or none")
+        """Answer a request of the older revision for the model's words, by the rules of `_elicit`."""
+        ask = self._asker(_plain(params))
+        if ask is None:
+            message = "several calls are in flight, or none, or it asks too much"
+            return types.ErrorData(code=types.INVALID_REQUEST, message=message)
         try:
-            return await _sampled(params, self._asking[0])
+            return await _sampled(params, ask)
         except CallFailed as failed:
             return types.ErrorData(code=failed.code, message=str(failed))
 

@@ -171,6 +171,13 @@ def called(request):
             schema = {"type": "object", "properties": {"which": {"type": "string"}}}
             params = {"message": "Which?", "requestedSchema": schema}
             send({"id": f"q{request['id']}", "method": "elicitation/create", "params": params})
+        case "insist":  # asks often at once, or at length
+            STATE[f"last{request['id']}"] = request
+            schema = {"type": "object", "properties": {"which": {"type": "string"}}}
+            params = {"message": "Which?" * int(arguments["words"]), "requestedSchema": schema}
+            for number in range(int(arguments["times"]), 0, -1):
+                name = f"last{request['id']}" if number == 1 else f"q{number}"
+                send({"id": name, "method": "elicitation/create", "params": params})
         case "sample" | "list_roots":
             STATE[f"q{request['id']}"] = request
             question = {"id": f"q{request['id']}", "method": "roots/list"}
@@ -268,7 +275,7 @@ def misbehave():
                 str(1 + (int(Path(ARGUMENT).read_text()) if Path(ARGUMENT).exists() else 0))
             )
         case "asking":
-            STATE["tools"].append("ask")
+            STATE["tools"] += ["ask", "insist"]
         case "more":
             STATE["tools"] += ["deep", "twice"]
         case "reaching":
