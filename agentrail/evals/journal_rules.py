@@ -1,6 +1,7 @@
 """Rules for recorded sessions: a function of a trace, and the promises of the core. A break becomes a test."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -9,7 +10,7 @@ from agentrail.core.journal.fold import Sources
 from agentrail.core.journal.record import Record
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.stack.loaded_stack import load_stack
-from agentrail.evals.trace import Trace, trace_of
+from agentrail.evals.trace import Trace, trace_of, traces_of
 from agentrail.otp.crash_text import describe_bug
 from agentrail.runtime.session_loader import found_at
 from agentrail.testing.plugins import PluginShelf
@@ -39,9 +40,11 @@ def broken_rule(steps: Sequence[Seen], holds: TraceRule | None = None) -> Broken
             why = _fault_of(promise, seen)
             if why is not None:
                 return BrokenRule(rule=promise.__name__, why=why, steps=number)
-    if holds is not None and _fault_of(holds, _trace_of(steps)) is not None:
-        for number in range(1, len(steps) + 1):
-            why = _fault_of(holds, _trace_of(steps[:number]))
+    told = [(seen.events, {one.name: one.effect_class for one in seen.after.data.tools}) for seen in steps]
+    whole = trace_of(chain.from_iterable(events for events, _ in told), told[-1][1] if told else {})
+    if holds is not None and _fault_of(holds, whole) is not None:
+        for number, trace in enumerate(traces_of(told), 1):
+            why = _fault_of(holds, trace)
             if why is not None:
                 return BrokenRule(rule="the rule", why=why, steps=number)
     return None
@@ -52,11 +55,6 @@ def _fault_of(rule: Callable[[Any], object], value: Any) -> str | None:
         return "it returned False" if rule(value) is False else None
     except AssertionError as error:
         return str(error) or describe_bug(error)
-
-
-def _trace_of(steps: Sequence[Seen]) -> Trace:
-    effects = {spec.name: spec.effect_class for seen in steps[-1:] for spec in seen.after.data.tools}
-    return trace_of((event for seen in steps for event in seen.events), effects)
 
 
 def scenario_of_break(records: Sequence[Record], sources: Sources, *, broken: BrokenRule, holds: str) -> str:

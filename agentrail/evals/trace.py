@@ -1,13 +1,13 @@
 """Traces of sessions, for scorers and properties: the events of a session, and what they add up to. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import attrs
 from attrs import field, frozen
 
-from agentrail.core.journal.call_history import CallStory, story_of_call
+from agentrail.core.journal.call_history import CallStory, go_on
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import (
     AgentAbort,
@@ -62,31 +62,39 @@ def trace_of(events: Iterable[Event], effects: Mapping[str, EffectClass] = _NO_E
         events: In order.
         effects: See `Trace`.
     """
-    heard = tuple(events)
-    trace, calls = Trace(events=heard, effects=effects), list[CallStory | None]()
+    return next(traces_of([(events, effects)]))
+
+
+def traces_of(steps: Iterable[tuple[Iterable[Event], Mapping[str, EffectClass]]]) -> Iterator[Trace]:
+    """Yield the trace after each step of a session: what it published, and the effects of its tools."""
+    trace, heard, calls = Trace(), list[Event](), dict[str, CallStory]()
     used, began_at_ms = TokenUsage(), 0  # of the running cycle
-    for event in heard:
-        at_ms = 0 if event.meta is None else event.meta.at_ms
-        match event:
-            case AgentStart():
-                used, began_at_ms = TokenUsage(), at_ms
-                trace = attrs.evolve(trace, outcome="open", error="")
-            case ResponseComplete(message=message, usage=usage):
-                used += usage
-                trace = attrs.evolve(trace, text=message.text, turns=trace.turns + 1)
-                calls += [story_of_call(one.call_id, heard) for one in message.calls]
-            case AgentEnd(usage=usage):
-                used = usage  # with that of sub-agents
-                trace = attrs.evolve(trace, outcome="done")
-            case AgentAbort(reason=reason):
-                trace = attrs.evolve(trace, outcome="aborted", error=reason or "")
-            case AgentError(error=fault):
-                trace = attrs.evolve(trace, outcome="failed", error=f"{fault.code}: {fault.message}")
-            case SessionParked(reason=reason):
-                trace = attrs.evolve(trace, outcome="crashed", error=reason)
-            case _:
-                pass
-        if isinstance(event, AgentEnd | AgentAbort | AgentError):
-            took = trace.milliseconds + at_ms - began_at_ms
-            trace = attrs.evolve(trace, cycles=trace.cycles + 1, milliseconds=took, usage=trace.usage + used)
-    return attrs.evolve(trace, calls=tuple(one for one in calls if one is not None))
+    for events, effects in steps:
+        for event in events:
+            heard.append(event)
+            go_on(calls, event)
+            at_ms = 0 if event.meta is None else event.meta.at_ms
+            match event:
+                case AgentStart():
+                    used, began_at_ms = TokenUsage(), at_ms
+                    trace = attrs.evolve(trace, outcome="open", error="")
+                case ResponseComplete(message=message, usage=usage):
+                    used += usage
+                    trace = attrs.evolve(trace, text=message.text, turns=trace.turns + 1)
+                case AgentEnd(usage=usage):
+                    used = usage  # with that of sub-agents
+                    trace = attrs.evolve(trace, outcome="done")
+                case AgentAbort(reason=reason):
+                    trace = attrs.evolve(trace, outcome="aborted", error=reason or "")
+                case AgentError(error=fault):
+                    trace = attrs.evolve(trace, outcome="failed", error=f"{fault.code}: {fault.message}")
+                case SessionParked(reason=reason):
+                    trace = attrs.evolve(trace, outcome="crashed", error=reason)
+                case _:
+                    pass
+            if isinstance(event, AgentEnd | AgentAbort | AgentError):
+                took = trace.milliseconds + at_ms - began_at_ms
+                trace = attrs.evolve(
+                    trace, cycles=trace.cycles + 1, milliseconds=took, usage=trace.usage + used
+                )
+        yield attrs.evolve(trace, events=tuple(heard), effects=effects, calls=tuple(calls.values()))

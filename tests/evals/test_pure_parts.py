@@ -1,5 +1,6 @@
 """The parts of evals that compute: cases, traces, scorers, statistics and reports. No session and no model."""
 
+import cProfile
 import json
 from functools import partial
 from xml.etree import ElementTree as Xml
@@ -42,9 +43,10 @@ from agentrail.events import (
     ResponseComplete,
     SessionEnd,
     SessionParked,
+    ToolExecutionEnd,
     ToolExecutionMetrics,
 )
-from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, ToolCall
+from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, ToolCall, ToolResult
 
 CASE = Case("What is 2 + 3?", "5")
 
@@ -168,6 +170,30 @@ def test_a_trace_adds_up_its_cycles():
     assert (trace.text, trace.turns, trace.cycles, trace.milliseconds) == ("Two.", 2, 2, 700)
     assert (trace.usage.input, trace.usage.output) == (14, 7)
     assert (trace.events, trace.effects) == (tuple(events), {"add": "pure"})
+
+
+def test_a_trace_costs_as_much_as_its_events():
+    """Twice as many calls take twice as many steps of the interpreter, and not four times as many."""
+
+    def steps_for(count):
+        calls = [ToolCall(call_id=f"c-{number}", name="add", arguments={}) for number in range(count)]
+        said = [
+            ResponseComplete(
+                message=AssistantMessage(content=(one,), model="m"), usage=TokenUsage(), stop_reason="tools"
+            )
+            for one in calls
+        ]
+        result = [ToolResult(call_id=one.call_id, name="add", text="1") for one in calls]
+        ends = [ToolExecutionEnd(name="add", call_id=one.call_id, result=one) for one in result]
+        events = [event for pair in zip(said, ends, strict=True) for event in pair]
+        profile = cProfile.Profile()
+        trace = profile.runcall(trace_of, events)
+        assert [(one.call.call_id, one.outcome) for one in trace.calls] == [
+            (one.call_id, "done") for one in calls
+        ]
+        return sum(one.callcount for one in profile.getstats())
+
+    assert steps_for(200) < 2.2 * steps_for(100)
 
 
 # --- scorers

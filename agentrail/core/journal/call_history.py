@@ -1,7 +1,7 @@
 """The story of one call from a session's events: its request, its arguments, the decisions, its run and its result. Pure."""
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import define, field
 from msgspec import Struct
@@ -20,7 +20,7 @@ from agentrail.events import (
     ToolSkippedForSteering,
     ToolTookEffect,
 )
-from agentrail.messages import CallId, JsonObject, ToolCall, ToolResult
+from agentrail.messages import JsonObject, ToolCall, ToolResult
 
 StoryOutcome: TypeAlias = Literal["done", "error", "blocked", "killed", "skipped", "unknown"]
 
@@ -81,50 +81,57 @@ class CallStory:
 
 
 def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
-    story: CallStory | None = None
+    stories = dict[str, CallStory]()
     for event in events:
-        meta = event.meta
-        at_ms, seq = (0, 0) if meta is None else (meta.at_ms, meta.seq)
-        if isinstance(event, ResponseComplete):
-            call = call_in(event, call_id)
-            if call is not None:
-                story = CallStory(call=call, seq=seq, at_ms=at_ms)
-        elif story is not None:
-            _go_on(story, event, story.call.call_id, at_ms)
-    return story
+        go_on(stories, event)
+    return stories.get(call_id)
 
 
 def call_in(event: ResponseComplete, call_id: str) -> ToolCall | None:
     return next((one for one in event.message.calls if one.call_id == call_id), None)
 
 
-def _go_on(story: CallStory, event: Event, call_id: CallId, at_ms: int) -> None:
+def go_on(stories: dict[str, CallStory], event: Event) -> None:
+    """Add an event to the stories by call id. A response begins those of its calls."""
+    meta = event.meta
+    at_ms, seq = (0, 0) if meta is None else (meta.at_ms, meta.seq)
+    if isinstance(event, ResponseComplete):
+        for call in event.message.calls:
+            stories[call.call_id] = CallStory(call=call, seq=seq, at_ms=at_ms)
+    elif type(event) in TELL_OF_CALLS:
+        told: Any = getattr(event, "approval", event)
+        story = stories.get(told.call_id)
+        if story is not None:
+            _go_on(story, event, at_ms)
+
+
+def _go_on(story: CallStory, event: Event, at_ms: int) -> None:
     match event:
-        case ApprovalRequired(approval=asked) if asked.call_id == call_id:
+        case ApprovalRequired(approval=asked):
             story.effective = asked.arguments
             story.gates.append(
                 CallGate(gate="approval", verdict="asked", by=None, reason=asked.hint, at_ms=at_ms)
             )
-        case ApprovalResolved(approval=asked, status=status, by=by, user=user) if asked.call_id == call_id:
+        case ApprovalResolved(status=status, by=by, user=user):
             gate = "rule" if by == "rule" else "approval"
             story.gates.append(CallGate(gate=gate, verdict=status, by=user or by, reason=None, at_ms=at_ms))
-        case ToolBlocked(call_id=which, by=by, reason=reason) if which == call_id:
+        case ToolBlocked(by=by, reason=reason):
             story.outcome = "blocked"
             story.gates.append(CallGate(gate="plugin", verdict="blocked", by=by, reason=reason, at_ms=at_ms))
-        case ToolExecutionStart(call_id=which, arguments=arguments) if which == call_id:
+        case ToolExecutionStart(arguments=arguments):
             story.effective, story.started_at_ms = arguments, at_ms
-        case ToolKilled(call_id=which) if which == call_id:
+        case ToolKilled():
             story.outcome = "killed"
-        case ToolSkippedForSteering(call_id=which) if which == call_id:
+        case ToolSkippedForSteering():
             story.outcome = "skipped"
-        case ToolCallUnknown(call_id=which) if which == call_id:
+        case ToolCallUnknown():
             story.outcome = "unknown"
-        case LargeResultOffloaded(call_id=which, path=path) if which == call_id:
+        case LargeResultOffloaded(path=path):
             story.offloaded = path
-        case ToolExecutionEnd(call_id=which, result=result) if which == call_id:
+        case ToolExecutionEnd(result=result):
             story.result, story.ended_at_ms = result, at_ms
             story.outcome = story.outcome or ("error" if result.is_error else "done")
-        case ToolTookEffect(call_id=which, result=result) if which == call_id:
+        case ToolTookEffect(result=result):
             story.result, story.ended_at_ms = result, at_ms
             story.outcome = "error" if result.is_error else "done"
         case _:
