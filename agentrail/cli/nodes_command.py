@@ -1,7 +1,6 @@
 """`agentrail nodes`: the servers that share a store. Changes are signed calls to a node, with the secret of the store."""
 
 import json
-import ssl
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,9 @@ from agentrail.cli.storage_options import directory_of
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, find_one, say, store_command
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
+from agentrail.runtime.arguments import refuse
 from agentrail.runtime.persistence import has_other_nodes
+from agentrail.runtime.shutdown import fault_of_within
 from agentrail.runtime.trust import beat_seconds
 from agentrail.stores.store_names import open_store
 
@@ -93,8 +94,8 @@ def living_node(nodes: Iterable[Node], wanted: str, now_ms: int) -> Node:
     living = {one.id: one for one in nodes if decide_state(one, now_ms) in ("alive", "late")}
     if wanted in living:
         return living[wanted]
-    names = ", ".join(sorted(living)) or "none is alive"
-    raise OptionError([f"{wanted!r:.80} is not a living node: expected one of {names}"])
+    there = f"expected one of {', '.join(sorted(living))}" if living else "no node is alive"
+    raise OptionError([f"{wanted!r:.80} is not a living node: {there}"])
 
 
 @app.command(
@@ -148,6 +149,7 @@ def move(
     node_ca: NodeCa = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
+    refuse(fault_of_within(within))
     with closing(_open(place)) as store:
         row = find_one(store, session, place.scope)
         if row.root != row.session:
@@ -202,14 +204,14 @@ def _open(place: StorePlace) -> Store:
 
 
 def _call(store: Store, node: Node, action: str, node_ca: Path | None, **order: object) -> str:
+    from agentrail.gateway.forwarder import tls_of_nodes
     from agentrail.gateway.node_routes import NodeClient, NodeOrder
 
     if not offers(store, SharedSecret):
         raise OptionError(["this store keeps no secret for signatures between nodes"])
-    secret, now_ms = store.secret(), store.now_ms()
+    secret, now_ms, tls = store.secret(), store.now_ms(), tls_of_nodes(node_ca)
 
     async def call() -> str:
-        tls = ssl.create_default_context(cafile=node_ca)
         async with httpcore.AsyncConnectionPool(
             ssl_context=tls, network_backend=httpcore.TrioBackend()
         ) as connections:

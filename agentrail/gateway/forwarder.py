@@ -451,7 +451,7 @@ async def open_forwarding(
         yield
         return
     secret = await host.supervisor.nodes.secret()
-    tls = await outside.offload(_tls_of_nodes, node_ca)
+    tls = await outside.offload(tls_of_nodes, node_ca)
     connections = httpcore.AsyncConnectionPool(
         ssl_context=tls,
         max_connections=None,
@@ -472,7 +472,7 @@ async def open_forwarding(
             await connections.aclose()  # noqa: ASYNC102 - shielded and bounded
 
 
-def _tls_of_nodes(node_ca: Path | None) -> ssl.SSLContext:
+def tls_of_nodes(node_ca: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=node_ca)
     except (OSError, ValueError) as error:  # `ssl.SSLError` is an `OSError`

@@ -76,8 +76,9 @@ def decide_target(wanted: str | None, own: str, living: Iterable[Node]) -> Node:
     found = [one for one in others if wanted in (None, one.id)]
     if found:
         return found[0]
-    names = ", ".join(one.id for one in others) or "no other node"
-    raise OptionError([f"to is {wanted!r:.80}, which is not a living node: expected one of {names}"])
+    names = ", ".join(one.id for one in others)
+    fault = f"to is {wanted!r:.80}, which is not a living node: expected one of {names}"
+    raise OptionError([fault if others else "no other node is alive"])
 
 
 class Moves:

@@ -1,7 +1,11 @@
 """`agentrail store` on a PostgreSQL database."""
 
+from contextlib import closing
+
 import pytest
 
+from agentrail.abc.store import Node
+from agentrail.stores.postgres import PostgresStore
 from tests.cli.rig import run_beside
 
 
@@ -33,6 +37,15 @@ async def test_a_database_is_migrated_and_read(postgres_url, monkeypatch, tmp_pa
         assert (ran.code, password in ran.out + ran.err) == (0, False), ran.err
     named = await run_beside("store", "migrate", "--store", "sqlite:", variables=variables)
     assert "only a PostgreSQL database" in named.err
+    refused = await ask("nodes", "drain", "n-1")
+    assert (refused.code, "'n-1' is not a living node: no node is alive" in refused.err) == (2, True)
+    with closing(PostgresStore(postgres_url)) as store:
+        store.beat(Node(id="n-1", address="http://127.0.0.1:1"))
+    refused = await ask("nodes", "drain", "n-1", "--node-ca", "/nowhere")
+    assert (refused.code, "node_ca is '/nowhere', which cannot be used" in refused.err) == (2, True)
+    for wrong in ("nan", "inf", "-1"):
+        refused = await ask("nodes", "move", "s", "--within", wrong)
+        assert (refused.code, "expected finite seconds >= 0" in refused.err) == (2, True)
     assert "0 sessions are intact" in (await ask("store", "check")).out
     assert "pg_dump" in (await ask("store", "backup", str(tmp_path / "x"))).err
 

@@ -179,7 +179,7 @@ class SimulatedNetwork(Connections):
 def without_certificates() -> Seam:
     """Let gateways not read the certificates of the system, which takes longer than a short life."""
     forwarder = import_module("agentrail.gateway.forwarder")
-    return forwarder, "_tls_of_nodes", lambda _: lambda _: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return forwarder, "tls_of_nodes", lambda _: lambda _: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 async def _receive(server: ConnectionEnd, lost: AsgiMessage) -> AsgiMessage:
