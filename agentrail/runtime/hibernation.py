@@ -234,7 +234,7 @@ class Hibernation:
                     return
                 wanted = WantedSession(session_id=cell.ports.session_id, scope=cell.ports.scope)
                 with crash_edge(_decide_wake_crash, AgentrailError, scrub=cell.scrub):
-                    await self._restore(wanted, lambda it: it.wake(row, has_readers=cell.bus.is_listened_to))
+                    await self._restore(wanted, lambda it: it.wake(row))
         except HeldBy as error:
             if self._shared.store_of("hibernation").heartbeat is None:
                 self._stay_asleep(cell, error)
@@ -317,9 +317,16 @@ class Hibernation:
     ) -> Session:
         keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
-        asleep = self._shared.asleep.get(key)
+        if self.orphans is not None:
+            await self.orphans.wait_moved(wanted.scope, wanted.session_id)
+        asleep, hollow = self._shared.asleep.get(key), self._hollow.get(key)
+        has_readers = hollow is not None and hollow.bus.is_listened_to
         resumption = SessionResumption(
-            keeping, self._shared.dependencies, wanted, partial(self._cell_for, key)
+            keeping,
+            self._shared.dependencies,
+            wanted,
+            partial(self._cell_for, key),
+            seen=asleep.place.seq if has_readers and asleep is not None else None,
         )
         async with self._turns:
             try:

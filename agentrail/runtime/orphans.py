@@ -1,6 +1,5 @@
 """Takeover of sessions of dead nodes over a shared store. Twice a second, a node finds silent nodes, reserves trees of dead owners, and resumes them."""
 
-import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,6 +31,8 @@ MAX_CLAIMED: Final = 8
 
 _STUCK_SECONDS: Final = 60.0
 """Time for which a tree that cannot be resumed here is left to other nodes, in seconds."""
+
+_TAKE_SECONDS: Final = 2.0
 
 PARKED_SECONDS: Final = 3_600.0
 """Time after which a parked tree is reported again, in seconds."""
@@ -109,6 +110,7 @@ class Orphans:
         self._dead: frozenset[str] = frozenset()
         self._waits = 0
         self._stuck: dict[tuple[str, SessionId], float] = {}
+        self._moving: dict[tuple[str, SessionId], trio.Event] = {}
         self._folds = 0
         self._has_room = trio.Event()
         self._is_claiming = self._is_unsure = False
@@ -132,12 +134,22 @@ class Orphans:
 
     @contextmanager
     def left_to_others(self, scope: str, session_id: SessionId) -> Iterator[None]:
-        """Do not claim a tree within this block: this node releases it for another one."""
-        self._stuck[scope, session_id] = math.inf
+        """Do not claim a tree within this block, nor resume it for a caller at once: this node releases it for another one."""
+        if (scope, session_id) in self._moving:  # another caller moves it
+            yield
+            return
+        is_over = self._moving[scope, session_id] = trio.Event()
         try:
             yield
         finally:
-            self._stuck.pop((scope, session_id), None)
+            del self._moving[scope, session_id]
+            is_over.set()
+
+    async def wait_moved(self, scope: str, session_id: SessionId) -> None:
+        """Wait until another node has taken a tree that this node releases, but not for long: it may have died."""
+        if (is_over := self._moving.get((scope, session_id))) is not None:
+            with trio.move_on_after(_TAKE_SECONDS):
+                await is_over.wait()
 
     @property
     def _beat_seconds(self) -> float:
@@ -209,7 +221,7 @@ class Orphans:
             keeping.node.id,
             silent_nodes(keeping.silence),
             codec=keeping.node.codec,
-            skip=tuple(self._stuck),
+            skip=(*self._stuck, *self._moving),
             limit=MAX_CLAIMED,
             again=again,
         )

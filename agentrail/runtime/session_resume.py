@@ -106,14 +106,17 @@ class SessionResumption:
         dependencies: Dependencies,
         wanted: WantedSession,
         make_root: MakeRoot = SessionCell,
+        *,
+        seen: int | None = None,
     ) -> None:
+        """Create it, with the number of the last event that readers here have seen. None: there are none."""
         self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
         self._wanted = wanted
         self._finder = PluginFinder({})
         self._watch: PluginWatch | None = None
-        self._seen: int | None = None
+        self._seen = seen
         self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
@@ -130,8 +133,7 @@ class SessionResumption:
         gathers = opening.config.gathers_context
         return await self._take(cell.ports, workspace, options, gathers_context=gathers)
 
-    async def wake(self, row: SleepingSession, *, has_readers: bool) -> tuple[ReadySession, ...]:
-        self._seen = row.place.seq if has_readers else None
+    async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
         self._watch = PluginWatch(

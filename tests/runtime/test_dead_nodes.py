@@ -9,7 +9,7 @@ from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import Node, OwedRow, Standing
 from agentrail.errors import JournalBehind, StoreUnavailable
-from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved
+from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.persistence import BEHIND
@@ -573,6 +573,33 @@ async def test_a_session_that_woke_and_hibernates_again_is_not_the_one_that_had_
             assert one.statistics().asleep == 1
             await trio.sleep(0.2)
             assert one.statistics().asleep == 1
+
+
+@pytest.mark.parametrize("how", ["a message", "resume_session"])
+async def test_readers_of_a_hibernated_session_get_what_another_node_published_meanwhile(how):
+    """Whether the session returns with a message or with `resume_session`, which is how a node continues what a dead one has left."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with node_over(store, hibernate_after=1.0) as (one, _):
+        session = await one.start_session(session_id="s", **options)
+        await session.ask("Hi")
+        async with session.subscribe(after=0) as events:
+            await trio.sleep(2)
+            async with node_over(store) as (two, _):
+                there = await two.resume_session("s", **options)
+                for _ in range(100):  # more events than a returning session has in memory
+                    await there.ask("Hi")
+            if how == "a message":
+                await session.ask("Again")
+            else:
+                await one.resume_session("s", **options)
+            last = store.get("", "s").events
+            numbers = []
+            while not numbers or numbers[-1] < last:
+                event = await anext(events)
+                assert not isinstance(event, EventsLost)
+                numbers += [] if event.meta.ephemeral else [event.meta.seq]
+        assert numbers == list(range(1, last + 1))
 
 
 async def test_a_parked_tree_that_is_resumed_by_its_id_meanwhile_keeps_its_owner():

@@ -1,6 +1,6 @@
 """A session moves to another node in the middle of a cycle, and a drained node leaves its sessions to others."""
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 import pytest
 import trio
@@ -341,6 +341,24 @@ async def test_a_node_does_not_take_back_what_it_gives_away():
             while len(work.ledger) < 2:  # noqa: ASYNC110 - as an observer outside would
                 await trio.sleep(0.1)
         assert store.get("", "s").node == one.nodes.node.id
+
+
+@pytest.mark.machine(3)
+@pytest.mark.parametrize("take_after", [1, 60])
+async def test_a_caller_of_a_session_that_moves_does_not_take_it_back(take_after):
+    """A message arrives here between the release and the take. It waits for the other node, and continues the session here if that one is late."""
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with two_nodes(lambda _: options) as (store, one, two, others), trio.open_nursery() as nursery:
+        others.take_after = take_after
+        await (await one.start_session(session_id="s", **options)).ask("Hi")
+        nursery.start_soon(one.move_session, "s", two.nodes.node.id)
+        while store.get("", "s").node:  # noqa: ASYNC110 - as an observer outside would
+            await trio.sleep(0.01)
+        asked_at = trio.current_time()
+        with pytest.raises(HeldBy) if take_after == 1 else nullcontext():
+            await one.resume_session("s", **options)
+        assert trio.current_time() - asked_at == pytest.approx(min(take_after, 2), abs=0.1)
+        assert store.get("", "s").node == (two if take_after == 1 else one).nodes.node.id
 
 
 async def test_a_move_names_what_is_wrong():
