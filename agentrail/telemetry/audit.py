@@ -169,7 +169,7 @@ def read_audit_line(raw: bytes) -> tuple[AuditLine, str, bytes] | None:
     found = _ENDING.fullmatch(raw)
     try:
         return found and (_LINES.decode(found[1] + b"}"), found[2].decode(), found[1])
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -179,9 +179,10 @@ def resealed(lines):
         (lambda log: [*log[:-1], log[-1][:-9]], ["line 20 is cut off"]),
         (lambda log: [*log[:2], b"{}\n", *log[3:]], ["line 3 is not a line", "line 4 does not match"]),
         (lambda log: [b"\xff\n", *log[1:]], ["line 1 is not a line", "line 2 does not match"]),
+        (lambda log: [log[0].replace(b"session", b"ses\xffion"), *log[1:]], ["line 1 is not a line", "line 2 does not match"]),
         (lambda log: [*log, log_line_again(log)], ["line 21 repeats"]),
     ],
-    ids=["changed", "rewritten", "removed", "moved", "first removed", "copied", "cut off", "replaced", "garbage", "said again"],
+    ids=["changed", "rewritten", "removed", "moved", "first removed", "copied", "cut off", "replaced", "garbage", "no Unicode", "said again"],
 )  # fmt: skip
 def test_a_tampered_line_is_named(attack, told):
     """A forger who also recomputes the hash of the changed line is found at the next one."""
