@@ -74,9 +74,7 @@ class EditorPlaces:
         if place.servers:  # which replace others of their names
             names = {one.name for one in place.servers}
             others = [
-                one
-                for one in (shared if mcp is None else mcp)
-                if (one if isinstance(one, str) else one.name) not in names
+                one for one in (shared if mcp is None else mcp) if getattr(one, "name", one) not in names
             ]
             mcp = (*others, *place.servers)
         return evolve(options, working_dir=place.cwd, sandbox=sandbox, mcp=mcp)
