@@ -291,7 +291,11 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
     if status is None:
         return asked.begin()
     ours = "\n\n".join([one.text for one in past if isinstance(one, AssistantMessage) and one.text])
-    differs = any(text.partition("\n\n[")[0] not in ours for text in asked.answers)
+    place = (
+        0  # in the session's order: a search from the start for each answer takes seconds in a long session
+    )
+    for text in asked.answers:
+        place = place if place < 0 else ours.find(text.partition("\n\n[")[0], place)
     words = _new_words(asked, past)
     results = {
         result.call_id.removesuffix(f"--{status.session_id}"): result.text
@@ -304,7 +308,7 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
     else:
         decisions = _decide_words(words, asked, status)
         words = () if decisions else words
-    return OpenAiPlan(decisions=decisions, words=words, differs=differs)
+    return OpenAiPlan(decisions=decisions, words=words, differs=place < 0)
 
 
 def _new_words(asked: ChatAsked, past: Sequence[Message]) -> tuple[UserBlock, ...]:

@@ -420,3 +420,20 @@ def test_a_delta_costs_little():
         state, _ = CHAT.fold(state, event)
     said = next(numbered(delta("b")))
     assert min(repeat(lambda: CHAT.fold(state, said), number=1_000, repeat=5)) < 0.05
+
+
+def test_a_long_conversation_is_compared_in_one_pass():
+    """Eight times the answers take about eight times as long, not 64 times. Their order counts, as it does in the session."""
+
+    def compare(texts, said):
+        past = [AssistantMessage(content=(Text(text=one),), model="m") for one in texts]
+        messages = [{"role": "assistant", "content": one} for one in said]
+        asked = read_chat({"model": "desk", "messages": [*messages, {"role": "user", "content": "Hi"}]}, "s1")
+        return partial(decide_chat, asked, BARE, past)
+
+    few, many = ([f"{number} of these" * 200 for number in range(count)] for count in (100, 800))
+    seconds = [min(repeat(compare(one, one), number=1, repeat=5)) for one in (few, many)]
+    assert seconds[1] < 30 * seconds[0]
+    assert not compare(few, few)().differs
+    assert not compare(few, [few[3], few[3], few[9]])().differs
+    assert compare(few, [few[9], few[3]])().differs
