@@ -91,11 +91,11 @@ class HostSessions:
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
 
     def _is_open(self, owner: SessionOwner, session_id: str) -> bool:
-        try:
-            self.supervisor.session(session_id, scope=owner.tenant_id)
-        except SessionDown:
-            return False
-        return True
+        with suppress(SessionDown):
+            session = self.supervisor.session(session_id, scope=owner.tenant_id)
+            # A hibernated one may have ended on another node. The store counts all of them.
+            return not (self.supervisor.shared_node and phase_of(session) == ASLEEP)
+        return False
 
     # --- ownership
 

@@ -275,6 +275,21 @@ async def test_sessions_of_a_user_are_counted_over_all_nodes():
 
 
 @on_virtual_time
+async def test_sessions_that_hibernate_on_one_node_and_ended_on_another_do_not_count():
+    """Sessions that hibernate on one node and ended on another do not count on the first one."""
+    store, limits = shared_store(), Limits(max_sessions_per_principal=2)
+    async with nodes(store, answering(*["Yes."] * 3), answering(), limits=limits, idle_after=5) as machines:
+        first, second = (machine.host for machine in machines)
+        for number in range(2):
+            await (await asked(first, session_id=f"s-{number}")).outcome()
+        await trio.sleep(8)
+        with pytest.raises(QuotaReached):
+            await asked(first, session_id="s-more")
+        await second.delete_session("s-0", ANN)
+        await (await asked(first, session_id="s-more")).outcome()
+
+
+@on_virtual_time
 async def test_the_first_living_node_sweeps_for_all():
     """The first living node sweeps for all."""
     known = [Node(id="n-1", seen_at_ms=1_000), Node(id="n-2", seen_at_ms=1_000)]
