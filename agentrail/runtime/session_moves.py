@@ -59,11 +59,11 @@ class OtherNodes(Protocol):
         ...
 
 
-def decide_target(wanted: str | None, own: str, living: Iterable[Node]) -> Node:
-    """Return the node that a session moves to.
+def decide_targets(wanted: str | None, own: str, living: Iterable[Node]) -> list[Node]:
+    """Return the nodes to which a session may move, in the order in which they are asked.
 
     Args:
-        wanted: Its id. None for the one with the lowest load.
+        wanted: The id of the only one. None for all others, that with the lowest load first.
         own: The node that owns the session.
         living: The nodes that are alive.
 
@@ -75,7 +75,7 @@ def decide_target(wanted: str | None, own: str, living: Iterable[Node]) -> Node:
     others = sorted((one for one in living if one.id != own), key=lambda one: (one.load, one.id))
     found = [one for one in others if wanted in (None, one.id)]
     if found:
-        return found[0]
+        return found
     names = ", ".join(one.id for one in others)
     fault = f"to is {wanted!r:.80}, which is not a living node: expected one of {names}"
     raise OptionError([fault if others else "no other node is alive"])
@@ -115,7 +115,7 @@ class Moves:
 
         Args:
             session_id: Id of a root session of this node.
-            to: Id of the other node. None for the living one with the lowest load.
+            to: Id of the other node. None for the living one with the lowest load of those that can continue it.
             within: Seconds to wait for such calls. Nothing else begins meanwhile.
             scope: Scope that it was started in.
 
@@ -145,8 +145,14 @@ class Moves:
         await self._check_root(keeping, scope, wanted)
         nodes = await keeping.read(store.nodes)
         silent = silent_nodes(keeping.silence)
-        target = decide_target(to, own, [one for one in nodes if is_living(one, silent)])
-        await others.check_revive(target, scope, wanted)
+        targets = decide_targets(to, own, [one for one in nodes if is_living(one, silent)])
+        for target in targets:
+            try:
+                await others.check_revive(target, scope, wanted)
+                break
+            except AgentrailError:  # it lacks the code, drains, or does not answer
+                if target is targets[-1]:
+                    raise
         cell = self._known(key_of(scope, session_id))
         with self._left_to_others(scope, wanted):
             if cell is not None and not cell.is_asleep:  # a hibernated one has no owner

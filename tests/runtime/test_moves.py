@@ -22,7 +22,7 @@ from agentrail.errors import (
 from agentrail.events import AgentEnd, ApprovalRequired
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.session_moves import decide_target
+from agentrail.runtime.session_moves import decide_targets
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from tests.runtime.nodes import Connection
@@ -377,9 +377,29 @@ async def test_a_move_names_what_is_wrong():
 async def test_a_move_prefers_the_node_with_the_lowest_load():
     """A move prefers the node with the lowest load."""
     nodes = [Node(id="a", load=3), Node(id="b", load=1), Node(id="c", load=2)]
-    assert decide_target(None, "b", nodes).id == "c"
+    assert [one.id for one in decide_targets(None, "b", nodes)] == ["c", "a"]
     with pytest.raises(OptionError, match="no other node"):
-        decide_target(None, "a", nodes[:1])
+        decide_targets(None, "a", nodes[:1])
+
+
+async def test_a_move_to_any_node_passes_over_one_that_drains():
+    """A drained node has the lowest load until its process is stopped."""
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with (
+        two_nodes(lambda _: options) as (store, one, two, others),
+        open_over(store, resume="working", revive=lambda _: options) as three,
+    ):
+        others.nodes[three.nodes.node.id] = three
+        for supervisor in (one, three):
+            await supervisor.start_session(session_id=f"s-{supervisor.nodes.node.id}", **options)
+        await two.drain(0)
+        await trio.sleep(6)  # a heartbeat reports the load
+        session_id = one.sessions()[0].session_id
+        with pytest.raises(SessionRested):
+            await one.move_session(session_id, two.nodes.node.id)
+        assert (
+            (await one.move_session(session_id)).id == three.nodes.node.id == store.get("", session_id).node
+        )
 
 
 @pytest.mark.journal(29)
