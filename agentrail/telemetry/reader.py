@@ -198,7 +198,7 @@ class _Line:
             place = self._places[key] = _Place(origin, first - 1, 0, is_known)
             if not is_known:
                 self._behind[key] = None
-        place.seen = _number_of(events[-1])
+        place.origin, place.seen = origin, _number_of(events[-1])
         if key not in self._behind:
             room = QUEUE_EVENTS - len(self._queue)
             self._queue += events[:room]
@@ -258,9 +258,10 @@ class _Line:
         self._taking = 0
         for origin, last in dict(events).items():
             key = (origin.scope, origin.session_id)
-            place = self._moved[key] = self._places[key]
-            place.taken = _number_of((origin, last))
-            place.has_ended = isinstance(last, SessionEnd)
+            place = self._places[key]
+            if place.origin is origin:  # otherwise it has woken, or another session has its id
+                self._moved[key], place.taken = place, _number_of((origin, last))
+                place.has_ended = isinstance(last, SessionEnd)
 
     async def _catch_up(self, key: _Key) -> None:
         """Pass on the next page of a session's journal. The session is behind until it has no unread event."""
@@ -281,7 +282,7 @@ class _Line:
                 place.seen = place.taken
             place.taken = max(page.last, place.taken)
         self._share()  # the page may have these events too
-        if place.taken >= place.seen:
+        if place.taken >= place.seen and place is self._places[key]:
             del self._behind[key]
 
     async def _next_page(self, key: _Key, place: _Place) -> tuple[SessionOrigin, Any]:

@@ -236,6 +236,29 @@ async def test_an_id_that_is_used_again_begins_again(has_store):
     assert notes.numbers().count(1) == 3
 
 
+async def test_an_id_that_is_used_again_while_its_last_events_are_taken_begins_again():
+    """A slow consumer has the cursor of the new session, and not that of the old one."""
+
+    class Slow(Noting):
+        async def take(self, events):
+            await trio.sleep(3)
+            await super().take(events)
+
+    notes = Slow()
+    async with open_read(notes, Noting("other"), store=lasting()) as supervisor:
+        await (await ask(supervisor)).stop()
+        await trio.sleep(1)
+        await supervisor.delete_session("s-1")
+        session = await supervisor.start_session(model=saying("a", "b", "c"), session_id="s-1")
+        for number in range(3):
+            await session.ask(f"{number}")
+            await trio.sleep(4)  # a cursor is stored meanwhile
+        await trio.sleep(10)
+        last = (await session.status()).last_seq
+        numbers = notes.numbers()
+    assert numbers[numbers.index(1, 1) :] == list(range(1, last + 1))
+
+
 async def test_cursors_wait_for_a_store_that_is_away():
     """They are stored when it is back."""
     store, notes = FaultyStore(lasting()), Noting()
