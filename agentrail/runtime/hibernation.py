@@ -295,14 +295,14 @@ class Hibernation:
     # --- restoring, for every cause
 
     async def _restore_stored(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
-        self._shared.store_of("resume_session")
+        node = self._shared.store_of("resume_session").node
         await trio.lowlevel.checkpoint()
         key = key_of(wanted.scope, wanted.session_id)
         async with self._shared.beginnings.reserve(key):
             if self._shared.down is not None:
                 raise SessionDown(wanted.session_id, self._shared.down)
             if self._shared.is_draining:
-                raise SessionRested(wanted.session_id, "its node is draining, and others continue it")
+                raise SessionRested(wanted.session_id, f"node {node.id} is draining, and others continue it")
             live = self._shared.live(key)  # a hibernated session returns with these options
             if live is not None:
                 message = f"session {wanted.session_id!r} is already alive: use its handle"

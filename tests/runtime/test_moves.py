@@ -395,7 +395,7 @@ async def test_a_move_to_any_node_passes_over_one_that_drains():
         await two.drain(0)
         await trio.sleep(6)  # a heartbeat reports the load
         session_id = one.sessions()[0].session_id
-        with pytest.raises(SessionRested):
+        with pytest.raises(SessionRested, match=f"node {two.nodes.node.id} is draining"):
             await one.move_session(session_id, two.nodes.node.id)
         assert (
             (await one.move_session(session_id)).id == three.nodes.node.id == store.get("", session_id).node
