@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 from google.protobuf.json_format import ParseDict
 
 from agentrail import tool
@@ -16,6 +17,7 @@ from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import Host
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.host.quotas import Limits
+from agentrail.messages import UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
@@ -431,6 +433,33 @@ async def test_tasks_of_another_profile_are_neither_listed_nor_found():
         for number in ("0", "9" * 20, "9" * 5_000):
             name = f"{ref}~{number}~{session_id}"
             assert (await refused(web, "GetTask", {"id": name}))[:2] == ("TASK_NOT_FOUND", "request_unknown")
+
+
+async def test_an_answer_that_is_sent_again_answers_nothing_else():
+    """At one moment and later: it is neither a steer nor the answer to the next question. Other parts are refused."""
+    ask = calls(("ask_user", {"question": "Which one?"}))
+    model = ScriptedModel([ask, evolve(ask, pause_seconds=0.1), says("Done.")])
+    async with serving(model, protocols=A2A, session_tools=builtin("ask_user")) as web:
+        task = await sent(web, name="m-1")
+        answer = message("blue", name="m-2", taskId=task["id"])
+        told = []
+
+        async def send() -> None:
+            told.append((await done(web, "SendMessage", answer))["task"]["id"])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(send)
+        await send()
+        assert told == [task["id"]] * 4
+        assert state_of(await done(web, "GetTask", {"id": task["id"]})) == "INPUT_REQUIRED"
+        other = message("red", name="m-2", taskId=task["id"])
+        assert (await refused(web, "SendMessage", other))[1] == "client_id_reused"
+        last = await sent(web, "red", name="m-3", taskId=task["id"])
+        assert (state_of(last), text_of(last)) == ("COMPLETED", "Done.")
+        (session,) = web.host.supervisor.sessions(scope="local")
+        said = [one for one in await session.messages() if isinstance(one, UserMessage)]
+        assert len(said) == 1
 
 
 async def test_a_session_that_is_deleted_while_tasks_are_listed_is_left_out(monkeypatch):
