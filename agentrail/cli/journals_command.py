@@ -32,7 +32,7 @@ from agentrail.cli.store_access import (
     sources_of,
     store_command,
 )
-from agentrail.core.journal.fold import Sources, drift_of, first_state, walk
+from agentrail.core.journal.fold import Sources, Walked, drift_of, first_state, walk
 from agentrail.core.journal.record import Record
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.errors import AgentrailError, ModelNotFound, OptionError, Trimmed
@@ -243,12 +243,17 @@ class _Asked:
 
 
 def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) -> JournalRow:
-    walked = list(walk(first_state(records, sources), records, sources=sources))
-    for one in walked:
-        if (drift := drift_of(one)) is not None:
-            raise OptionError(
-                [f"the code of its stack has changed; keep the old one to check it with: {drift}"]
-            )
+    walked: list[Walked] = []
+    try:
+        with _step_limit(lambda: len(walked)):
+            for one in walk(first_state(records, sources), records, sources=sources):
+                walked.append(one)
+                if (drift := drift_of(one)) is not None:
+                    fault = "the code of its stack has changed; keep the old one to check it with: "
+                    raise OptionError([f"{fault}{drift}"])
+    except StepTooLong as late:
+        number = walked[-1].record.seq + 1
+        return {"result": "raises", "first": number, "what": "the step does not end", "fault": str(late)}
     stepped = [
         (Seen(one.before, one.signal, one.after, one.effects), one.record.seq) for one in walked if one.signal
     ]

@@ -16,6 +16,7 @@ from agentrail import events
 from agentrail.abc.store import StoredSession
 from agentrail.cli.chat_notices import notice_of, show_decision, show_milliseconds
 from agentrail.cli.session_views import joined_words, moment, shorten, show_head, show_usage
+from agentrail.cli.store_access import shown_id
 from agentrail.core.journal.replay import ReplayStep
 from agentrail.core.journal.timeline import SpanItem, Timeline
 from agentrail.core.protocol.effects import Publish
@@ -131,7 +132,7 @@ def trace_page(
     gathered = _Gathered(stored.opened_at_ms)
     for step in steps:
         gathered.feed(step)
-    place = f"agentrail sessions trace {stored.session} --json"
+    place = f"agentrail sessions trace {shown_id(stored)} --json"
     style = f"{tokens}{_STYLE}"
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -217,7 +217,9 @@ def test_a_page_shows_hostile_words_as_text_and_the_first_64_kib_of_each_value(t
         model = ScriptedModel([calls((tool.name, {"text": HOSTILE})), says(huge)])
         try:
             async with open_nameless(lambda _name, _root: NoSandbox(), store=kept) as supervisor:
-                session = await supervisor.start_session(model=model, tools=[tool], session_id="s-1")
+                session = await supervisor.start_session(
+                    model=model, tools=[tool], session_id="s-1", scope="acme"
+                )
                 await session.ask(HOSTILE)
         finally:
             kept.close()
@@ -225,11 +227,11 @@ def test_a_page_shows_hostile_words_as_text_and_the_first_64_kib_of_each_value(t
     trio.run(live)
     page = tmp_path / "page.html"
     place = StorePlace(store=f"sqlite:{tmp_path / 's.db'}")
-    assert sessions_command.trace("s-1", html=page, place=place) is Exit.DONE, said()
+    assert sessions_command.trace("acme/s-1", html=page, place=place) is Exit.DONE, said()
     text = page.read_text(encoding="utf-8")
     read = TagsRead(text)
     assert not read.tags & {"script", "a", "img", "link", "iframe", "form", "object"}
     assert not {name for name in read.attributes if name.startswith("on") or name in {"style", "href", "src"}}
     assert "&lt;script&gt;alert(1)" in text
     assert text.count("x" * 1_000) == 65
-    assert re.search(r"… 9,9\d\d,\d\d\d more bytes: agentrail sessions trace s-1 --json", text)
+    assert re.search(r"… 9,9\d\d,\d\d\d more bytes: agentrail sessions trace acme/s-1 --json", text)

@@ -24,7 +24,7 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from tests.core.journal.recorded import resealed
-from tests.evals.desk_stacks import Careless, Strict
+from tests.evals.desk_stacks import Careless, Sleeper, Strict
 from tests.pages import fences_of
 from tests.runtime.rig import NoSandbox
 
@@ -239,6 +239,19 @@ def test_a_step_that_does_not_end_ends_its_session_with_the_traceback(file, judg
     assert "s-1: raises at record " in said
     assert "the step does not end" in said
     assert "time.sleep(0.01)" in said
+    assert said.splitlines()[-1] == "1 raises, 1 same"
+
+
+def test_a_recorded_step_that_no_longer_ends_ends_its_session_where_a_rule_is_checked(
+    file, judge, monkeypatch
+):
+    """Others go on, same as in a comparison."""
+    monkeypatch.setattr(journals_command, "_STEP_SECONDS", 0.1)
+    keep(file, ("s-1", [["look"]]), ("s-2", []))
+    monkeypatch.setattr(Careless, "handle", Sleeper.handle)
+    code, said = judge("--holds", f"{DESK}:nothing_is_removed")
+    assert code is Exit.FAILED
+    assert re.search("s-1: raises at record [1-9].*: the step does not end", said)
     assert said.splitlines()[-1] == "1 raises, 1 same"
 
 
