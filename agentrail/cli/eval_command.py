@@ -232,9 +232,8 @@ def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
         def judged(trace: Trace, _case: Case, judge: Judge = judge) -> Score:
             return judge.verdict(trace)
 
-        found = _run(
-            msgspec.structs.replace(given, repeats=1), Dataset(judge.name, asked), task, [judged], place
-        )
+        once = msgspec.structs.replace(given, repeats=1)
+        found = _run(once, Dataset(judge.name, asked), task, [judged], place)
         if len(found.runs) < len(asked):
             return Exit.INTERRUPTED
         rows = [
@@ -248,9 +247,8 @@ def calibrate(file: Path, *, place: EvalPlace = _USUAL_PLACE) -> Exit:
         for one, mine, label in rows:
             if mine != label:
                 word = "passed" if label else "failed"
-                say(
-                    f"  {on_one_line(one.case)}: {one.value:.2f}, people {word} it: {on_one_line(one.scores['judged'].reason)}"
-                )
+                why = on_one_line(one.scores["judged"].reason)
+                say(f"  {on_one_line(one.case)}: {one.value:.2f}, people {word} it: {why}")
         if len(rows) < len(asked):
             say(f"  {len(asked) - len(rows)} answers got no verdict")
     return Exit.DONE

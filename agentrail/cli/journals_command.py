@@ -109,9 +109,8 @@ def journals(  # noqa: PLR0913 - an option each
         for stored in chosen.found_in(opened):
             row = {"session": shown_id(stored), **_judged(opened, stored, judge)}
             counts[row["result"]] += 1
-            for line in (
-                [msgspec.json.encode(row).decode()] if json else map(without_controls, _lines_of(row))
-            ):
+            lines = [msgspec.json.encode(row).decode()] if json else [*map(without_controls, _lines_of(row))]
+            for line in lines:
                 say(line)
     if not json:
         say(", ".join(f"{count} {result}" for result, count in counts.items()) or "no session was chosen")
@@ -205,12 +204,9 @@ def _compared(records: Sequence[Record], sources: Sources, *, other: OtherStack)
     if found.first is None:
         return {"result": "same", "records": found.at}
     names = ("first", "plugin", "what", "aborted", "tokens", "open_from", "needs", "fault")
-    calls = [asdict(call) for call in found.calls]
-    return {
-        "result": "raises" if found.fault else "differs",
-        **{name: getattr(found, name) for name in names},
-        "calls": calls,
-    }
+    row = {name: getattr(found, name) for name in names}
+    row["calls"] = [asdict(call) for call in found.calls]
+    return {"result": "raises" if found.fault else "differs", **row}
 
 
 @mutable
@@ -226,14 +222,8 @@ class _Asked:
             raise OptionError([why])
         differing = [asdict(one) for one in asked if not one.same_calls or one.likeness < 1]
         cost_usd = (self.ledger.spent_nano_usd - before) / 1e9
-        result = "differs" if differing else "same"
-        return {
-            "result": result,
-            "turns": differing,
-            "asked": len(asked),
-            "cost_usd": cost_usd,
-            "unasked": why,
-        }
+        row = {"turns": differing, "asked": len(asked), "cost_usd": cost_usd, "unasked": why}
+        return {"result": "differs" if differing else "same", **row}
 
     async def _ask(self, turns: Iterator[RecordedTurn]) -> tuple[list[AskedTurn], str]:
         async with HttpClients() as http:
@@ -265,12 +255,8 @@ def _held(records: Sequence[Record], sources: Sources, *, name: str, rule: Any) 
         test = scenario_of_break(records[:number], sources, broken=broken, holds=name)
     except OptionError as error:
         test = f"# {error}\n"
-    return {
-        "result": "breaks",
-        "first": number,
-        "what": f"{broken.rule} is broken: {broken.why}",
-        "scenario": test,
-    }
+    what = f"{broken.rule} is broken: {broken.why}"
+    return {"result": "breaks", "first": number, "what": what, "scenario": test}
 
 
 def _lines_of(row: JournalRow) -> Iterator[str]:

@@ -170,12 +170,8 @@ def _entries_of(event: Event, at_ms: int) -> Iterator[_Entry]:
         case events.ToolBlocked(name=name, reason=reason, by=by):
             yield _Entry(kind="decision", at_ms=at_ms, what=f"{name} was blocked by {by}", text=reason)
         case events.ApprovalResolved(approval=approval, status=status, by=by, user=user):
-            yield _Entry(
-                kind="decision",
-                at_ms=at_ms,
-                what=f"approval of {approval.tool}: {status} by {user or by}",
-                text=_json(approval.arguments),
-            )
+            what = f"approval of {approval.tool}: {status} by {user or by}"
+            yield _Entry(kind="decision", at_ms=at_ms, what=what, text=_json(approval.arguments))
         case events.SessionRecovered(decisions=decisions):
             said = "\n".join(show_decision(one) for one in decisions)
             yield _Entry(kind="decision", at_ms=at_ms, what="recovered", text=said)

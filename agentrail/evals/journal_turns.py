@@ -76,13 +76,10 @@ async def ask_turns(
     for turn in turns:
         if turn.cycle == ended is not None:
             continue
-        request, name = (
-            msgspec.structs.replace(turn.request, model=model),
-            ReservationId(turn.request.attempt),
-        )
-        if (
-            before is not None and before[0] == turn.cycle
-        ):  # its own words, with the recorded calls and results
+        request = msgspec.structs.replace(turn.request, model=model)
+        name = ReservationId(turn.request.attempt)
+        # Its own words, with the recorded calls and results.
+        if before is not None and before[0] == turn.cycle:
             messages = (*request.messages[: before[1]], before[2], *request.messages[before[1] + 1 :])
             request = msgspec.structs.replace(request, messages=messages)
         tokens = fixed_tokens_of(request.system, request.tools) + tokens_of(request.messages)

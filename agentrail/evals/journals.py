@@ -135,9 +135,7 @@ class StackComparison:
         settled = max((record.seq for record in self.records if record.kind == DRIFTED), default=0)
         for walked in walk(start, self.records, sources=self.sources):
             self.at = walked.record.seq
-            if (
-                self.at <= settled
-            ):  # other code decided until there, and the record has the state that it reached
+            if self.at <= settled:  # other code decided until there, and the record has its state
                 state = self._with_other_stack(walked.after) if self.at == settled else state
             elif walked.signal is None:
                 state = self._with_record(walked, state, states)
@@ -155,12 +153,9 @@ class StackComparison:
         stack, states = data.stack, data.plugin_states
         if plugins is not None:
             kept = {id(one.plugin): states[one.name] for one in stack.members}
-            given = (
-                plugins([(one.plugin, one.options) for one in stack.members])
-                if callable(plugins)
-                else plugins
-            )
-            stack, made = load_stack(given, ask=self.sources.ask)
+            if callable(plugins):
+                plugins = plugins([(one.plugin, one.options) for one in stack.members])
+            stack, made = load_stack(plugins, ask=self.sources.ask)
             states = {one.name: kept.get(id(one.plugin), made[one.name]) for one in stack.members}
         config = _replace(data.config, **self.other.config)
         ledger = new_session(config, data.tools).data.ledger if "budget" in self.other.config else data.ledger
@@ -274,9 +269,8 @@ class StackComparison:
             change: CallChange = (
                 kind if kind != "runs" else "rewritten" if was[0] == "runs" else "let through"
             )
-            call = ChangedCall(
-                record=self.at, call_id=call_id, tool=tool, change=change, by=by or was[3] or self.plugin
-            )
+            who = by or was[3] or self.plugin
+            call = ChangedCall(record=self.at, call_id=call_id, tool=tool, change=change, by=who)
             if not self.calls and self.first == self.at and not self.fault:
                 self.plugin, self.what = call.by, f"{tool} is {change}"
             self.calls.append(call)

@@ -93,8 +93,6 @@ def traces_of(steps: Iterable[tuple[Iterable[Event], Mapping[str, EffectClass]]]
                 case _:
                     pass
             if isinstance(event, AgentEnd | AgentAbort | AgentError):
-                took = trace.milliseconds + at_ms - began_at_ms
-                trace = attrs.evolve(
-                    trace, cycles=trace.cycles + 1, milliseconds=took, usage=trace.usage + used
-                )
+                took, usage = trace.milliseconds + at_ms - began_at_ms, trace.usage + used
+                trace = attrs.evolve(trace, cycles=trace.cycles + 1, milliseconds=took, usage=usage)
         yield attrs.evolve(trace, events=tuple(heard), effects=effects, calls=tuple(calls.values()))

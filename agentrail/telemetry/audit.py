@@ -232,9 +232,7 @@ class AuditLog:
         lines: list[bytes] = []
         for origin, event in taken:
             meta, place = event.meta, (origin.scope, origin.session_id)
-            if isinstance(
-                event, events.SessionEnd
-            ):  # nothing follows it, and after a restart the log is read again
+            if isinstance(event, events.SessionEnd):  # nothing follows it, and a restart reads the log again
                 self._nodes.pop(place, None)
                 tail.last.pop(place, None)
             if meta is None or not is_decision(event) or tail.has(*place, meta.seq, meta.at_ms):

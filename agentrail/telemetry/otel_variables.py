@@ -70,13 +70,8 @@ def _pairs_of(given: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
 def is_address(value: object) -> bool:
     """Return whether this can be the address of an OTLP endpoint."""
     try:
-        parts = urlsplit(value) if isinstance(value, str) else None
-        return (
-            parts is not None
-            and parts.scheme in {"http", "https"}
-            and bool(parts.hostname)
-            and parts.port != 0
-        )
+        parts = urlsplit(value if isinstance(value, str) else "")
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

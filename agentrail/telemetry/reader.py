@@ -190,9 +190,8 @@ class _Line:
         """Queue the next events of a session."""
         key, first = (origin.scope, origin.session_id), _number_of(events[0])
         place = self._places.get(key)
-        is_torn = (
-            place is not None and self._is_shared and first > place.seen + 1
-        )  # another node wrote in between
+        # Another node wrote in between.
+        is_torn = place is not None and self._is_shared and first > place.seen + 1
         if place is None or first == 1 or is_torn:  # the id of an ended session may be used again
             is_known = first == 1 or not self._has_cursors
             place = self._places[key] = _Place(origin, first - 1, 0, is_known)

@@ -324,10 +324,8 @@ class SessionSpans:
                 _add_moment(span, "agentrail.plugin", at_ms, _acted(by, "before_tool", "blocked"))
             case events.ToolCallUnknown(call_id=call_id) if call_id in self._calls and not self.content:
                 span = self._calls[call_id]
-                span.name, span.attributes[names.TOOL] = (
-                    f"execute_tool {names.OTHER_ERROR}",
-                    names.OTHER_ERROR,
-                )
+                span.name = f"execute_tool {names.OTHER_ERROR}"
+                span.attributes[names.TOOL] = names.OTHER_ERROR
                 span.attributes.pop("agentrail.mcp.server", None)
             case events.ToolKilled(call_id=call_id) if call_id in self._calls:
                 self._calls[call_id].attributes["agentrail.killed"] = True
