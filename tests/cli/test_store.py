@@ -1,5 +1,6 @@
 """`agentrail store` on a PostgreSQL database."""
 
+import re
 from contextlib import closing
 
 import pytest
@@ -48,6 +49,12 @@ async def test_a_database_is_migrated_and_read(postgres_url, monkeypatch, tmp_pa
         assert (refused.code, "expected finite seconds >= 0" in refused.err) == (2, True)
     assert "0 sessions are intact" in (await ask("store", "check")).out
     assert "pg_dump" in (await ask("store", "backup", str(tmp_path / "x"))).err
+    variables |= {"AGENTRAIL_MODEL": "demo:fast", "HOME": str(tmp_path)}
+    kept = await ask("run", "--keep", "Hi")
+    assert kept.code == 0, kept.err
+    (session,) = re.findall("^s-[0-9a-f]+", (await ask("sessions", "list")).out)
+    resumed = await ask("sessions", "resume", session)
+    assert (resumed.code, resumed.out) == (0, "1 of 1 sessions came back\n"), resumed.err
 
 
 def without_password(url):
