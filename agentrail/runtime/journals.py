@@ -519,16 +519,17 @@ class Journals:
         keeping = self._shared.keeping
         if cell is not None and keeping is not None and (cell.rested is not None or cell.has_moved):
             cell = None  # it may have continued on another node
-        kept = () if cell is None else cell.bus.kept
         if keeping is None:
             if cell is None:
                 raise SessionNotFound(session_id)
-            return page_of_events(asked, cell.bus.last_seq, (), partial(read_kept, kept, cell.bus.last_seq))
+            read = partial(read_kept, cell.bus.kept, cell.bus.last_seq)
+            return page_of_events(asked, cell.bus.last_seq, (), read)
+        # A hibernated session may have continued on another node, and the id of an ended one may be that of a new one there.
+        live = None if cell is None or cell.is_asleep or cell.ending is not None else cell.bus
+        kept, last = ((), None) if live is None else (live.kept, live.last_seq)
         withheld = None if cell is None else cell.ports.withheld
         own = () if cell is None else cell.plugins
         finder, watch = self._code_of(session_id, plugins, own=own, withheld=withheld)
-        # A hibernated session may have continued on another node: the store has its last event.
-        last = None if cell is None or cell.is_asleep else cell.bus.last_seq
         past = keeping.past_events
 
         def work() -> PageOfEvents:

@@ -24,7 +24,7 @@ from agentrail.testing.faulty_store import CutStore
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.mcp import McpServer
-from tests.host.hosting import ANN, EVE, answering, asked, hosting
+from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting
 from tests.runtime.rig import on_virtual_time
 from tests.runtime.test_spending import Priced
 from tests.stores.rig import opening
@@ -356,6 +356,22 @@ async def test_events_of_a_session_that_hibernates_on_two_nodes_are_read_to_the_
             await trio.sleep(8)
         pages = [await one.host.read_events("s", ANN, PageAsked(limit=100)) for one in machines]
         assert store.get(ANN.tenant_id, "s").events == pages[0].last == pages[1].last
+
+
+@on_virtual_time
+async def test_events_of_a_deleted_session_are_not_those_of_a_new_one_with_its_id():
+    """The node on which the first one ended still knows it. Its events may be another user's."""
+    store = shared_store()
+    async with nodes(store, answering(*["One."] * 3), answering("Two."), idle_after=5) as machines:
+        first, second = (machine.host for machine in machines)
+        for _ in range(3):
+            await (await asked(first, "secret", session_id="s")).outcome()
+        await first.delete_session("s", ANN, purge=True)
+        await (await asked(second, by=BOB, session_id="s")).outcome()
+        await trio.sleep(8)
+        page = await first.read_events("s", BOB, PageAsked(limit=100))
+        assert page.last == store.get(ANN.tenant_id, "s").events
+        assert "secret" not in f"{page.events}"
 
 
 @on_virtual_time
