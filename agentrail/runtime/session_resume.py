@@ -73,6 +73,7 @@ MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
 
 LOGGER = Logger("agentrail.runtime")
 
+_ENDED = "it has ended and cannot continue"
 _NUMBERED = re.compile(r"(:object)\d+$")
 
 
@@ -182,7 +183,7 @@ class SessionResumption:
             message = f"session {stored.session!r} is a sub-agent: resume its root, {stored.root!r}"
             raise OptionError([message])
         if stored.standing.has_ended:
-            raise SessionDown(wanted.session_id, "it has ended and cannot continue")
+            raise SessionDown(wanted.session_id, _ENDED)
         behind = self._keeping.behind_of(wanted.scope, wanted.session_id)
         if behind is not None and wanted.on_drift != "go_on":
             raise behind
@@ -200,6 +201,9 @@ class SessionResumption:
                 tree[one.session] = revive(store, one, self._finder, ask)
             last = page[-1]
             page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
+        if wanted.session_id not in tree:  # it ended or was deleted since
+            self._look(wanted)
+            raise SessionDown(wanted.session_id, _ENDED)
         return tree
 
     def _read_taken(

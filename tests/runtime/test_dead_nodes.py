@@ -8,7 +8,7 @@ import trio
 from agentrail import ToolContext, tool
 from agentrail.abc.living_nodes import Departures
 from agentrail.abc.store import Node, OwedRow, Standing
-from agentrail.errors import JournalBehind, StoreUnavailable
+from agentrail.errors import JournalBehind, SessionDown, SessionNotFound, StoreUnavailable
 from agentrail.events import AgentEnd, ApprovalRequired, ApprovalResolved, EventsLost
 from agentrail.outside import installed
 from agentrail.plugins.human_approval import HumanApproval
@@ -573,6 +573,26 @@ async def test_a_session_that_woke_and_hibernates_again_is_not_the_one_that_had_
             assert one.statistics().asleep == 1
             await trio.sleep(0.2)
             assert one.statistics().asleep == 1
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_session_that_ends_while_another_node_resumes_it_is_reported_as_down(is_deleted):
+    """A session that ends while another node resumes it is reported as down, or as unknown once it is deleted."""
+    store, _ = shared_store()
+    options = {"model": FunctionModel(lambda _: says("done"))}
+    async with node_over(store) as (one, _), node_over(store) as (two, connection):
+        await (await one.start_session(session_id="s", **options)).ask("Hi")
+
+        async def end():
+            await late_answer(connection, "s", 3.0)
+            await one.stop_session("s")
+            if is_deleted:
+                await one.delete_session("s")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            with pytest.raises(SessionNotFound if is_deleted else SessionDown):
+                await two.resume_session("s", **options)
 
 
 @pytest.mark.parametrize("how", ["a message", "resume_session"])
