@@ -129,7 +129,7 @@ def _named(name: str) -> Any:
 def other_stack(found: Any) -> OtherStack:
     """Return the changes that the object of `--against` describes."""
     if callable(found) and not is_blueprint(found):
-        return OtherStack(plugins=_guarded("--against", found))
+        return OtherStack(plugins=_guarded("--against", lambda recorded: list(found(recorded))))
     given = dict(found.options()) if is_blueprint(found) else found
     given = {"plugins": given} if isinstance(given, list | tuple) else given
     if not isinstance(given, Mapping):

@@ -62,6 +62,10 @@ def raises(recorded: list[Any]) -> list[Any]:
     raise RuntimeError(str(len(recorded)))
 
 
+def forgets_to_return(recorded: list[Any]) -> None:
+    recorded.append(Strict())
+
+
 def ends_the_process(_given: object) -> None:
     sys.exit(0)
 

@@ -213,7 +213,11 @@ def test_journals_that_cannot_be_compared_are_named_and_the_rest_goes_on(file, j
 def test_a_function_that_raises_leaves_its_sessions_out(file, judge):
     """Of a stack, and of a rule."""
     keep(file, ("s-1", [["look"]]))
-    for option, name in (("--against", "raises"), ("--holds", "is_wrong")):
+    for option, name in (
+        ("--against", "raises"),
+        ("--against", "forgets_to_return"),
+        ("--holds", "is_wrong"),
+    ):
         code, said = judge(option, f"{DESK}:{name}")
         assert code is Exit.NOTHING_LEFT
         assert f"s-1: left out: the function of {option} raised " in said
