@@ -279,7 +279,7 @@ class SessionSpans:
 
     def _begin_request(self, event: events.RequestStart, at_ms: int) -> None:
         self._cut(self._request, at_ms)
-        provider, _, model = event.model[:_MAX_NAME_CHARACTERS].partition(":")
+        provider, _, model = _short(event.model).partition(":")
         self._request = span = self._begin("request", str(self._seen), at_ms, f"chat {model or provider}")
         span.kind = "client"
         span.attributes |= {
@@ -301,7 +301,7 @@ class SessionSpans:
         if requested in {model, model.partition(":")[2]}:
             span.attributes[names.RESPONSE_MODEL] = requested
         elif self.content:
-            span.attributes[names.RESPONSE_MODEL] = model[:_MAX_NAME_CHARACTERS]
+            span.attributes[names.RESPONSE_MODEL] = _short(model)
         self._show(span, names.OUTPUT_MESSAGES, partial(_messages, "assistant", _parts_of(event)))
         self._end(span, at_ms)
 
@@ -340,7 +340,7 @@ class SessionSpans:
 
     def _begin_call(self, event: events.ToolExecutionStart, at_ms: int) -> None:
         self._cut(self._calls.get(event.call_id), at_ms)  # left open by a rewind
-        name = event.name[:_MAX_NAME_CHARACTERS]
+        name = _short(event.name)
         self._calls[event.call_id] = span = self._begin(
             "call", f"{self._ref}\0{event.call_id}", at_ms, f"execute_tool {name}"
         )
@@ -427,7 +427,7 @@ class SessionSpans:
 
     def _word(self, key: str) -> str:
         value = self.user_data.get(key)
-        return value[:_MAX_NAME_CHARACTERS] if isinstance(value, str) else ""
+        return _short(value) if isinstance(value, str) else ""
 
     def _id_of(self, kind: str, name: str) -> str:
         return traces.span_id_of(kind, self.scope, self.session, name)
@@ -488,6 +488,11 @@ _SHORTCUTS: Final[Mapping[type, Callable[[SessionSpans, events.Event, int], None
         SessionSpans._hear_of_call,  # noqa: SLF001 - same module
     ),
 }
+
+
+def _short(name: str) -> str:
+    # A lone surrogate cannot be exported, and would hold up all other spans.
+    return name[:_MAX_NAME_CHARACTERS].encode(errors="replace").decode()
 
 
 def _add_moment(span: JournalSpan | None, name: str, at_ms: int, attributes: Attributes) -> None:

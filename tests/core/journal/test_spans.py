@@ -470,3 +470,13 @@ def test_a_clock_that_goes_back_makes_no_span_end_before_its_beginning():
     cycle, request = story.say(END, at=1_000).spans()
     assert [one.ended_at_ms for one in (cycle, request)] == [5_000, 5_000]
     assert request.attributes["gen_ai.response.time_to_first_chunk"] == 0.0
+
+
+def test_a_name_that_is_no_unicode_is_exported_all_the_same():
+    """No exporter can encode a lone surrogate: it would send the same spans again and again, and no others."""
+    bad = "a\ud800"
+    story = Story(user_data={"agent_id": bad}).say(START, e.RequestStart(model=f"x:{bad}", messages=1))
+    story.say(answer(model=bad)).say(e.ToolExecutionStart(name=bad, call_id=CALL, arguments=frozen_json({})))
+    spans = story.say(END).spans()
+    assert {one.name for one in spans} == {"invoke_agent a?", "chat a?", "execute_tool a?"}
+    assert encode_otlp(spans)
