@@ -63,11 +63,9 @@ class RelayClient(Protocol):
 
     async def wait_room(self) -> None:
         """Wait until its queue has room, or it is closing."""
-        ...
 
     def wake(self) -> None:
         """Let the queued frames be sent."""
-        ...
 
     def close(self, code: CloseCode) -> None: ...
 

@@ -476,15 +476,8 @@ def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> Non
     if isinstance(error, JournalDrifted):
         LOGGER.warning("profile %s: %s", profile, error)
         return
-    missing = ", ".join(error.missing)
-    advice = "restore it in the profile to continue the session"
-    LOGGER.warning(
-        "session %r cannot continue: profile %r no longer has %s; %s",
-        error.session_id,
-        profile,
-        missing,
-        advice,
-    )
+    told = "session %r cannot continue: profile %r no longer has %s; restore it in the profile to continue the session"
+    LOGGER.warning(told, error.session_id, profile, ", ".join(error.missing))
 
 
 def _handle_of(error: AlreadyStarted) -> Session:

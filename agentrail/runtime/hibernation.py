@@ -320,13 +320,9 @@ class Hibernation:
         if self.orphans is not None:
             await self.orphans.wait_moved(wanted.scope, wanted.session_id)
         asleep, hollow = self._shared.asleep.get(key), self._hollow.get(key)
-        has_readers = hollow is not None and hollow.bus.is_listened_to
+        seen = asleep.place.seq if asleep and hollow and hollow.bus.is_listened_to else None
         resumption = SessionResumption(
-            keeping,
-            self._shared.dependencies,
-            wanted,
-            partial(self._cell_for, key),
-            seen=asleep.place.seq if has_readers and asleep is not None else None,
+            keeping, self._shared.dependencies, wanted, partial(self._cell_for, key), seen=seen
         )
         async with self._turns:
             try:
@@ -689,14 +685,8 @@ def _log_drifts(failed: Sequence[NotResumed]) -> None:
     for plugin, errors in by_plugin.items():
         cause = f"plugin {plugin!r}" if plugin else "agentrail"
         first = errors[0]
-        LOGGER.warning(
-            "%d sessions are parked because of %s; the first is %s: record %d, %s. Restore their earlier versions, or continue each with on_drift='go_on'",
-            len(errors),
-            cause,
-            first.session_id,
-            first.seq,
-            first.operation,
-        )
+        told = "%d sessions are parked because of %s; the first is %s: record %d, %s. Restore their earlier versions, or continue each with on_drift='go_on'"
+        LOGGER.warning(told, len(errors), cause, first.session_id, first.seq, first.operation)
 
 
 def _decide_wake_crash(error: BaseException) -> ErrorInfo:

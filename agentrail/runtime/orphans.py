@@ -180,11 +180,10 @@ class Orphans:
         own = self._keeping.node.lease_ms
         unlike = frozenset(node.id for node in others if node.lease_ms not in (0, own))
         if unlike - self._told:
-            LOGGER.warning(
-                "nodes of this store have other leases than the %g s of this one: %s; use one lease for all",
-                own / 1000,
-                ", ".join(sorted(unlike)),
+            told = (
+                "nodes of this store have other leases than the %g s of this one: %s; use one lease for all"
             )
+            LOGGER.warning(told, own / 1000, ", ".join(sorted(unlike)))
         self._told |= unlike
 
     def _tell_digests(self, others: Iterable[Node], dead: frozenset[str]) -> None:

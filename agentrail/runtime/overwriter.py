@@ -94,11 +94,8 @@ class Overwriter:
         path = getattr(self._store, "path", None)
         size = path.stat().st_size if isinstance(path, Path) and path.exists() else 0
         if size > MAX_SWEPT_BYTES:
-            LOGGER.info(
-                "swept data is not overwritten in the whole file: the store has %d bytes, more than %d; purge one session to overwrite it",
-                size,
-                MAX_SWEPT_BYTES,
-            )
+            told = "swept data is not overwritten in the whole file: the store has %d bytes, more than %d; purge one session to overwrite it"
+            LOGGER.info(told, size, MAX_SWEPT_BYTES)
             return
         self._become_due()
 

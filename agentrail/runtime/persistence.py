@@ -196,11 +196,8 @@ class Keeping:
 
     async def _open_shared(self, nursery: trio.Nursery, heartbeat: NodeHeartbeat) -> None:
         if self.node.lease_ms < SAFE_LEASE_SECONDS * 1000:
-            LOGGER.warning(
-                "the lease is %g s: a third of it is the margin for pauses of this process, so use %g s or more",
-                self.node.lease_ms / 1000,
-                SAFE_LEASE_SECONDS,
-            )
+            told = "the lease is %g s: a third of it is the margin for pauses of this process, so use %g s or more"
+            LOGGER.warning(told, self.node.lease_ms / 1000, SAFE_LEASE_SECONDS)
         nursery.start_soon(self.writer.run, name="writer of the store")
         if self._state_directory is not None:
             # First end what earlier processes of this machine left, then report them: others take their sessions at once.

@@ -199,20 +199,13 @@ class Retention:
         needed = plan.needed()
         self.still_needed = len(needed)
         for (scope, root), by in sorted(needed.items())[:_NAMED]:
-            LOGGER.info(
-                "session %s is kept for now: it is needed by %s",
-                key_of(scope, root),
-                ", ".join(sorted(by)),
-            )
+            needs = key_of(scope, root), ", ".join(sorted(by))
+            LOGGER.info("session %s is kept for now: it is needed by %s", *needs)
         if len(needed) > _NAMED:
             LOGGER.info("and %d other sessions are kept for similar reasons", len(needed) - _NAMED)
         for scope, size in plan.too_large():
-            LOGGER.info(
-                "scope %r has %d bytes, and keep_bytes=%d: the remaining sessions are live or needed",
-                scope,
-                size,
-                self._limits.size_bytes,
-            )
+            told = "scope %r has %d bytes, and keep_bytes=%d: the remaining sessions are live or needed"
+            LOGGER.info(told, scope, size, self._limits.size_bytes)
 
     # --- reading, in a worker thread
 

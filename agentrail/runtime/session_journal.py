@@ -264,7 +264,6 @@ class WorkGuard(Protocol):
 
     def may_begin(self, journal: "SessionJournal", /) -> bool:
         """Whether a session may begin work. Otherwise `let_begin` of the journal is called once it may."""
-        ...
 
 
 class Stepped:

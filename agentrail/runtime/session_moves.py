@@ -40,7 +40,6 @@ class OtherNodes(Protocol):
         Raises:
             AgentrailError: It cannot continue the session, or does not answer.
         """
-        ...
 
     async def take(self, node: Node, scope: str, session_id: SessionId) -> None:
         """Continue a released session on a node.
@@ -48,7 +47,6 @@ class OtherNodes(Protocol):
         Raises:
             AgentrailError: It did not, or does not answer.
         """
-        ...
 
     async def stop(self, node: Node, scope: str, session_id: SessionId) -> None:
         """End a session on a node, because its user is forgotten.
@@ -56,7 +54,6 @@ class OtherNodes(Protocol):
         Raises:
             AgentrailError: It did not, or does not answer.
         """
-        ...
 
 
 def decide_targets(wanted: str | None, own: str, living: Iterable[Node]) -> list[Node]:
@@ -76,9 +73,8 @@ def decide_targets(wanted: str | None, own: str, living: Iterable[Node]) -> list
     found = [one for one in others if wanted in (None, one.id)]
     if found:
         return found
-    names = ", ".join(one.id for one in others)
-    fault = f"to is {wanted!r:.80}, which is not a living node: expected one of {names}"
-    raise OptionError([fault if others else "no other node is alive"])
+    fault = f"to is {wanted!r:.80}, which is not a living node: expected one of "
+    raise OptionError([fault + ", ".join(one.id for one in others) if others else "no other node is alive"])
 
 
 class Moves:
@@ -161,9 +157,8 @@ class Moves:
             try:
                 await others.take(target, scope, wanted)
             except AgentrailError as error:
-                LOGGER.warning(
-                    "session %s was released, but node %s did not take it: %s", session_id, target.id, error
-                )
+                told = session_id, target.id, error
+                LOGGER.warning("session %s was released, but node %s did not take it: %s", *told)
         return target
 
     async def stop_at(self, node: Node, scope: str, session_id: SessionId) -> None:

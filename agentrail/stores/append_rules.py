@@ -66,11 +66,9 @@ class StoredJournal(Protocol):
 
     def has(self, records: Sequence[Record]) -> bool:
         """Return whether exactly these records are stored at their numbers. Trimmed ones cannot be compared and count."""
-        ...
 
     def last_of(self, epoch: int) -> int:
         """Return the number of the last record up to this epoch, or the one before the first record."""
-        ...
 
 
 @frozen
