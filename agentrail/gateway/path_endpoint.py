@@ -163,7 +163,7 @@ class Gateway:
         open_node_socket: Opens a socket to another node; None as `forward`.
         node_calls: Judges calls of other nodes; None as `forward`.
         a2a_tasks: Tasks of sessions that have not changed, for `ListTasks`.
-        a2a_answers: Digests of messages that answered a waiting task, by their user, session and id.
+        answers: Digests of requests that answered what a session asked, by their user, session and name.
     """
 
     callers: CallerCheck
@@ -183,7 +183,7 @@ class Gateway:
     open_node_socket: "OpenNodeSocket | None" = None
     node_calls: NodeCalls | None = None
     a2a_tasks: dict[tuple[Any, ...], tuple[Any, ...]] = field(factory=dict)
-    a2a_answers: dict[tuple[str, ...], bytes] = field(factory=dict)
+    answers: dict[tuple[str, ...], bytes] = field(factory=dict)
     was_open: bool = False
     version: str = ENGINE
     instance: str = field(factory=lambda: outside.ids(9))

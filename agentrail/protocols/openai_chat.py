@@ -327,7 +327,12 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
     text = "\n\n".join([block.text for block in words if isinstance(block, Text)])
     approvals = status.all_approvals
     if not approvals and len(status.all_questions) == 1 and not status.client_calls:
-        return (RespondBody(ref=status.all_questions[0].ref, response=text),)
+        (question,) = status.all_questions
+        if asked.answers and question.question.strip() not in asked.answers[-1]:
+            refuse_request(
+                "messages", "answer a question that the last answer does not show", "already_resolved"
+            )
+        return (RespondBody(ref=question.ref, response=text),)
     found = _DECISION.fullmatch(text)
     if not approvals or found is None:
         return ()

@@ -1,8 +1,8 @@
 """`/a2a/{profile}`, called by A2A clients over JSON-RPC and REST: a context is a session, and a task one of its prompts."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from types import MappingProxyType
@@ -58,7 +58,7 @@ _MAX_SESSIONS: Final = 100
 
 _QUIET_MS: Final = 1_000
 _MAX_KNOWN: Final = 1_000
-"""Sessions whose tasks are kept for the next `ListTasks`, where a changed session has a new key, and answers of clients."""
+"""Sessions whose tasks are kept for the next `ListTasks`. A changed session has a new key."""
 
 
 @cache
@@ -168,16 +168,15 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
         state = kept.task.state
         if session_id not in (None, kept.session.session_id):
             refuse_field("contextId", "is not that of the task")
-        who, session = call.principal, kept.session
-        key = (who.tenant_id, who.user_id, session.session_id, message["messageId"])
+        key = wire_calls.key_of_answer(call, kept.session, message["messageId"])
         digest = hashlib.sha256(canonical_json(read)).digest()
-        known = call.gateway.a2a_answers.get(key)
+        known = call.gateway.answers.get(key)
         if known == digest:  # sent again, while it is applied or later: the next question is another one
             return kept
         if known is not None:
             refuse_call("client_id_reused", "this messageId has answered the task with other parts")
         if state == "INPUT_REQUIRED" or (read[1] and state == "WORKING"):
-            with _noted(call.gateway.a2a_answers, key, digest):
+            with wire_calls.noted_answer(call, key, digest):
                 return await _decide(call, kept, *read)
         if state != "WORKING":
             later = "wait until it runs" if state == "SUBMITTED" else "start another task in its context"
@@ -203,19 +202,6 @@ async def _take(call: RouteCall, params: Mapping[str, Any]) -> _Kept | Frame:
         answer = {"messageId": f"{message['messageId']}-answer", "role": "ROLE_AGENT"}
         return {"message": {**answer, "parts": [{"data": thawed(sent.body)}]}}
     return await _find(call, f"{sent.receipt.ref}~{sent.receipt.seq}~{sent.session_id}")
-
-
-@contextmanager
-def _noted(known: dict[tuple[str, ...], bytes], key: tuple[str, ...], digest: bytes) -> Iterator[None]:
-    """Note an answer, unless it is refused."""
-    known[key] = digest
-    if len(known) > _MAX_KNOWN:
-        del known[next(iter(known))]
-    try:
-        yield
-    except Exception:
-        known.pop(key, None)
-        raise
 
 
 async def _decide(call: RouteCall, kept: _Kept, text: str, data: Any) -> _Kept:

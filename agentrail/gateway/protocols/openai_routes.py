@@ -25,6 +25,7 @@ from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire
 from agentrail.gateway.protocols.wire_calls import (
     answer_first,
     find_session,
+    key_of_answer,
     refuse_end,
     refuse_wire_call,
     stream_request,
@@ -120,6 +121,15 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     session: Session | None,
 ) -> ResponseStream[Own] | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""
+    name = named_by_client(None, call.head.headers.get("idempotency-key"))
+    if (
+        session is not None
+        and name is not None
+        and key_of_answer(call, session, name) in call.gateway.answers
+    ):
+        refuse_request(
+            "messages", "were sent before with this key, and answered what was open", "already_resolved"
+        )
     past = () if session is None else await session.messages()
     status = None if session is None else await session.status()
     plan = decide(asked, status, past)
@@ -150,7 +160,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
         user_id=call.principal.user_id,
         agent_id=profile.id,
         session_id=session.session_id if session is not None else asked.new_id,
-        client_id=named_by_client(None, call.head.headers.get("idempotency-key")),
+        client_id=name,
         metadata=dict(parameters.metadata),
     )
     submitted = await call.host.submit(

@@ -1,9 +1,10 @@
 """Calls on sessions that all wires share: finding one, applying a client's decisions, and the response to stream."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
@@ -34,6 +35,8 @@ from agentrail.runtime.event_history import PageAsked, number_of
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
+
+_MAX_ANSWERS: Final = 1_000
 
 # --- sessions
 
@@ -101,6 +104,35 @@ async def apply_decisions(
     call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
 ) -> HandledResponse | None:
     """Apply a client's decisions in order. Returns the response of a host plugin that answered in place of the session."""
+    name = call.head.headers.get("idempotency-key")
+    if name is None:
+        return await _apply(call, session, decisions)
+    with noted_answer(call, key_of_answer(call, session, name)):
+        return await _apply(call, session, decisions)
+
+
+def key_of_answer(call: RouteCall, session: Session, name: str) -> tuple[str, ...]:
+    """Return the key under which a request of a client that answers a session is noted."""
+    return call.principal.tenant_id, call.principal.user_id, session.session_id, name
+
+
+@contextmanager
+def noted_answer(call: RouteCall, key: tuple[str, ...], digest: bytes = b"") -> Iterator[None]:
+    """Note a request that answers, unless it is refused. Sent again, it must not answer the next question."""
+    known = call.gateway.answers
+    known[key] = digest
+    if len(known) > _MAX_ANSWERS:
+        del known[next(iter(known))]
+    try:
+        yield
+    except Exception:
+        known.pop(key, None)
+        raise
+
+
+async def _apply(
+    call: RouteCall, session: Session, decisions: Iterable[ClientDecision]
+) -> HandledResponse | None:
     user = call.principal.user_id
     for one in decisions:
         match one:

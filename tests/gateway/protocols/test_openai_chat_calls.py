@@ -435,6 +435,25 @@ async def test_a_request_sent_again_without_a_session_has_the_answer_of_the_firs
         error_of(other, 409, "client_id_reused")
 
 
+@pytest.mark.parametrize("headers", [{}, {"idempotency-key": "k1"}])
+async def test_an_answer_that_is_sent_again_answers_nothing_else(headers):
+    """409: it is not the answer to the next question, and with a key no new message either."""
+    turns = [calls(("ask_user", {"question": "Which one?"})), calls(("ask_user", {"question": "And then?"}))]
+    async with serving(
+        ScriptedModel([*turns, says("Done."), says("No.")]), session_tools=builtin("ask_user")
+    ) as web:
+        asked = (await ask(web, session="s1"))["message"]
+        body, named = said(user("Hi"), asked, user("blue")), {"x-session-id": "s1"}
+        answered = await web.post(PATH, body, headers={**named, **headers})
+        shown = answered.json()["choices"][0]["message"]
+        assert shown["content"] == "And then?"
+        error_of(await web.post(PATH, body, headers={**named, **headers}), 409, "already_resolved")
+        last = await ask(web, user("Hi"), asked, user("blue"), shown, user("red"), session="s1")
+        assert last["message"]["content"] == "Done."
+        if headers:
+            error_of(await web.post(PATH, body, headers={**named, **headers}), 409, "already_resolved")
+
+
 @pytest.mark.parametrize(
     "messages",
     [
