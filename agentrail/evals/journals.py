@@ -266,9 +266,8 @@ class StackComparison:
             was = self._recorded_verdicts.get(call_id)
             if was is None or call_id in named or (kind, digest) == (was[0], was[2]):
                 continue
-            change: CallChange = (
-                kind if kind != "runs" else "rewritten" if was[0] == "runs" else "let through"
-            )
+            run: CallChange = "rewritten" if was[0] == "runs" else "let through"
+            change = run if kind == "runs" else kind
             who = by or was[3] or self.plugin
             call = ChangedCall(record=self.at, call_id=call_id, tool=tool, change=change, by=who)
             if not self.calls and self.first == self.at and not self.fault:

@@ -54,9 +54,8 @@ class CaseRun(Value, frozen=True, kw_only=True):
         """Why it did not pass."""
         if self.outcome != "done":
             return f"{self.outcome}: {self.error}"
-        return "; ".join(
-            f"{name}: {one.reason}" for name, one in self.scores.items() if one.value < PASS_SCORE
-        )
+        failed = [f"{name}: {one.reason}" for name, one in self.scores.items() if one.value < PASS_SCORE]
+        return "; ".join(failed)
 
 
 class EvalReport(Value, frozen=True, kw_only=True):

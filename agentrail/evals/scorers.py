@@ -124,14 +124,11 @@ def tools_called(
         return Score(0.0, f"{len(left)} calls, at most {at_most} expected: {called}")
     for wanted in case.metadata.get("calls", ()) if calls is None else calls:
         name, arguments = (wanted, {}) if isinstance(wanted, str) else next(iter(wanted.items()))
-        fits = [
-            place
-            for place, (one, given) in enumerate(left)
-            if one == name and {**given, **arguments} == given
-        ]
-        if not fits:
+        fits = [one == name and {**given, **arguments} == given for one, given in left]
+        if not any(fits):
             return Score(0.0, f"no call of {name} with {dict(arguments)}; called: {called}")
-        left = left[fits[0] + 1 :] if in_order else left[: fits[0]] + left[fits[0] + 1 :]
+        first = fits.index(True)
+        left = left[first + 1 :] if in_order else left[:first] + left[first + 1 :]
     return Score(1.0)
 
 
