@@ -595,6 +595,23 @@ async def test_a_session_that_ends_while_another_node_resumes_it_is_reported_as_
                 await two.resume_session("s", **options)
 
 
+async def test_a_node_survives_the_end_of_a_session_that_it_takes_over():
+    """The owner was reported gone by mistake, and ends the session while the other node reads it."""
+    store, _ = shared_store()
+    async with (
+        node_over(store, revive=hanging) as (one, _),
+        node_over(store, revive=hanging) as (two, connection),
+    ):
+        await (await one.start_session(session_id="s", **hanging())).prompt("Hi")
+        await trio.sleep(1)
+        store.gone(one.nodes.node.id)
+        await late_answer(connection, "s", 3.0)
+        await one.stop_session("s")
+        await trio.sleep(5)
+        assert store.get("", "s").standing.has_ended
+        assert (await two.start_session(session_id="other", **hanging())).session_id == "other"
+
+
 @pytest.mark.parametrize("how", ["a message", "resume_session"])
 async def test_readers_of_a_hibernated_session_get_what_another_node_published_meanwhile(how):
     """Whether the session returns with a message or with `resume_session`, which is how a node continues what a dead one has left."""
