@@ -14,15 +14,7 @@ from agentrail.core.session.views import Status
 from agentrail.core.values.question_forms import read_form
 from agentrail.core.values.toolbox import read_call
 from agentrail.events import Approval, Question
-from agentrail.messages import (
-    AssistantMessage,
-    CallId,
-    Message,
-    Text,
-    ToolMessage,
-    ToolResult,
-    UserMessage,
-)
+from agentrail.messages import AssistantMessage, CallId, Message, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.protocols.ag_ui import AgUiRun, messages_snapshot, result_message_id, with_first_frame
 from agentrail.protocols.decisions import ClientDecision, WireRefusal, is_ours, misfit, order_decisions
 from agentrail.structs import Value

@@ -59,12 +59,7 @@ from agentrail.wire.operations import ApproveArguments, RejectBody, RespondBody
 Frames: TypeAlias = tuple[Frame, ...]
 
 _FINISH_REASONS: Final[Mapping[events.EndReason | None, str]] = MappingProxyType(
-    {
-        "max_tokens": "length",
-        "context_window": "length",
-        "max_turns": "length",
-        "refused": "content_filter",
-    }
+    {"max_tokens": "length", "context_window": "length", "max_turns": "length", "refused": "content_filter"}
 )
 _BEGINS_AGAIN: Final = "[The answer broke off here and begins again.]"
 
@@ -329,9 +324,7 @@ def _decide_words(words: Sequence[UserBlock], asked: ChatAsked, status: Status) 
     if not approvals and len(status.all_questions) == 1 and not status.client_calls:
         (question,) = status.all_questions
         if asked.answers and question.question.strip() not in asked.answers[-1]:
-            refuse_request(
-                "messages", "answer a question that the last answer does not show", "already_resolved"
-            )
+            refuse_request("messages", "answer a question that was not shown last", "already_resolved")
         return (RespondBody(ref=question.ref, response=text),)
     found = _DECISION.fullmatch(text)
     if not approvals or found is None:

@@ -19,14 +19,7 @@ from agentrail.events import PromptQueued, PromptReceived
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.authorization import UNAUTHORIZED
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
-from agentrail.gateway.path_endpoint import (
-    CallAim,
-    CallRoute,
-    Result,
-    RouteCall,
-    WholeAnswer,
-    answer_json,
-)
+from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols import wire_calls
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
 from agentrail.gateway.request_bodies import A2aBody

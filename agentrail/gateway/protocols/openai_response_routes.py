@@ -21,13 +21,7 @@ from agentrail.gateway.protocols.openai_routes import (
     openai_route,
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
-from agentrail.gateway.protocols.wire_calls import (
-    find_session,
-    fork_once,
-    own_session,
-    reads,
-    start_of_cycle,
-)
+from agentrail.gateway.protocols.wire_calls import find_session, fork_once, own_session, reads, start_of_cycle
 from agentrail.gateway.request_bodies import CancelResponseBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, named_by_client, whole_number, yes_or_no
 from agentrail.gateway.response_bodies import OpenAiObject

@@ -122,24 +122,15 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
 ) -> ResponseStream[Own] | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
-    if (
-        session is not None
-        and name is not None
-        and key_of_answer(call, session, name) in call.gateway.answers
-    ):
-        refuse_request(
-            "messages", "were sent before with this key, and answered what was open", "already_resolved"
-        )
+    if session is not None and name and key_of_answer(call, session, name) in call.gateway.answers:
+        refuse_request("messages", "were sent before, and answered what was open", "already_resolved")
     past = () if session is None else await session.messages()
     status = None if session is None else await session.status()
     plan = decide(asked, status, past)
     parameters = asked.parameters
-    # The words of a request, or those that the results at its end belong to.
     said = plan.words or plan.past_words
     if not (said or plan.decisions):
-        refuse_request(
-            "messages", "have no user's message with text or an image to answer", "messages_missing"
-        )
+        refuse_request("messages", "have no user's message with text or an image", "messages_missing")
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
         refuse_request("messages", "have an image, which this model does not take", "images_unsupported")

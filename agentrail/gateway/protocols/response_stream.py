@@ -309,9 +309,7 @@ class ResponseStream(Generic[Own]):
             raise CallerLeft
 
     async def collect(
-        self,
-        call: RouteCall,
-        stops: Callable[[Sequence[Frame], Response], Awaitable[bool]] | None = None,
+        self, call: RouteCall, stops: Callable[[Sequence[Frame], Response], Awaitable[bool]] | None = None
     ) -> tuple[tuple[Frame, ...], ResponseEnd]:
         """Return all frames of the response, for a client that wants no stream, and its end.
 

@@ -43,19 +43,9 @@ from agentrail.tools.mcp.call_result import (
     lost_call,
     refused_call,
 )
-from agentrail.tools.mcp.input_rounds import (
-    MAX_QUESTION_ROUNDS,
-    OUR_ANSWERS,
-    InputRounds,
-    asks_for_input,
-)
+from agentrail.tools.mcp.input_rounds import MAX_QUESTION_ROUNDS, OUR_ANSWERS, InputRounds, asks_for_input
 from agentrail.tools.mcp.message_lines import BadServer, ErrorTail, LineCutter, MessageReader
-from agentrail.tools.mcp.oauth_login import (
-    LOGIN_CODE,
-    NOT_SENT_CODE,
-    REFUSAL,
-    ServerLogin,
-)
+from agentrail.tools.mcp.oauth_login import LOGIN_CODE, NOT_SENT_CODE, REFUSAL, ServerLogin
 from agentrail.tools.mcp.server_options import McpServer, is_loopback_url
 from agentrail.tools.mcp.tool_listing import MAX_PAGES
 from agentrail.web.backend import GuardedBackend, context_of_system
@@ -221,12 +211,7 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
 
     def __init__(
-        self,
-        server: McpServer,
-        tls: ssl.SSLContext,
-        broken: trio.Event,
-        *,
-        takes_all_origins: bool = False,
+        self, server: McpServer, tls: ssl.SSLContext, broken: trio.Event, *, takes_all_origins: bool = False
     ) -> None:
         self._broken = broken
         self._max_bytes = server.max_message_bytes

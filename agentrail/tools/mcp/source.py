@@ -37,13 +37,7 @@ from agentrail.logs import Logger
 from agentrail.messages import JsonObject
 from agentrail.otp.guarded_calls import leaves
 from agentrail.structs import picked_fields
-from agentrail.tools.mcp.call_result import (
-    CallFailed,
-    FoldedResult,
-    ServerLost,
-    absent_server,
-    fold_result,
-)
+from agentrail.tools.mcp.call_result import CallFailed, FoldedResult, ServerLost, absent_server, fold_result
 from agentrail.tools.mcp.input_rounds import (
     InputRounds,
     asks_for_input,
