@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
@@ -101,24 +101,37 @@ def check_deterministic(
 def compare_lives(name: str, seed: object, options: Any, folder: str = ".") -> LineDifference | None:
     """Play one seed in two processes. `name` is that of the scenario, in a folder: see `find_scenario`."""
     options = {**options, "folder": folder}
-    begun = [_start(name, seed, options, given) for given in _PROCESSES]
-    one, other = (_end(process) for process in begun)
+    one, other = _play(name, seed, [options, options])
     if one == other:
         return None
     with tempfile.TemporaryDirectory() as kept:
         files = [Path(kept, f"{number}") for number in range(len(_PROCESSES))]
-        begun = [
-            _start(name, seed, {**options, "lines": str(file)}, given)
-            for file, given in zip(files, _PROCESSES, strict=True)
-        ]
-        for process in begun:
-            _end(process)
+        _play(name, seed, [{**options, "lines": str(file)} for file in files])
         lives = [json.loads(file.read_text()) for file in files]
     for number, (left, right) in enumerate(zip_longest(*lives, fillvalue=""), 1):
         if left != right:
-            return LineDifference(seed, number, left[:_SHOWN], right[:_SHOWN])
+            return LineDifference(seed, number, *_cut(left, right))
     said = "the digests differ; with the places of the code kept, the lines do not"
     return LineDifference(seed, 0, said, said)
+
+
+def _cut(one: str, other: str) -> Iterator[str]:
+    """Return the places of two lines whole, and what they say from where it differs."""
+    same = next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), 0)
+    for line in (one, other):
+        said, *places = line.split("\n", 1)
+        start = max(0, min(same, len(said)) - _SHOWN // 2)
+        yield "\n".join((f"{'…' * bool(start)}{said[start : start + _SHOWN]}", *places))
+
+
+def _play(name: str, seed: object, options: Sequence[Any]) -> list[bytes]:
+    """Play one seed in two processes, and return what each prints."""
+    begun = [_start(name, seed, own, given) for own, given in zip(options, _PROCESSES, strict=True)]
+    try:
+        return [_end(process) for process in begun]
+    finally:
+        for process in begun:  # after Ctrl-C
+            process.kill()
 
 
 def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
