@@ -1,5 +1,6 @@
 """`chatty_model`: a model that is a function of the conversation and of the tape, with all failures that a provider may have."""
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from random import Random
@@ -136,22 +137,32 @@ def _is_repeating(request: ModelRequest) -> bool:
 
 
 def _call(spec: Any, chance: Random) -> ScriptedCall:
-    arguments = msgspec.json.encode(_value(spec.parameters, chance)).decode()
+    named = spec.parameters.get("$defs", {})
+    arguments = msgspec.json.encode(_value(spec.parameters, chance, named)).decode()
     return ScriptedCall(name=spec.name, arguments=arguments, call_id="")
 
 
-def _value(schema: Any, chance: Random) -> Any:
+def _value(schema: Any, chance: Random, named: Any) -> Any:
     """Return a value for a schema of the usual kind. The session refuses others, which is a case too."""
     if "enum" in schema:
         return chance.choice(schema["enum"])
+    if "$ref" in schema:
+        return _value(named[schema["$ref"].rpartition("/")[2]], chance, named)
+    if "anyOf" in schema:
+        return _value(chance.choice(schema["anyOf"]), chance, named)
     match schema.get("type"):
         case "object":
-            return {name: _value(schema["properties"][name], chance) for name in schema.get("required", ())}
+            properties = schema.get("properties", {})
+            return {name: _value(properties[name], chance, named) for name in schema.get("required", ())}
         case "integer" | "number":
-            return chance.randint(int(schema.get("minimum", 0)), int(schema.get("maximum", 1_000)))
+            low = math.ceil(schema.get("minimum", min(0, schema.get("maximum", 0))))
+            high = math.floor(schema.get("maximum", max(low, 1_000)))
+            return chance.randint(low, high) if low <= high else schema.get("minimum", 0)
         case "boolean":
             return chance.choice((False, True))
+        case "null":
+            return None
         case "array":
             return []
         case _:
-            return f"word-{chance.randrange(1_000)}"
+            return f"word-{chance.randrange(1_000)}".ljust(schema.get("minLength", 0), "-")
