@@ -90,10 +90,10 @@ def simulate(  # noqa: PLR0913 - the options of a command
         name = _name_of(scenario, against, begin, store, faults)
         works = _works(name, seed, seeds, jobs, until, nodes, hours)
         limits = {"max_seconds": shrink} if shrink else {"max_lives": 0}
-        chosen = {"nodes": nodes, "hours": hours, "save": str(save), **limits}
+        chosen = {"nodes": nodes, "hours": hours, "save": str(save), "shows_all": show_all, **limits}
         works = [msgspec.structs.replace(work, **chosen) for work in works]
         if seed is not None:
-            return _tell(works[0], shows_all=show_all)
+            return _tell(works[0])
         return _live_all(works, shows_census=census, as_json=as_json)
     except _Faulty as error:
         write_error(f"{error}.")
@@ -126,8 +126,11 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     except NotRepeatable as error:
         write_error(f"{error}.")
         return Exit.NOTHING_LEFT
-    except (DamagedSimFile, ImportError, LookupError, OSError, AgentrailError) as error:
+    except (DamagedSimFile, ImportError, OSError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
+    except Exception as error:
+        message = f"{file} ends with an error of the scenario or of a node: {describe_bug(error)}"
+        raise _Faulty(message) from error
     for one in told:
         write_error(f"{one.message}.")
     if report.broken is None:
@@ -202,16 +205,13 @@ def time_of(until: str) -> float:
     return (then if then > now else then + timedelta(days=1)).timestamp()
 
 
-def _tell(work: "SeedRange", *, shows_all: bool) -> Exit:
-    from agentrail.testing.simulation.lives import live_one, live_report
+def _tell(work: "SeedRange") -> Exit:
+    from agentrail.testing.simulation.lives import LifeFailed, live_one
 
     try:
-        if shows_all:
-            return print_text(live_report(work, work.first))
         lived = live_one(work, work.first)
-    except Exception as error:
-        message = f"seed {work.first} ends with an error of the scenario or of a node: {describe_bug(error)}"
-        raise _Faulty(message) from error
+    except LifeFailed as error:
+        raise _Faulty(str(error)) from error
     printed = print_text(lived.told or f"seed {lived.seed} keeps all promises: {_measured([lived])}")
     return printed if printed is not Exit.DONE else _EXITS[lived.outcome]
 
@@ -219,6 +219,7 @@ def _tell(work: "SeedRange", *, shows_all: bool) -> Exit:
 _EXITS: Final = {
     "held": Exit.DONE,
     "interrupted": Exit.INTERRUPTED,
+    "error": Exit.USAGE,
     "broken": Exit.FAILED,
     "not repeatable": Exit.NOTHING_LEFT,
 }
@@ -284,7 +285,7 @@ def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) ->
     code = Exit.DONE
     try:
         trio.run(campaign.run, works)
-    except KeyboardInterrupt:
+    except* KeyboardInterrupt:
         code = Exit.INTERRUPTED
     worst = max(campaign.lived, key=lambda one: list(_EXITS).index(one.outcome), default=None)
     if worst is not None and worst.outcome != "held":
@@ -292,11 +293,10 @@ def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) ->
     elif campaign.trouble:
         write_error(f"{campaign.trouble}.")
         code = Exit.FAILED
-    told = (
-        []
-        if as_json
-        else [*([worst.told] if worst is not None and worst.told else []), _measured(campaign.lived)]
-    )
+    stories = [one.told for one in (worst,) if one is not None and one.told]
+    if code is Exit.USAGE:
+        write_error(f"{stories.pop()}.")
+    told = [] if as_json else [*stories, _measured(campaign.lived)]
     if shows_census:
         told += _census_of(campaign.lived)
     printed = print_text("\n".join(told)) if told else Exit.DONE

@@ -1,6 +1,7 @@
 """`agentrail simulate`: exit codes, stories, and what bad input hears. The worlds themselves have tests of their own."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.cli.rig import open_process, wait_until
 from tests.thinned import each
 
 COUNTING = """
+import threading
 import time
 import agentrail
 from agentrail import plugins as p
@@ -67,6 +69,11 @@ def talkative(world):
 
 def wrong(world):
     {}["no such key"]
+
+def uses_a_thread(world):
+    threading.Thread(target=int).start()
+
+by_lambda = lambda world: careful(world)
 
 def begins(world):
     honest(world)
@@ -136,6 +143,29 @@ def test_a_broken_life_is_told_saved_and_played_again(folder, capfd):
     ran = run_line(f"simulate {file}", capfd)
     assert (ran.code, ran.out) == (2, "")
     assert "is damaged" in ran.err
+
+
+def test_an_error_of_a_scenario_is_one_sentence(folder, capfd):
+    """Also from many seeds. A pipe and a nest of brackets are no `.sim` files, and a broken scenario of one is its error."""
+    usual = "--nodes 1 --hours 0.003 --shrink 0"
+    ran = run_line(f"simulate --seeds 0-1 --scenario my_world:wrong {usual}", capfd)
+    assert ran.code == 2, ran
+    assert len(ran.err.splitlines()) == 1
+    assert "seed 0 ends with an error of the scenario or of a node: KeyError" in ran.err
+    ran = run_line(f"simulate --seeds 0-1 --scenario my_world:uses_a_thread {usual}", capfd)
+    assert (ran.code, ran.err) == (3, "")
+    assert "seed 0 is not repeatable: a life must not start a thread" in ran.out
+    ran = run_line(f"simulate --seed 1 --all --scenario my_world:by_lambda {usual}", capfd)
+    assert ran.code == 1, ran
+    assert "← BROKEN: a person asked" in ran.out
+    assert "with --all" not in ran.out
+    assert "my_world:by_lambda" in Path("seed-1.sim").read_text()
+    os.mkfifo("pipe.sim")
+    Path("deep.sim").write_text("[" * 100_000)
+    for file, said in (("pipe", "is not a file"), ("deep", "is not a .sim file, or is damaged")):
+        ran = run_line(f"simulate {file}.sim", capfd)
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
 
 
 @each(
@@ -251,5 +281,7 @@ async def test_ctrl_c_tells_what_was_lived(folder):
     async with open_process(*line, cwd=folder) as process:
         await wait_until((folder / "begun").exists)
         process.send_signal(signal.SIGINT)
+        told = b"".join([piece async for piece in process.stdout])
         assert await process.wait() == 130
+    assert b'"outcome":"interrupted"' in told
     assert list(folder.glob("seed-*.sim"))

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from agentrail import tool
-from agentrail.testing.models import FunctionModel, calls
+from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import sim_files
 from agentrail.testing.simulation.life import LifeInterrupted, run
@@ -120,6 +120,64 @@ def test_a_check_that_raises_ends_the_life_with_its_error():
         run(wrong_at_once, 5, nodes=1, hours=HOURS)
 
 
+def test_a_final_check_is_of_a_whole_life():
+    """It may rely on a life that was not cut short, and its own error ends the program. An async one would check nothing."""
+
+    def cut_short(world):
+        broken_at_once(world)
+        world.finally_(lambda: 1 / 0)
+
+    def whole(world):
+        cluster(world)
+        world.finally_(lambda: 1 / 0)
+
+    def unheard(world):
+        cluster(world)
+        world.finally_(trio.lowlevel.checkpoint)
+
+    assert run(cut_short, 5, nodes=1, hours=HOURS).broken.said == ASKED
+    with pytest.raises(ZeroDivisionError):
+        run(whole, 5, nodes=1, hours=HOURS)
+    with pytest.warns(RuntimeWarning), pytest.raises(TypeError, match="'checkpoint' is async"):
+        run(unheard, 5, nodes=1, hours=HOURS)
+
+
+def test_a_final_check_sees_no_finally_of_a_killed_process():
+    """The simulation cancels its tasks to free them, after the life was judged."""
+    cleaned, runs = [], trio.Event()
+
+    @tool(name="hold", effect_class="once")
+    async def holding() -> str:
+        """Hold."""
+        runs.set()
+        try:
+            await trio.sleep(2.0)
+        finally:
+            cleaned.append("up")
+        return ""
+
+    def killed(world):
+        model = FunctionModel(
+            lambda request: calls(("hold", {})) if len(request.messages) == 1 else says("ok")
+        )
+        world.profile("shop", model=model, tools=[holding])
+        people(world, 1, "shop", pause=(1.0, 2.0), deeds=("prompt",))
+
+        async def kill():
+            await runs.wait()
+            world.kill(0)
+
+        world.inhabit("killer", kill)
+
+        @world.finally_
+        def nothing_was_cleaned_up():
+            assert not cleaned
+
+    report = run(killed, 5, nodes=1, hours=HOURS)
+    assert report.broken is None
+    assert cleaned == ["up"]
+
+
 def test_a_promise_may_break_before_a_life_begins():
     """By a line of the scenario itself."""
 
@@ -136,6 +194,7 @@ def test_a_promise_may_break_before_a_life_begins():
     assert (report.broken.checker, len(report.log.lines)) == ("nothing_is_said", 1)
 
 
+@pytest.mark.parametrize("is_at_once", [False, True])
 @pytest.mark.parametrize(
     ("use", "said"),
     [
@@ -144,11 +203,14 @@ def test_a_promise_may_break_before_a_life_begins():
         (lambda: subprocess.run(["true"], check=True), "start a process"),
     ],
 )
-def test_a_life_uses_nothing_of_the_machine(use, said):
+def test_a_life_uses_nothing_of_the_machine(use, said, is_at_once):
     """A thread, a socket or a process would tie it to more than its seed. The error names the line, whoever catches it there."""
 
     def guest(world):
         cluster(world)
+        if is_at_once:
+            with suppress(Exception):
+                use()
 
         async def live():
             await trio.sleep(1.0)

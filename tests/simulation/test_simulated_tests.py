@@ -2,13 +2,18 @@
 
 import inspect
 import warnings
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import faults
-from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.chatty_model import _value as chatty_value, chatty_model
+from agentrail.testing.simulation.ledger import EffectLedger
+from agentrail.testing.simulation.life import run
+from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.sim_files import replay
 from agentrail.testing.simulation.simulated_tests import simulation
 from agentrail.testing.simulation.world import World
@@ -101,9 +106,67 @@ def test_a_saved_life_names_the_test(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"nodes": 0}, {"nodes": 51}, {"hours": 0.0}, {"seeds": 0}, {"seeds": []}, {"store": "mysql"}]
+    "options",
+    [
+        *({"nodes": 0}, {"nodes": 51}, {"hours": 0.0}, {"seeds": 0}, {"seeds": []}, {"store": "mysql"}),
+        {"nodes": 2, "store": "sqlite"},
+    ],
 )
 def test_wrong_options_are_refused_before_a_life(options):
     """At the decorator, with what is expected."""
     with pytest.raises(ValueError, match="expected"):
         simulation(**options)
+
+
+def test_people_of_an_unknown_profile_are_refused():
+    """All their calls would be, so that a misspelt scenario would hold."""
+
+    def misspelt(world):
+        shop_of(world)
+        world.people(1, "shopp")
+
+    with pytest.raises(LookupError, match="profile 'shopp' is unknown: expected one of shop"):
+        run(misspelt, 1, hours=0.004)
+
+
+def test_a_scenario_that_nothing_would_find_again_is_told_all_the_same(tmp_path):
+    """The failure says why it was not saved."""
+
+    def local(world):
+        a_test_that_breaks(world)
+
+    saving = simulation(hours=0.004, seeds=[7], store="sqlite", max_lives=0, save=tmp_path)
+    with pytest.raises(AssertionError, match=r"BROKEN: somebody asked(.|\n)*not saved: scenario .*local"):
+        saving(local)()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "integer", "minimum": 5_000}, lambda value: value >= 5_000),
+        ({"type": "integer", "maximum": -7}, lambda value: value <= -7),
+        ({"type": "number", "minimum": 0.2, "maximum": 0.8}, lambda value: 0.2 <= value <= 0.8),
+        ({"type": "string", "minLength": 20}, lambda value: len(value) >= 20),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, lambda value: value is None or value >= 0),
+        ({"$ref": "#/$defs/Item"}, lambda value: isinstance(value["x"], bool)),
+    ],
+)
+def test_a_chatty_model_calls_tools_of_the_usual_schemas(schema, fits):
+    """A tool whose arguments never fit would never run, and every life of it would hold."""
+    item = {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]}
+    random = Random(0)  # noqa: S311 - must be repeatable
+    assert all(fits(chatty_value(schema, random, {"Item": item})) for _ in range(9))
+
+
+@pytest.mark.parametrize(("effect_class", "holds"), [("once", False), ("reconcilable", True)])
+def test_a_stalled_owner_may_repeat_an_effect_that_was_reconciled(effect_class, holds):
+    """No lease excludes that. Under one owner it is repeated by a bug."""
+    for epochs, expected in (((3, 4), holds), ((3, 3), False)):
+        ledger = EffectLedger("bank", LifeLog())
+        for epoch in epochs:
+            called = SimpleNamespace(
+                operation_id="o", call_id="c", attempt=1, arguments={}, fence=("s", epoch), session_id="s"
+            )
+            ledger.write(ledger.tool("pay", effect_class), called)
+        assert ledger.each_once() is expected

@@ -51,7 +51,7 @@ class EffectLedger:
         self.entries: list[LedgerEntry] = []
         self._log = log
         self._world = world
-        self._operations: dict[str, int] = {}
+        self._operations: dict[str, list[int]] = {}  # with the epochs of its effects
         self._tools: dict[str, EffectTool] = {}
         self._is_each_once = True
 
@@ -69,7 +69,10 @@ class EffectLedger:
         return made
 
     def each_once(self) -> bool:
-        """Return whether no operation of a `once` or `reconcilable` tool took effect twice. Cheap."""
+        """Return whether no operation took effect twice: of a `once` tool at all, of a `reconcilable` one under one owner. Cheap.
+
+        A node that stalls directly before an effect can repeat one of the next owner. Only `ctx.fence` excludes that.
+        """
         return self._is_each_once
 
     def at_least_once(self) -> bool:
@@ -102,8 +105,10 @@ class EffectLedger:
             arguments_hash=hash_arguments(ctx.arguments),
             fence=ctx.fence,
         )
-        count = self._operations[ctx.operation_id] = self._operations.get(ctx.operation_id, 0) + 1
-        self._is_each_once &= count == 1 or tool.effect_class in {"pure", "idempotent"}
+        before = self._operations.setdefault(ctx.operation_id, [])
+        is_again = bool(before) if tool.effect_class == "once" else ctx.fence[1] in before
+        self._is_each_once &= not is_again or tool.effect_class in {"pure", "idempotent"}
+        before.append(ctx.fence[1])
         self.entries.append(entry)
         said = f"{tool.name} {ctx.call_id} takes effect"
         self._log.note("tool", said, session=ctx.session_id, facts=entry)

@@ -142,15 +142,21 @@ class _Judge:
             raise
 
     def finish(self) -> None:
-        for checker in self._checkers:
-            for said in checker.finish():
-                self.note_broken(checker.name, said)
-        for name, check in self._world._finally:  # noqa: SLF001 - one room
-            self._ask(name, check)
+        try:
+            for checker in self._checkers:
+                for said in checker.finish():
+                    self.note_broken(checker.name, said)
+            for name, check in self._world._finally:  # noqa: SLF001 - one room
+                self._ask(name, check)
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def _ask(self, name: str, check: Callable[[], object]) -> None:
         try:
-            check()
+            if inspect.isawaitable(check()):
+                message = f"check {name!r} is async, and nothing awaits it: make it a plain function"
+                raise TypeError(message)
         except AssertionError as error:
             self.note_broken(name, str(error) or f"{name} does not hold")
 
@@ -222,8 +228,6 @@ def run(  # noqa: PLR0913 - what a life depends on, by keyword
         interrupted = _live(scenario, world, judge, [order, digest])
     if judge.error is not None:
         raise judge.error
-    if not interrupted:
-        judge.finish()
     report = Report(
         scenario=scenario,
         seed=seed,
@@ -247,13 +251,13 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
     """Live a life to its end, and return whether it was interrupted. One that cannot end is broken."""
 
     async def live() -> None:
+        stack.enter_context(wrapped(_refusals(judge)))
         setting_up = scenario(world)
         if inspect.isawaitable(setting_up):
             await setting_up
         stack.enter_context(wrapped(world.seams))
         stack.enter_context(world.network.installed())
-        stack.enter_context(wrapped(_refusals(judge)))
-        await world.live()
+        await world.live(judge.finish)
 
     with (
         ExitStack() as stack,  # left after the run, whose last tasks may still use the network

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrail import outside
+from agentrail.otp.crash_text import describe_bug
 from agentrail.structs import Value, decoder_of
 from agentrail.testing.seeded import NotRepeatable
 from agentrail.testing.simulation import determinism, shrinking, sim_files, stories, worlds
@@ -35,6 +36,7 @@ class SeedRange(Value, frozen=True, kw_only=True):
         save: Directory for the files of broken lives.
         max_lives: Number of lives to shrink a broken one. 0: it is not shrunk.
         max_seconds: Time of a processor for that.
+        shows_all: Whether a story tells each step. The only seed is also told if its life held.
     """
 
     name: str
@@ -48,6 +50,7 @@ class SeedRange(Value, frozen=True, kw_only=True):
     save: str = "."
     max_lives: int = shrinking.MAX_LIVES
     max_seconds: float = shrinking.MAX_SHRINKING_SECONDS
+    shows_all: bool = False
 
 
 _DECODER: Final = decoder_of(SeedRange)
@@ -57,10 +60,10 @@ class Lived(Value, frozen=True, kw_only=True):
     """What became of one life.
 
     Attributes:
-        outcome: `held`, `broken`, `not repeatable`, or `interrupted` by Ctrl-C.
+        outcome: `held`, `broken`, `not repeatable`, `error` of the program, or `interrupted` by Ctrl-C.
         node_hours: Virtual time, by nodes.
         seconds: Real time.
-        told: The story of a broken promise, or how two lives of the seed differ.
+        told: The story of a broken promise, how two lives of the seed differ, or the error.
         file: The `.sim` file of a broken or interrupted life. Empty if it could not be written.
         census: How often each situation was met.
     """
@@ -78,21 +81,27 @@ class Lived(Value, frozen=True, kw_only=True):
 LIVED_DECODER: Final = decoder_of(Lived)
 
 
+class LifeFailed(Exception):
+    """The scenario or a node raised an exception."""
+
+
 def live_one(work: SeedRange, seed: int) -> Lived:
     """Live one life. A broken one is shrunk and saved."""
     began = outside.stopwatch()
     options = _options(work)
-    if seed % CHECKED_EVERY == 0:
-        found = determinism.compare_lives(work.name, seed, options, work.folder)
-        if found is not None:
-            return Lived(seed=seed, outcome="not repeatable", told=str(found))
     outcome = "held"
     try:
         report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+        is_checked = seed % CHECKED_EVERY == 0
+        if is_checked and (found := determinism.compare_lives(work.name, seed, options, work.folder)):
+            return Lived(seed=seed, outcome="not repeatable", told=str(found))
     except NotRepeatable as error:
         return Lived(seed=seed, outcome="not repeatable", told=f"seed {seed} is not repeatable: {error}")
     except LifeInterrupted as error:
         report, outcome = error.report, INTERRUPTED
+    except Exception as error:
+        message = f"seed {seed} ends with an error of the scenario or of a node: {describe_bug(error)}"
+        raise LifeFailed(message) from error
     lived = Lived(
         seed=seed,
         outcome=outcome,
@@ -102,16 +111,13 @@ def live_one(work: SeedRange, seed: int) -> Lived:
         census=report.census.met,
     )
     if report.broken is None:
-        return lived
-    told, file = tell_broken(report, Path(work.save), work.max_lives, work.max_seconds)
+        told = stories.story(report, shows_all=True) if work.shows_all and work.count == 1 else ""
+        return msgspec.structs.replace(lived, told=told)
+    told, file = tell_broken(
+        report, Path(work.save), work.max_lives, work.max_seconds, shows_all=work.shows_all
+    )
     outcome = "broken" if outcome == "held" else outcome
     return msgspec.structs.replace(lived, outcome=outcome, told=told, file="" if file is None else str(file))
-
-
-def live_report(work: SeedRange, seed: int) -> str:
-    """Live one life, and return its whole story."""
-    report = run(worlds.find_scenario(work.name, work.folder), seed, **_options(work))
-    return stories.story(report, shows_all=True)
 
 
 def _options(work: SeedRange) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def _options(work: SeedRange) -> dict[str, Any]:
 
 
 def tell_broken(
-    report: Report, folder: Path | None, max_lives: int, max_seconds: float
+    report: Report, folder: Path | None, max_lives: int, max_seconds: float, *, shows_all: bool = False
 ) -> tuple[str, Path | None]:
     """Shrink a broken life, save it with its test if there is a folder, and return its story and its file. One that Ctrl-C ended is only saved."""
     assert report.broken is not None
@@ -140,9 +146,9 @@ def tell_broken(
         if folder is not None:
             file = sim_files.save(report, folder / f"seed-{report.seed}.sim")
             test = sim_files.write_test(report, file, folder) if is_whole else None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # nothing can be written, or nothing would find the scenario
         why += f"\nnot saved: {error}"
-    return f"{stories.story(report, saved=file, test=test)}{why}", file
+    return f"{stories.story(report, shows_all=shows_all, saved=file, test=test)}{why}", file
 
 
 def main(given: str) -> None:
@@ -152,7 +158,10 @@ def main(given: str) -> None:
         if work.until is not None and outside.wall() >= work.until:
             break
         with redirect_stdout(sys.stderr):  # stdout is for the lives
-            lived = live_one(work, seed)
+            try:
+                lived = live_one(work, seed)
+            except LifeFailed as error:
+                lived = Lived(seed=seed, outcome="error", told=str(error))
         sys.stdout.buffer.write(msgspec.json.encode(lived) + b"\n")
         sys.stdout.buffer.flush()
         if lived.outcome == INTERRUPTED:

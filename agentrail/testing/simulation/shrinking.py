@@ -64,8 +64,8 @@ def shrink(
         message = f"seed {report.seed} breaks no promise; shrink the report of a life that does"
         raise ValueError(message)
     search = _Search(report, live or again(report), max_lives, max_seconds)
-    search.check_repeatable()
     try:
+        search.check_repeatable()
         smallest = None
         while smallest is not search.best:
             smallest = search.best

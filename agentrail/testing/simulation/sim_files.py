@@ -6,6 +6,7 @@ Under another commit the story may still play: draws that are new are calm.
 
 import platform
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from hashlib import blake2b
@@ -79,8 +80,7 @@ def save(report: "Report", path: Path) -> Path:
         ValueError: Your move: the scenario is not defined at the top of a module, so it cannot be found again.
         OSError: The file cannot be written, for example on a full disk. An earlier file is unchanged, and nothing half is left.
     """
-    scenario: Any = report.scenario
-    name = f"{scenario.__module__}:{scenario.__qualname__}"
+    name = name_of(report.scenario)
     if "<" in name:
         message = f"scenario {name} cannot be saved: define it at the top of a module"
         raise ValueError(message)
@@ -100,6 +100,15 @@ def save(report: "Report", path: Path) -> Path:
     return path
 
 
+def name_of(scenario: Any) -> str:
+    """Return `module:NAME` of a scenario. A program has the name of its file, by which others import it."""
+    module, name = scenario.__module__, getattr(scenario, "__qualname__", "<no name>")
+    if module == "__main__":
+        main = sys.modules[module]
+        module = main.__spec__.name if main.__spec__ else Path(getattr(main, "__file__", "<stdin>")).stem
+    return f"{module}:{name}"
+
+
 def load_sim_file(path: Path) -> SimFile:
     """Read a file.
 
@@ -107,6 +116,9 @@ def load_sim_file(path: Path) -> SimFile:
         DamagedSimFile: Your move: it was changed, cut or made by another release; take it from where it was saved.
         OSError: It cannot be read.
     """
+    if path.exists() and not path.is_file():  # a pipe may never end
+        message = f"{path} is not a file"
+        raise DamagedSimFile(message)
     data = path.read_bytes()
     try:
         found = msgspec.json.decode(data)
@@ -115,7 +127,7 @@ def load_sim_file(path: Path) -> SimFile:
             message = f"{path} has format {made_with} of .sim files, expected {FORMAT}; use the release that wrote it"
             raise DamagedSimFile(message)
         saved = _CONVERT(found)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{path} is not a .sim file, or is damaged: {error}"
         raise DamagedSimFile(message) from error
     if saved != saved.sealed():

@@ -7,11 +7,11 @@ async def test_orders(world: World) -> None:
 
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import Protocol
 
 from agentrail.testing.simulation.life import WorldScenario, check_life_size, run
 from agentrail.testing.simulation.shrinking import MAX_LIVES
-from agentrail.testing.simulation.world import StoreKind, World
+from agentrail.testing.simulation.world import StoreKind, World, check_store
 
 
 class SimulatedTest(Protocol):
@@ -34,7 +34,7 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
 
     Args:
         nodes: Number of nodes.
-        store: A shared PostgreSQL, simulated; SQLite on a disk of each node; or the memory of its process.
+        store: A shared PostgreSQL, simulated; or with one node SQLite on its disk, or the memory of its process.
         hours: Virtual time of a life, in hours, up to a day.
         seeds: Number of lives, from seed 0, or their seeds.
         save: Directory for the `.sim` file of a broken life and its test. None: nothing is written.
@@ -42,12 +42,13 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
         max_seconds: Time of the processor for that.
 
     Raises:
-        ValueError: Your move: as in `run`, an unknown store, or no seeds.
+        ValueError: Your move: as in `run` or `World.use_store`, or no seeds.
     """
     check_life_size(nodes, hours)
+    check_store(store, nodes)
     chosen = range(seeds) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or store not in get_args(StoreKind):
-        message = f"seeds is {seeds!r} and store is {store!r}: expected one seed or more, and postgres, sqlite or memory"
+    if not chosen:
+        message = f"seeds is {seeds!r}: expected one seed or more"
         raise ValueError(message)
 
     def decorate(scenario: WorldScenario) -> SimulatedTest:

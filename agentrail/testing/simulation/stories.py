@@ -1,11 +1,12 @@
 """`story(report)`: a broken life as one page: what an outside observer could have seen, in order."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.log import WORLD, LogLine
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts
+from agentrail.testing.simulation.sim_files import name_of
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.life import Report
@@ -54,7 +55,7 @@ def story(
 def _chosen(report: "Report") -> list[int]:
     lines = report.log.lines
     end = len(lines) - 1 if report.broken is None else report.broken.line
-    ranks = {index: _rank(line) for index, line in enumerate(lines)}
+    ranks = {index: _rank(line) for index, line in enumerate(lines[: end + 1])}
     if report.broken is not None and lines:
         ranks[end] = 0
     # Lines near the end explain more.
@@ -110,9 +111,8 @@ def _foot(report: "Report", saved: Path | None, test: Path | None) -> str:
 
 
 def _options(report: "Report") -> str:
-    scenario: Any = report.scenario
     size = f"--nodes {report.nodes} --hours {report.seconds / 3600:g}"
-    return f"--scenario {scenario.__module__}:{scenario.__qualname__} --seed {report.seed} {size}"
+    return f"--scenario {name_of(report.scenario)} --seed {report.seed} {size}"
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, closing
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import trio
 from attrs import define, field
@@ -195,7 +195,8 @@ class World:
             machine.beginning = max(machine.beginning, seconds)  # type: ignore[attr-defined]
 
     def use_store(self, name: StoreKind) -> None:
-        """Choose where sessions are: in a PostgreSQL of all nodes, or with each node, in SQLite on its disk or in the memory of its process."""
+        """Choose where sessions are: in a PostgreSQL of all nodes, or with the only node, in SQLite on its disk or in the memory of its process."""
+        check_store(name, len(self.nodes))
         for node in self.nodes:
             node.disk = SimulatedDisk(self.tape, node.place) if name == "sqlite" else None
         self._is_in_memory = name == "memory"
@@ -225,7 +226,7 @@ class World:
         return check
 
     def finally_(self, check: Callable[[], object]) -> Callable[[], object]:
-        """Call a check after the life."""
+        """Call a check at the end of a life that broke no promise before."""
         self._finally.append((getattr(check, "__name__", "a check"), check))
         return check
 
@@ -259,7 +260,12 @@ class World:
         self._inhabitants.append((name, live))
 
     def people(self, n: int, profile: str, **options: Any) -> None:
-        """Add people. See `agentrail.testing.simulation.people.people`."""
+        """Add people, after their profile. See `agentrail.testing.simulation.people.people`."""
+        if profile not in self._profiles:
+            message = (
+                f"profile {profile!r} is unknown: expected one of {', '.join(self._profiles) or 'none yet'}"
+            )
+            raise LookupError(message)
         people(self, n, profile, **options)
 
     @property
@@ -396,7 +402,7 @@ class World:
 
     # --- life
 
-    async def live(self) -> None:
+    async def live(self, judge_the_end: Callable[[], object]) -> None:
         """Start nodes and clients, and return when the life is over, with its calm end."""
         if self.is_over:  # a promise broke while the scenario was set up
             return
@@ -429,6 +435,7 @@ class World:
             self.heal()
             with trio.move_on_after(self.seconds * (1 - CALM) + SETTLING_SECONDS):
                 await self._settled.wait()
+            judge_the_end()  # before tasks are cancelled: the `finally` blocks of a killed node never ran
             self.end()
 
     def end(self) -> None:
@@ -531,6 +538,15 @@ class World:
                 self._start(run, *args)
 
         contextvars.copy_context().run(start)
+
+
+def check_store(name: str, nodes: int) -> None:
+    """Raise a `ValueError` for an unknown store, or for several nodes that share none."""
+    if name not in get_args(StoreKind) or (nodes > 1 and name != "postgres"):
+        message = (
+            f"store is {name!r} and nodes is {nodes!r}: expected postgres, or sqlite or memory with one node"
+        )
+        raise ValueError(message)
 
 
 async def _cancel_after(event: trio.Event, nursery: trio.Nursery) -> None:

@@ -240,6 +240,18 @@ class Against:
         people(world, 4, "shop", sessions=3)
 
 
+class Renamed:
+    """A scenario without the name by which it is found, such as a partial function."""
+
+    def __init__(self, scenario: WorldScenario, module: str, name: str) -> None:
+        """Give it that name."""
+        self._scenario, self.__module__, self.__qualname__ = scenario, module, name
+
+    def __call__(self, world: World) -> Any:
+        """Set it up."""
+        return self._scenario(world)
+
+
 class Varied:
     """A scenario with another store, or with other faults."""
 
@@ -354,5 +366,6 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
         message = f"{module!r} has no {attribute!r}" + ("" if found is None else " that can be called")
         raise LookupError(message)
     if path == name:
-        return found  # type: ignore[no-any-return] # what it is shows when it is called
+        is_named = "<" not in getattr(found, "__qualname__", "<")
+        return found if is_named else Renamed(found, module, attribute)
     return Against(path, loaded)
