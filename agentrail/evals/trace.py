@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 from attrs import field, frozen
 
-from agentrail.core.journal.call_history import CallStory, go_on
+from agentrail.core.journal.call_history import CallStory, tell_stories
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import (
     AgentAbort,
@@ -72,7 +72,7 @@ def traces_of(steps: Iterable[tuple[Iterable[Event], Mapping[str, EffectClass]]]
     for events, effects in steps:
         for event in events:
             heard.append(event)
-            go_on(calls, event)
+            tell_stories(calls, event)
             at_ms = 0 if event.meta is None else event.meta.at_ms
             match event:
                 case AgentStart():

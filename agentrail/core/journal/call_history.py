@@ -83,7 +83,7 @@ class CallStory:
 def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
     stories = dict[str, CallStory]()
     for event in events:
-        go_on(stories, event)
+        tell_stories(stories, event)
     return stories.get(call_id)
 
 
@@ -91,7 +91,7 @@ def call_in(event: ResponseComplete, call_id: str) -> ToolCall | None:
     return next((one for one in event.message.calls if one.call_id == call_id), None)
 
 
-def go_on(stories: dict[str, CallStory], event: Event) -> None:
+def tell_stories(stories: dict[str, CallStory], event: Event) -> None:
     """Add an event to the stories by call id. A response begins those of its calls."""
     meta = event.meta
     at_ms, seq = (0, 0) if meta is None else (meta.at_ms, meta.seq)
@@ -102,10 +102,10 @@ def go_on(stories: dict[str, CallStory], event: Event) -> None:
         told: Any = getattr(event, "approval", event)
         story = stories.get(told.call_id)
         if story is not None:
-            _go_on(story, event, at_ms)
+            _tell_story(story, event, at_ms)
 
 
-def _go_on(story: CallStory, event: Event, at_ms: int) -> None:
+def _tell_story(story: CallStory, event: Event, at_ms: int) -> None:
     match event:
         case ApprovalRequired(approval=asked):
             story.effective = asked.arguments

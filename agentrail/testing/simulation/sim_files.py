@@ -80,7 +80,7 @@ def save(report: "Report", path: Path) -> Path:
         ValueError: Your move: the scenario is not defined at the top of a module, so it cannot be found again.
         OSError: The file cannot be written, for example on a full disk. An earlier file is unchanged, and nothing half is left.
     """
-    name = name_of(report.scenario)
+    name = name_of_scenario(report.scenario)
     if "<" in name:
         message = f"scenario {name} cannot be saved: define it at the top of a module"
         raise ValueError(message)
@@ -100,7 +100,7 @@ def save(report: "Report", path: Path) -> Path:
     return path
 
 
-def name_of(scenario: Any) -> str:
+def name_of_scenario(scenario: Any) -> str:
     """Return `module:NAME` of a scenario. A program has the name of its file, by which others import it."""
     module, name = scenario.__module__, getattr(scenario, "__qualname__", "<no name>")
     if module == "__main__":

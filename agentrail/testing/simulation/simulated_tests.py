@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agentrail.testing.simulation.life import WorldScenario, check_life_size, run
 from agentrail.testing.simulation.shrinking import MAX_LIVES
-from agentrail.testing.simulation.world import StoreKind, World, check_store
+from agentrail.testing.simulation.world import StoreKind, World, check_store_kind
 
 
 class SimulatedTest(Protocol):
@@ -45,7 +45,7 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
         ValueError: Your move: as in `run` or `World.use_store`, or no seeds.
     """
     check_life_size(nodes, hours)
-    check_store(store, nodes)
+    check_store_kind(store, nodes)
     chosen = range(seeds) if isinstance(seeds, int) else tuple(seeds)
     if not chosen:
         message = f"seeds is {seeds!r}: expected one seed or more"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from agentrail.testing.simulation.facts import CallAsked, FaultChange
 from agentrail.testing.simulation.log import WORLD, LogLine
 from agentrail.testing.simulation.shrinking import count_faults, count_prompts
-from agentrail.testing.simulation.sim_files import name_of
+from agentrail.testing.simulation.sim_files import name_of_scenario
 
 if TYPE_CHECKING:
     from agentrail.testing.simulation.life import Report
@@ -112,7 +112,7 @@ def _foot(report: "Report", saved: Path | None, test: Path | None) -> str:
 
 def _options(report: "Report") -> str:
     size = f"--nodes {report.nodes} --hours {report.seconds / 3600:g}"
-    return f"--scenario {name_of(report.scenario)} --seed {report.seed} {size}"
+    return f"--scenario {name_of_scenario(report.scenario)} --seed {report.seed} {size}"
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

@@ -196,7 +196,7 @@ class World:
 
     def use_store(self, name: StoreKind) -> None:
         """Choose where sessions are: in a PostgreSQL of all nodes, or with the only node, in SQLite on its disk or in the memory of its process."""
-        check_store(name, len(self.nodes))
+        check_store_kind(name, len(self.nodes))
         for node in self.nodes:
             node.disk = SimulatedDisk(self.tape, node.place) if name == "sqlite" else None
         self._is_in_memory = name == "memory"
@@ -540,7 +540,7 @@ class World:
         contextvars.copy_context().run(start)
 
 
-def check_store(name: str, nodes: int) -> None:
+def check_store_kind(name: str, nodes: int) -> None:
     """Raise a `ValueError` for an unknown store, or for several nodes that share none."""
     if name not in get_args(StoreKind) or (nodes > 1 and name != "postgres"):
         message = (
