@@ -33,7 +33,7 @@ from agentrail.evals.scorers import (
     tools_called,
 )
 from agentrail.evals.statistics import interval_of, kappa_of, pass_all, pass_at
-from agentrail.evals.trace import Trace, trace_of
+from agentrail.evals.trace import Trace, trace_of, traces_of
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
@@ -134,6 +134,14 @@ def said(seq, event, at_ms=0):
 def answer(text, **usage):
     message = AssistantMessage(content=(Text(text=text),), model="m", stop_reason="end")
     return ResponseComplete(message=message, usage=TokenUsage(**usage), stop_reason="end")
+
+
+def test_a_session_has_a_trace_after_each_step():
+    """Each has all events so far, and the effects of its own step."""
+    heard = [said(number, answer("Hi.", output=number)) for number in (1, 2)]
+    traces = list(traces_of([(heard[:1], {}), ([], {"pay": "once"}), (heard[1:], {})]))
+    assert [len(one.events) for one in traces] == [1, 1, 2]
+    assert [dict(one.effects) for one in traces] == [{}, {"pay": "once"}, {}]
 
 
 ENDS = [

@@ -15,6 +15,7 @@ from agentrail.protocols.a2a import (
     open_task,
     page_of_tasks,
     read_parts,
+    read_task_id,
     settled_task,
     show_task,
 )
@@ -30,6 +31,12 @@ from tests.wire.test_forms import BARE
 PB2 = library("a2a.types.a2a_pb2")
 TASK = A2aTask(id="p1~4~s", context_id="s", at_ms=0)
 ENDS = ("COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED")
+
+
+def test_the_id_of_a_task_has_its_prompt_its_event_and_its_session():
+    """Any other text is none, also one with more digits than a number may have."""
+    assert read_task_id(TASK.id) == ("p1", 4, "s")
+    assert [read_task_id(text) for text in ("", "p1", "p1~0~s", f"p1~{'9' * 5_000}~s")] == [None] * 4
 
 
 def check_frames(frames):

@@ -202,6 +202,8 @@ def test_a_new_session_has_the_past_and_the_last_message():
     assert given.parameters.settings.instructions == "Be brief."
     plan = decide_chat(asked(user("Hi"), called("x"), result("x")), None)
     assert (plan.goes_on, len(plan.history), plan.words) == (True, 3, ())
+    assert plan.past_words == (Text(text="Hi"),)
+    assert decide_chat(given, None).past_words == ()
 
 
 OPEN = evolve(
@@ -271,6 +273,8 @@ def test_words_answer_the_only_open_question():
     )
     status = evolve(BARE, questions=(question,), suspended=True)
     assert decide_chat(asked(user("b")), status).decisions == (RespondBody(ref="q1", response="b"),)
+    ours = {"role": "assistant", "content": "Hello."}  # sent again, after the session went on
+    assert refused(user("Hi"), ours, user("b"), status=status) == ("already_resolved", "messages")
     two = evolve(status, questions=(question, question))
     assert decide_chat(asked(user("b")), two).words == (Text(text="b"),)
 

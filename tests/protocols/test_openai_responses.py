@@ -240,6 +240,7 @@ def test_input_is_words_results_and_decisions():
         ({"previous_response_id": "x"}, "field_invalid", "previous_response_id"),
         ({"previous_response_id": "resp_s_1", "conversation": "s"}, "field_invalid", "previous_response_id"),
         ({"background": "yes"}, "field_invalid", "background"),
+        ({"background": True, "store": False}, "unsupported_parameter", "background"),
         ({"instructions": 7}, "field_invalid", "instructions"),
         ({"tools": [{"type": "web_search"}]}, "unsupported_tool", "tools[0].type"),
         ({"tools": [{"type": "function"}]}, "field_invalid", "tools[0]"),

@@ -134,5 +134,5 @@ def _tell_story(story: CallStory, event: Event, at_ms: int) -> None:
         case ToolTookEffect(result=result):
             story.result, story.ended_at_ms = result, at_ms
             story.outcome = "error" if result.is_error else "done"
-        case _:
-            pass
+        case _ as never:
+            raise AssertionError(never)

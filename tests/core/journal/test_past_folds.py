@@ -5,7 +5,7 @@ from typing import get_args
 
 import msgspec
 
-from agentrail.core.journal.call_history import story_of_call
+from agentrail.core.journal.call_history import call_in, story_of_call
 from agentrail.core.journal.record import REWOUND, Record, RewoundBody
 from agentrail.core.journal.rewound_events import UndoneEvents
 from agentrail.core.journal.step_explanation import ExplainedSignal, ExplainedStep, lines_of_step
@@ -22,7 +22,7 @@ from agentrail.core.stack.explanation import RunListener
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.core.wire.codec import decode_event
-from agentrail.events import ApprovalRequired, UnknownEvent
+from agentrail.events import ApprovalRequired, ResponseComplete, UnknownEvent
 from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, FileRef, Image, SessionId, Text, TokenUsage, UserMessage
 from tests.console.fold_cases import fold_cases
@@ -86,6 +86,14 @@ def test_of_each_state_the_parts_of_the_next_request_add_up():
         asked = [call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls]
         assert [at for part in drawn if part.role == "assistant" for at in part.call_ids] == asked
         assert (told.counted_tokens, told.model) == (data.context_tokens, model_of(data).model)
+
+
+def test_a_call_is_found_in_the_response_that_asked_for_it():
+    """By its id, and None in another response."""
+    row = [event for events in map(known, lives()) for event in events if isinstance(event, ResponseComplete)]
+    asking = next(event for event in row if event.message.calls)
+    assert call_in(asking, asking.message.calls[-1].call_id) is asking.message.calls[-1]
+    assert call_in(asking, "another") is None
 
 
 def test_the_digest_is_another_one_when_a_word_is():
