@@ -274,9 +274,8 @@ def page_of_tasks(
         return WireRefusal(code="field_invalid", message="is not between 1 and 100", place="pageSize")
     if "pageToken" in asked and not (name and at.isascii() and at.isdigit() and len(at) < 17):  # noqa: PLR2004 - milliseconds
         return WireRefusal(code="field_invalid", message="is not the token of a page", place="pageToken")
-    state = f"{asked.get('status', '')}".removeprefix(
-        "TASK_STATE_"
-    )  # the library has an unknown one as a number
+    named = f"{asked.get('status', '')}"  # the library has an unknown one as a number
+    state = named.removeprefix("TASK_STATE_")
     since = datetime.fromisoformat(asked.get("statusTimestampAfter", "1970-01-01T00:00Z")).timestamp() * 1_000
     wanted = [one for one in tasks if state in ("", one.state) and one.at_ms >= since]
     found = sorted(wanted, key=_place, reverse=True)

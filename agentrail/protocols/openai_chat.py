@@ -287,7 +287,7 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
         return asked.begin()
     ours = "\n\n".join([one.text for one in past if isinstance(one, AssistantMessage) and one.text])
     place = (
-        0  # in the session's order: a search from the start for each answer takes seconds in a long session
+        0  # each answer is searched for after the one before: from the start, a long session takes seconds
     )
     for text in asked.answers:
         place = place if place < 0 else ours.find(text.partition("\n\n[")[0], place)

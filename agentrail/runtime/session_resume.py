@@ -110,7 +110,7 @@ class SessionResumption:
         *,
         seen: int | None = None,
     ) -> None:
-        """Create it, with the number of the last event that readers here have seen. None: there are none."""
+        """Create it. `seen` is the number of the last event that readers here have seen, or None without readers."""
         self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies

@@ -110,9 +110,8 @@ class SpanConsumer:
         )
         self._resource = {"service.name": "agentrail", **options.resource}
         self._folds: dict[tuple[str, str], SessionSpans] = {}
-        self._needed: dict[
-            tuple[str, str], int | None
-        ] = {}  # by the folds when their spans were last exported
+        # What the folds needed when their spans were last exported.
+        self._needed: dict[tuple[str, str], int | None] = {}
         self._fed: Sequence[HeardEvent] = ()
         self._made: list[JournalSpan] = []
         self._limiter = trio.CapacityLimiter(1)
