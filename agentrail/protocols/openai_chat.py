@@ -286,9 +286,7 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
     if status is None:
         return asked.begin()
     ours = "\n\n".join([one.text for one in past if isinstance(one, AssistantMessage) and one.text])
-    place = (
-        0  # each answer is searched for after the one before: from the start, a long session takes seconds
-    )
+    place = 0  # where the search for the next answer begins: from the start, a long session takes seconds
     for text in asked.answers:
         place = place if place < 0 else ours.find(text.partition("\n\n[")[0], place)
     words = _new_words(asked, past)

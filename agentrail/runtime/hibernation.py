@@ -624,7 +624,7 @@ class Hibernation:
         places = [(cell.ports.scope, cell.ports.session_id) for cell, _ in held]
         rows = await keeping.read(lambda: [keeping.store.get(*place) for place in places])
         for (cell, slept), row in zip(held, rows, strict=True):
-            # One that wakes meanwhile finds out for itself, and may use its sandbox already. One that woke is asleep again.
+            # One that wakes meanwhile finds out for itself, and may use its sandbox already. One that has hibernated again has another row.
             is_asleep = cell.sleep is not None and cell.sleep.row is slept and cell.sleep.waking is None
             if is_asleep and row is not None and row.node not in ("", keeping.node.id):
                 self._forget_moved(cell, "another node has woken it")
