@@ -326,8 +326,12 @@ class View:
             program=program,
             options=(*options, "--chdir", str(self.directory)),
             call_filter=find_filter(self.network, self.lacks),
-            descriptors=tuple(mount.descriptor for mount in self.mounts),
+            descriptors=tuple(mount.descriptor for mount in self.mounts if self._is_mounted_opened(mount)),
         )
+
+    def _is_mounted_opened(self, mount: Mount) -> bool:
+        """Whether bubblewrap mounts the descriptor. It closes only those, and any other would lead the command outside."""
+        return BIND_OPENED not in self.lacks and mount.names[-1] != STATE_DIRECTORY
 
     def _decide_protected(self) -> Iterator[str]:
         for mount in self.mounts:
@@ -336,10 +340,10 @@ class View:
             if mount.names[-1] == STATE_DIRECTORY:
                 yield from _empty(Path(path), _EMPTY_BYTES, self.lacks)
                 yield from ("--remount-ro", path)
-            elif BIND_OPENED in self.lacks:
-                yield from (f"{option}-try", path, path)  # it may no longer exist
-            else:
+            elif self._is_mounted_opened(mount):
                 yield from (f"{option}-fd", str(mount.descriptor), path)
+            else:
+                yield from (f"{option}-try", path, path)  # it may no longer exist
 
 
 def decide_basis(network: Network, lacks: frozenset[str], *, shared_memory_bytes: int) -> tuple[str, ...]:

@@ -319,6 +319,17 @@ async def state_of_agentrail(target: Target) -> None:
     assert (target.root / ".agentrail" / "journal").read_text() == "hidden words"
 
 
+async def inherited_descriptors(target: Target) -> None:
+    """A command inherits no open directory, whatever protected paths the workspace has: it would lead out of the mounts."""
+    for name in (".agentrail", ".vscode", ".git/hooks", "sub/.git"):
+        (target.root / name).mkdir(parents=True)
+    listed = await target.run(
+        "ls -l /proc/self/fd; cat /proc/self/fd/*/../secret /proc/self/fd/*/../../secret"
+    )
+    assert "hidden words" not in listed.output
+    assert str(target.root) not in listed.output
+
+
 async def missing_rights(target: Target) -> None:
     """The user's own rights hold inside the root as well; root has them all, and reads what it may."""
     for name, mode in (("unreadable", 0), ("unwritable", 0o444)):

@@ -109,13 +109,22 @@ async def test_what_cannot_be_confined(monkeypatch, tmp_path):
         ("bwrap: prctl(PR_SET_SECCOMP): Invalid argument", "--seccomp"),
     ],
 )
-async def test_what_this_machine_lacks_is_left_out_and_told(tmp_path, said, lacks):
-    """An old bubblewrap or a kernel that forbids something still confines: without that one thing, and it says so."""
+async def test_what_this_machine_lacks_is_left_out_and_told(tmp_path, monkeypatch, said, lacks):
+    """An old bubblewrap or a kernel that forbids something still confines: without that one thing, and it says so.
+
+    A command still inherits no open directory.
+    """
     need_bubblewrap()
     looks = f"tr '\\0' '\\n' < /proc/self/fd/$2 | grep -qx -e {lacks}"
     program = _pretend(tmp_path, f'if {looks}; then echo "{said}" >&2; exit 1; fi; exec {_real()} "$@"')
     found = await probe("refuse", program)
     assert found == Confinement(mode="bubblewrap", lacks=frozenset({lacks}))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    root = tmp_path / "ws"
+    (root / ".vscode").mkdir(parents=True)
+    sandbox = LocalSandbox(root)
+    assert str(root) not in await _output(sandbox, "ls -l /proc/self/fd")
+    assert await sandbox.confinement() == found
 
 
 def test_namespaces_that_are_used_up_may_come_free(monkeypatch, tmp_path):
