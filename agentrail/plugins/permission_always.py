@@ -40,7 +40,7 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
     if call.tool in CODE_TOOLS:  # code is approved only once: no narrow rule exists for it
         return ()
     if call.tool in SHELL_TOOLS:
-        return _of_line(verdict)
+        return _of_line(call, verdict)
     text = _of_call(call)
     return () if text is None else (text,)
 
@@ -72,7 +72,7 @@ def what_else(text: str) -> str:
             return f"every call of {rule.tool}, whatever its arguments are"
 
 
-def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
+def _of_line(call: PermissionCall, verdict: PermissionVerdict) -> tuple[str, ...]:
     reading = verdict.reading
     if not isinstance(reading, PlainLine) or not verdict.uncovered:
         return ()
@@ -80,21 +80,21 @@ def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
     texts: dict[str, None] = {}
     for words, _ in verdict.uncovered:
         command = by_words.get(words)
-        text = None if command is None else _of_command(command)
+        text = None if command is None else _of_command(command, is_here=call.is_here)
         if text is None or (len(texts) == MAX_PROPOSED and text not in texts):
             return ()
         texts[text] = None
     return tuple(texts)
 
 
-def _of_command(command: PlainCommand) -> str | None:
-    """Return the rule for one command. None if a star does not cover it, or its words cannot be written as a rule."""
-    if uncovered_by_star(command) is not None:
+def _of_command(command: PlainCommand, *, is_here: bool) -> str | None:
+    """Return the rule for one command. None if a star does not cover it, or no rule can express its words or directory."""
+    read = only_reads(command)
+    if uncovered_by_star(command) is not None or (read is None and not is_here):
         return None
     quoted = [_quoted(word, is_pattern=place in command.patterns) for place, word in enumerate(command.words)]
     if None in quoted:
         return None
-    read = only_reads(command)
     text = " ".join(word for word in quoted if word is not None)
     rule = f"shell({text})" if read is None else f"shell({' '.join(read)} *)"
     return rule if _covers(rule, command) else None

@@ -34,6 +34,8 @@ _LOOKING: Final = "calls with effects do not run here: look around, and say what
 """Text for the mode `plan` if nothing ends it, or if no tool can submit a plan."""
 _NO_PLAN: Final = "plans cannot be approved here, so calls with effects do not run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
+_HERE: Final = (".", "./", "")
+_ONLY_HERE: Final = "a rule without a * applies only without a workdir"
 _DENY, _ASK, _ALLOW = range(3)
 
 
@@ -50,6 +52,11 @@ class PermissionCall:
     working_dir: str = "."
     home: str = ""
     leads_to: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a command starts in the working directory of the session."""
+        return self.arguments.get("workdir", ".") in _HERE
 
 
 @frozen(kw_only=True)
@@ -242,7 +249,7 @@ class _Judging:
     def _written_whole(self, rules: OfTool) -> _Found | None:
         """Return the rule of `allow` without a star that equals the whole line."""
         whole = rules.by_line.get(self.reading) if isinstance(self.reading, PlainLine) else None
-        if whole is None or not _SHELL_ARGUMENTS.issuperset(self.call.arguments):
+        if whole is None or not _SHELL_ARGUMENTS.issuperset(self.call.arguments) or not self.call.is_here:
             return None
         if self.asked is not None:
             self._note(_ALLOW, whole[0], (), matched=True)
@@ -285,7 +292,7 @@ class _Judging:
         is_known = _SHELL_ARGUMENTS.issuperset(self.call.arguments)
         whole = None
         # This lookup costs a fifth of a verdict.
-        if rules.by_line and is_known and isinstance(reading, PlainLine):
+        if rules.by_line and is_known and self.call.is_here and isinstance(reading, PlainLine):
             whole = rules.by_line.get(reading)
         every = bare(rules.anywhere)
         entry = min((one for one in (whole, every) if one is not None), key=lambda one: one[0], default=None)
@@ -293,13 +300,13 @@ class _Judging:
             if self.asked is not None:
                 self._note(_ALLOW, entry[0], (), matched=True)
             return _Found(_ALLOW, (self._written(_ALLOW, entry[0]),))
-        elsewhere = _elsewhere(commands, self.call.arguments)
+        elsewhere = _is_git_elsewhere(commands, self.call)
         by: list[WrittenRule] = []
         uncovered: list[tuple[tuple[str, ...], str]] = []
         for command, why in zip(commands, whys, strict=True):
             number = self._covering(rules, command, is_covered=why is None)
             if number is None:
-                uncovered.append((command.words, why or ""))
+                uncovered.append((command.words, why or ("" if self.call.is_here else _ONLY_HERE)))
             else:
                 by.append(self._written(_ALLOW, number))
         if not is_known:
@@ -316,8 +323,10 @@ class _Judging:
         if command.behind:
             entries = (*entries, *rules.about(command.run[0]))
         for number, rule in entries:
-            matched = isinstance(rule.pattern, CommandPattern) and must_be(
-                rule.pattern, command, is_covered=is_covered
+            matched = (
+                isinstance(rule.pattern, CommandPattern)
+                and (rule.pattern.has_star or self.call.is_here)
+                and must_be(rule.pattern, command, is_covered=is_covered)
             )
             if self.asked is not None:
                 self._note(_ALLOW, number, command.words, matched=matched)
@@ -407,7 +416,6 @@ class _Judging:
         self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
 
 
-def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:
-    """Return whether git may run in a directory other than the workspace."""
+def _is_git_elsewhere(commands: tuple[PlainCommand, ...], call: PermissionCall) -> bool:
     programs = {command.run[0].lower() for command in commands}
-    return "git" in programs and ("cd" in programs or arguments.get("workdir", ".") not in {".", "./", ""})
+    return "git" in programs and ("cd" in programs or not call.is_here)

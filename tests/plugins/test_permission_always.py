@@ -39,7 +39,7 @@ def test_the_narrowest_rules_of_a_line(line, texts):
 
 
 def test_only_what_asked_is_proposed():
-    """Calls that a rule allows, asks about or denies get no rule, nor do links that lead elsewhere."""
+    """Calls that a rule allows, asks about or denies get no rule, nor do links that lead elsewhere, nor exact words in another directory."""
     line = call_of("shell", command="git log | head")
     assert proposed(line, PermissionPolicy(allow=rules("shell(head *)"))) == ("shell(git log *)",)
     assert proposed(line, PermissionPolicy(ask=rules("shell(git *)"))) == ()
@@ -49,6 +49,8 @@ def test_only_what_asked_is_proposed():
     assert proposed(call_of("grep", pattern="x"), PermissionPolicy(deny=rules("read_file(x)"))) == ()
 
     assert proposed(evolve(call_of("write_file", path="a"), leads_to=("/etc/x",))) == ()
+    assert proposed(call_of("shell", command="npm test", workdir="src")) == ()
+    assert proposed(call_of("shell", command="pwd", workdir="src")) == ("shell(pwd *)",)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,12 @@ def test_what_rules_say_nothing_about_asks():
     assert line(policy, "git log", workdir=".", timeout_seconds=5) == "allow"
     assert "another directory" in said(policy, "shell", command="git log", workdir="b").why
 
+    policy = policy_of(allow=["shell(make test)", "shell(npm test)", "shell(git log)", "shell(wc *)"])
+    for one in ("make test", "npm test", "git log"):  # the exact words, of a line that starts elsewhere
+        assert (line(policy, one), line(policy, one, workdir="b")) == ("allow", "ask")
+    assert "without a workdir" in said(policy, "shell", command="npm test", workdir="b").why
+    assert line(policy, "wc a", workdir="b") == "allow"
+
     assert line(policy_of(allow=["shell(ls)"]), "ls", env={"PATH": "x"}) == "ask"
     assert line(policy_of(allow=["shell(ls *)"]), "ls", env={"PATH": "x"}) == "ask"
     assert line(policy_of(allow=["shell"]), "ls", env={"PATH": "x"}) == "allow"
