@@ -92,7 +92,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
         limits = {"max_seconds": shrink} if shrink else {"max_lives": 0}
         chosen = {"nodes": nodes, "hours": hours, "save": str(save), "shows_all": show_all, **limits}
         works = [msgspec.structs.replace(work, **chosen) for work in works]
-        if seed is not None:
+        if seed is not None and not (census or as_json):
             return _tell(works[0])
         return _live_all(works, shows_census=census, as_json=as_json)
     except _Faulty as error:
@@ -298,7 +298,7 @@ def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) ->
         write_error(f"{stories.pop()}.")
     told = [] if as_json else [*stories, _measured(campaign.lived)]
     if shows_census:
-        told += _census_of(campaign.lived)
+        told += _census_of(campaign.lived, as_json=as_json)
     printed = print_text("\n".join(told)) if told else Exit.DONE
     return printed if printed is not Exit.DONE else code
 
@@ -314,13 +314,15 @@ def _measured(lived: "list[Lived]") -> str:
     return f"{len(lived)} lives, {hours:.1f} node-hours{rates}"
 
 
-def _census_of(lived: "list[Lived]") -> list[str]:
+def _census_of(lived: "list[Lived]", *, as_json: bool) -> list[str]:
     from agentrail.testing.simulation.census import Census
 
     all_of_them = Census()
     for one in lived:
         all_of_them.merge(Census(dict(one.census)))
     empty = all_of_them.empty()
+    if as_json:
+        return [msgspec.json.encode({"unmet": empty}).decode()]
     return [
         f"{len(empty)} situations were met by no life, and have no reason for that:",
         *(f"  {one}" for one in empty),

@@ -23,6 +23,7 @@ from agentrail import plugins as p
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.simulation.faults import MODEL_TROUBLE
 from agentrail.testing.simulation.people import people
+from agentrail.testing.simulation.simulated_tests import simulation
 
 payments = []
 
@@ -44,6 +45,10 @@ def with_a_clock(world):
     answer = lambda request: says("Done.") if len(request.messages) > 1 else calls(("clock", {}))
     world.profile("desk", model=FunctionModel(answer), tools=[clock])
     people(world, 1, "desk", pause=(1, 2))
+
+@simulation(nodes=2, hours=0.01, seeds=1)
+def small(world):
+    honest(world)
 
 def careful(world):
     honest(world)
@@ -112,13 +117,28 @@ def test_a_life_in_which_all_holds_is_measured(folder, capfd):
     assert "seed 1 keeps all promises: 1 lives" in ran.out
     ran = run_line(f"simulate --seeds 1-2 --census {usual}", capfd)
     assert "situations were met by no life, and have no reason for that:\n  " in ran.out
-    ran = run_line(f"simulate --seeds 1-3 --jobs 2 --json {usual}", capfd)
-    rows = [json.loads(line) for line in ran.out.splitlines()]
+    ran = run_line(f"simulate --seeds 1-3 --jobs 2 --json --census {usual}", capfd)
+    *rows, census = [json.loads(line) for line in ran.out.splitlines()]
+    assert "close reason: parked" in census["unmet"]
     assert (ran.code, sorted((row["seed"], row["outcome"]) for row in rows)) == (
         0,
         [(1, "held"), (2, "held"), (3, "held")],
     )
     assert all(row["steps"] > 100 for row in rows)
+
+
+def test_a_simulated_test_has_its_own_nodes_and_hours(folder, capfd):
+    """Also with other faults. `--nodes` and a store that nodes cannot share replace its number."""
+    for options, node_hours in (
+        ("", 0.02),
+        ("--faults none", 0.02),
+        ("--nodes 1", 0.01),
+        ("--store sqlite", 0.01),
+    ):
+        ran = run_line(f"simulate --seed 1 --json --scenario my_world:small {options}", capfd)
+        assert (ran.code, ran.err) == (0, "")
+        # And the seconds until the life is at rest.
+        assert json.loads(ran.out)["node_hours"] == pytest.approx(node_hours, rel=0.4)
 
 
 @pytest.mark.check  # processes

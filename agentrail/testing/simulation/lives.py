@@ -88,10 +88,14 @@ class LifeFailed(Exception):
 def live_one(work: SeedRange, seed: int) -> Lived:
     """Live one life. A broken one is shrunk and saved."""
     began = outside.stopwatch()
-    options = _options(work)
     outcome = "held"
     try:
-        report = run(worlds.find_scenario(work.name, work.folder), seed, **options)
+        kind = worlds.named_world(work.name, work.folder)
+        options: dict[str, Any] = {
+            "nodes": kind.nodes if work.nodes is None else work.nodes,
+            "hours": kind.hours if work.hours is None else work.hours,
+        }
+        report = run(kind.scenario, seed, **options)
         is_checked = seed % CHECKED_EVERY == 0
         if is_checked and (found := determinism.compare_lives(work.name, seed, options, work.folder)):
             return Lived(seed=seed, outcome="not repeatable", told=str(found))
@@ -118,15 +122,6 @@ def live_one(work: SeedRange, seed: int) -> Lived:
     )
     outcome = "broken" if outcome == "held" else outcome
     return msgspec.structs.replace(lived, outcome=outcome, told=told, file="" if file is None else str(file))
-
-
-def _options(work: SeedRange) -> dict[str, Any]:
-    kind = worlds.named_world(work.name)
-    nodes, hours = work.nodes, work.hours
-    return {
-        "nodes": kind.nodes if nodes is None else nodes,
-        "hours": kind.hours if hours is None else hours,
-    }
 
 
 def tell_broken(

@@ -69,7 +69,7 @@ def simulation(  # noqa: PLR0913 - what a life depends on, and what follows a br
         # Not `functools.wraps`: pytest would find the scenario's own argument, and look for a fixture `world`.
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(test, name, getattr(scenario, name))
-        test.__dict__.update(vars(scenario))
+        test.__dict__.update(vars(scenario), nodes=nodes, hours=hours)  # for `agentrail simulate --scenario`
         return test
 
     return decorate

@@ -321,16 +321,20 @@ WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
     }
 )
 
-USUAL: Final = WORLDS["cluster"]
-"""Nodes and hours of scenarios that are no world of this module."""
 
+def named_world(name: str, folder: str) -> WorldKind:
+    """Return the scenario of a name with its usual number of nodes and hours. Nodes that share no store are one.
 
-def named_world(name: str) -> WorldKind:
-    """Return the usual number of nodes and hours of the scenario of a name. Nodes that share no store are one."""
+    Raises:
+        LookupError, ImportError, AgentrailError: Your move: see `find_scenario`.
+    """
+    found = find_scenario(name, folder)
     if not name.startswith("with:"):
-        return WORLDS.get(name, USUAL)
+        own: dict[str, Any] = {one: getattr(found, one) for one in ("nodes", "hours") if hasattr(found, one)}
+        return WORLDS.get(name) or WorldKind(found, **own)
     _, store, _, scenario = name.split(":", 3)
-    return evolve(named_world(scenario), nodes=1) if store in {"sqlite", "memory"} else named_world(scenario)
+    kind = evolve(named_world(scenario, folder), scenario=found)
+    return evolve(kind, nodes=1) if store in {"sqlite", "memory"} else kind
 
 
 def find_scenario(name: str, folder: str) -> WorldScenario:
