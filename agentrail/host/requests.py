@@ -357,6 +357,7 @@ class RequestTrack:
         *,
         on_change: "Callable[[RequestTrack], None] | None" = None,
     ) -> None:
+        self.callers: int = 0  # with `abort`, and still there
         self._record = record
         self._is_behind = False
         self.standing: RequestStanding = RequestStanding(
@@ -496,7 +497,8 @@ class HostRequest:
         self.kind: RequestKind = kind
         self.is_repeat = is_repeat
         self._track = track
-        self._on_disconnect = on_disconnect
+        self._can_abort = on_disconnect == "abort"
+        track.callers += self._can_abort
         self.repairs: tuple[Repair, ...] = repairs_of(session) if has_history else ()
 
     def __repr__(self) -> str:
@@ -603,8 +605,10 @@ class HostRequest:
             await self.session.abort(reason, ref=ref, wait=False)
 
     async def caller_left(self) -> None:
-        """Handle the disconnect of its caller: continue or cancel, as requested with the message."""
-        if self._on_disconnect == "abort" and not self.record.has_ended:
+        """Handle the disconnect of its caller. The last caller that chose `abort` cancels the request."""
+        can_abort, self._can_abort = self._can_abort, False
+        self._track.callers -= can_abort
+        if can_abort and not (self._track.callers or self.record.has_ended):
             await self.cancel("the caller disconnected")
 
 

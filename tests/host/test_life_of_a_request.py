@@ -475,6 +475,28 @@ async def test_a_session_that_is_given_up_ends_all_its_requests_as_failed():
 
 @on_virtual_time
 @pytest.mark.host("H-062")
+async def test_one_of_two_callers_of_a_request_leaves():
+    """A repeat joins the request, which is aborted only when both have left."""
+    async with hosting(ScriptedModel([SLOW, SLOW])) as host:
+        request, repeat = [
+            await host.submit(say(client_id="one"), ANN, kind="stream", on_disconnect="abort")
+            for _ in range(2)
+        ]
+        assert repeat.request_id == request.request_id
+        await request.caller_left()
+        await request.caller_left()
+        assert await repeat.outcome() == "completed"
+        request, repeat = [
+            await host.submit(say(client_id="two"), ANN, kind="stream", on_disconnect="abort")
+            for _ in range(2)
+        ]
+        await repeat.caller_left()
+        await request.caller_left()
+        assert await request.outcome() == "aborted"
+
+
+@on_virtual_time
+@pytest.mark.host("H-062")
 @pytest.mark.parametrize(("on_disconnect", "outcome"), [("continue", "completed"), ("abort", "aborted")])
 async def test_a_caller_that_leaves(on_disconnect, outcome):
     """The cycle completes, or is aborted; then the hooks, once each. So it is with one that leaves before its message is accepted."""
