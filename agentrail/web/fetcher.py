@@ -33,19 +33,22 @@ _MAX_LINES: Final = 5_000
 class RobotsTxt:
     """Rules of one server for one program."""
 
-    __slots__ = ("_agent", "_parser")
+    __slots__ = ("_agent", "_is_missing", "_parser")
 
     def __init__(self, status: int, content: bytes, agent: str) -> None:
         self._agent = agent
-        self._parser = RobotFileParser()
+        self._is_missing = status in _MISSING
+        self._parser = RobotFileParser()  # allows nothing until it has parsed a file
         if status in _THERE:
-            self._parser.parse(content.decode("utf-8-sig", "replace").splitlines()[:_MAX_LINES])
-        else:
-            lines = [] if status in _MISSING else ["User-agent: *", "Disallow: /"]
-            self._parser.parse(lines)
+            parser = RobotFileParser()
+            with suppress(ValueError):  # with an invalid number or address, it is like an unreachable file
+                parser.parse(content.decode("utf-8-sig", "replace").splitlines()[:_MAX_LINES])
+                self._parser = parser
 
     def allows(self, target: str) -> bool:
-        return self._parser.can_fetch(self._agent, target)
+        with suppress(ValueError):  # the library parses the path as an address
+            return self._is_missing or self._parser.can_fetch(self._agent, target)
+        return False
 
 
 # Counts the bytes of a body while they arrive and are decompressed, so that memory use never exceeds the
@@ -179,7 +182,12 @@ class Fetching:
                 answer = await _exchange(transport, address, WebRequest(url=""), max_bytes)
             if answer.status not in _MOVED or "location" not in answer.headers:
                 break
-            address = read_web_url(urljoin(address.url, answer.headers["location"]), self.rules)
+            try:
+                target = urljoin(address.url, answer.headers["location"])
+            except ValueError:
+                message = f"Not fetched: {address.host} redirects to an invalid address."
+                raise FetchFailed(message) from None
+            address = read_web_url(target, self.rules)
             if stays_on_host and address.host != first.host:
                 message = f"Not fetched: {first.host} redirects to another host, which may not be allowed. Fetch {address.url} itself if you want that page."
                 raise FetchFailed(message)

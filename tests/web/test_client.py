@@ -61,6 +61,20 @@ async def test_a_name_that_leads_elsewhere_the_second_time_is_looked_up_once():
     assert site.connections == 0
 
 
+@pytest.mark.parametrize("to", ["//[x", "http://[::1", "http://a\u2100b/"])
+@on_bounded_time
+async def test_a_redirect_to_no_address_is_a_refusal(to):
+    """Whatever a server writes there, in UTF-8 too. A path that looks like one is asked for as it is."""
+    site = Site(any=(302, {"Location": to}, b""))
+    async with open_sites(site):
+        with pytest.raises(FetchFailed, match=r"site\.example redirects to an invalid address"):
+            await fetching(site).fetch(site.origin)
+        site.pages["%5Bx"] = b"page"
+        assert (await fetching(site).fetch(f"{site.origin}//%5Bx")).content == b"page"
+        with pytest.raises(FetchFailed, match=r"robots\.txt"):
+            await fetching(site, robots=True).fetch(f"{site.origin}//%5Bx")
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize(
     "to", ["http://127.0.0.1", "https://localhost", "//127.0.0.1", "http://inner.example"]
@@ -301,6 +315,7 @@ async def test_a_service_gets_its_key_and_no_redirect_takes_it_along():
     [
         (b"User-agent: *\nDisallow: /private", False), (b"User-agent: agentrail\nDisallow: /", False), (b"User-agent: other\nDisallow: /", True),
         ((404, {}, b""), True), ((500, {}, b""), False), (b"x" * 600_000, False), (b"\xff\xfe nonsense", True),
+        ("User-agent: *\nCrawl-delay: \u00b2".encode(), False), (b"User-agent: *\nDisallow: //[x", False),
     ],
 )  # fmt: skip
 @on_bounded_time
