@@ -190,7 +190,7 @@ def _ascii_host(host: str) -> str:
     if "%" in host:
         try:
             host = unquote_to_bytes(host).decode()
-        except UnicodeDecodeError:
+        except UnicodeError:
             host = "%"
         if any(one in host for one in "/?#@:[]%\\"):
             message = "its host contains characters that are not allowed in host names"

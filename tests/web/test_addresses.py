@@ -153,7 +153,7 @@ def test_an_address_has_one_form():
         ("https://a.example@127.0.0.1/", "user before its host"), ("https://a.example:22/", "port 22"), ("https://a.example:0/", "is not a port"),
         ("https://a.example\\@b.example/", "backslash"), ("https://a.example/a b", "space"), ("https://a\r\nb.example/", "control"),
         ("https://xn--a.example/" + "x" * 2_000, "at most 2,000"), ("https://ex\u200dample.example/", "IDNA"), ("https:///x", "host is missing"),
-        ("https://a%2fb.example/", "not allowed in host names"), ("https://%ff.example/", "not allowed in host names"), ("http://a.example:8080/", "port 8080"),
+        ("https://a%2fb.example/", "not allowed in host names"), ("https://%ff.example/", "not allowed in host names"), ("https://%41\ud800.example/", "not allowed in host names"), ("http://a.example:8080/", "port 8080"),
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_with_the_rule(text, words):
