@@ -1,5 +1,6 @@
 """`agentrail kb`: add, list, search and remove documents of knowledge bases, also while another process reads them."""
 
+import errno
 import hashlib
 import os
 import shlex
@@ -20,6 +21,7 @@ from agentrail.abc.embeddings import VectorKnowledge
 from agentrail.abc.knowledge import (
     ALL_DOCUMENTS,
     EVERY_USER,
+    MAX_DOCUMENT_BYTES,
     MAX_DOCUMENT_SUMMARY_CHARACTERS,
     MAX_FOUND_PASSAGES,
     DocumentFilter,
@@ -48,7 +50,7 @@ from agentrail.runtime.session_stores import search_passages
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.vector_search import NoMeaning
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
-from agentrail.stores.knowledge_sqlite import SqliteKnowledge
+from agentrail.stores.knowledge_sqlite import MAX_DOCUMENT_PATH, SqliteKnowledge
 from agentrail.stores.memory_store_names import directory_of_knowledge
 from agentrail.stores.store_urls import is_shared_store
 from agentrail.tools.kb_text import fenced_document
@@ -498,19 +500,32 @@ class _Adding:
 
 def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocument]:
     digests: dict[str, str] = {}
-    for file in files:
+    for path in [file.as_posix() for file in files]:
+        if len(path) > MAX_DOCUMENT_PATH or not path.isprintable():
+            reason = f"its path has more than {MAX_DOCUMENT_PATH} characters, or invisible ones: rename it"
+            yield KnowledgeDocument(path=path, digest="", state="failed", reason=reason)
+            continue
         try:
-            digests[file.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+            digests[path] = hashlib.sha256(_content_of(path)).hexdigest()
         except OSError as error:
-            yield _unread(adding, file.as_posix(), error)
+            yield _unread(adding, path, error)
     # Includes documents left waiting when an earlier process was killed.
     for path in adding.announce([*digests.items()]):
         try:
-            content = Path(path).read_bytes()
+            content = _content_of(path)
         except OSError as error:
             yield _unread(adding, path, error)
             continue
         yield adding.add(path, content)
+
+
+def _content_of(path: str) -> bytes:
+    """Return the bytes of a file, of a larger one as many as the store needs to refuse it."""
+    # Without waiting for the other end of a pipe.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        return file.read(MAX_DOCUMENT_BYTES + 1)
 
 
 def _unread(adding: _Adding, path: str, error: OSError) -> KnowledgeDocument:

@@ -208,7 +208,7 @@ def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     suffix = PurePosixPath(path).suffix.lower()
     kind = _kind_of(path, suffix, content)
     if len(content) > max_bytes:
-        message = f"it has {len(content):,} bytes, at most {max_bytes:,} are read: split it"
+        message = f"it has more than {max_bytes:,} bytes: split it"
         raise UnreadDocument(message)
     if kind == "text":
         return DocumentText(text=_text_of(content), is_markdown=suffix in MARKDOWN)

@@ -369,6 +369,24 @@ def test_documents_that_cannot_be_read_this_time_are_found_as_before(kb, added, 
     assert found_for(kb.place, "planes") == {"docs/more/b.txt"}
 
 
+def test_odd_files_fail_one_by_one(kb, docs):
+    """A pipe, a terabyte, a name with a newline: each has its reason, at once, and the other documents are added."""
+    os.mkfifo("pipe.md")
+    (docs / "large.txt").touch()
+    os.truncate(docs / "large.txt", 1 << 40)
+    (docs / "a\nb.md").write_text("Ferries.")
+    code, out, _ = kb.add("handbook", "docs", "pipe.md", reader=("*",))
+    assert code is Exit.FAILED
+    for line in (
+        "failed  docs/a\\nb.md  its path has more than 500 characters, or invisible ones: rename it",
+        "failed  docs/large.txt  it has more than 16,777,216 bytes: split it",
+        "failed  pipe.md  it cannot be read: it is not a file",
+    ):
+        assert line in out.splitlines(), out
+    assert "3 failed" in out
+    assert "docs/a.md" in found_for(kb.place, ALL_WORDS)
+
+
 def test_a_page_is_found_as_before_while_its_server_fails_and_not_after_it_is_gone(kb, site, monkeypatch):
     """Only 404 and 410 say that there is no such page."""
     url = f"{site}/notes"

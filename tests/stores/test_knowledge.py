@@ -101,7 +101,7 @@ def test_html_has_headings_and_a_pdf_has_pages(store):
         ("a.html", b"<script>run()</script>", "it contains no text: a script in the browser may produce it"),
         ("a.md", b"tea \xff", "it is not UTF-8 at byte 4: save it as UTF-8"),
         ("a.md", b"tea\0", "it contains zero bytes, so it is not text"),
-        ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: split it"),
+        ("a.md", b"x" * 101, "it has more than 100 bytes: split it"),
     ],
 )
 def test_what_cannot_be_read_is_failed_and_the_others_go_on(store, monkeypatch, path, content, reason):
