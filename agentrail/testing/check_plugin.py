@@ -1,20 +1,11 @@
 """`check_plugin`: the contract of a plugin, as a test for any plugin."""
 
-import builtins
-import contextlib
-import os
-import random
-import socket
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, Final
-from unittest import mock
 
 from agentrail.core.protocol import hooks as h
-from agentrail.core.stack.loaded_stack import Member, PluginEntry, Stack, load_stack
+from agentrail.core.stack.loaded_stack import PluginEntry, Stack, load_stack, restored_member
 from agentrail.core.stack.pipeline import deliver, resume_hook, run_hook
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import loses
@@ -24,6 +15,7 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.frozen import frozen_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, SessionId, Text, ToolResult, UserMessage
+from agentrail.testing.watched_stack import side_effects
 
 ROUNDS: Final = 3
 
@@ -56,16 +48,6 @@ SAMPLES: Final[tuple[h.Lifecycle, ...]] = (
 )
 """At least one of each hook, in a possible order of a session."""
 
-_IMPURE: Final[tuple[tuple[Any, str], ...]] = (
-    *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")),
-    *((random, name) for name in ("random", "randint", "choice", "shuffle", "getrandbits")),
-    *((os, name) for name in ("getenv", "listdir", "remove", "system", "urandom")),
-    (builtins, "open"),
-    (builtins, "print"),
-    (socket, "socket"),
-    (subprocess, "Popen"),
-)
-
 
 def check_plugin(
     plugin: type[Plugin] | Plugin,
@@ -89,29 +71,30 @@ def check_plugin(
         stack, states = load_stack([entry])
         (member,) = stack.members
         state = states[member.name]
-        again, _ = load_stack([entry]) if isinstance(plugin, type) else (stack, states)
         assert isinstance(member.plugin.describe(), str | dict | MappingProxyType), (
             "describe() must return text or a mapping"
         )
         for moment in range(ROUNDS):
             for event in events:
                 if type(event) in member.hooks:
-                    state = _asked(stack, again.members[0], event, state, moment)
+                    state = _asked(stack, plugin, event, state, moment)
         ended = attempt(member.plugin.on_session_end, state, _context(ROUNDS))
         assert ended == attempt(member.plugin.on_session_end, state, _context(ROUNDS)), (
             f"{member.name}: on_session_end returns a different answer the second time"
         )
 
 
-def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: int) -> Any:
-    """Call the plugin through the pipeline, after the handler alone has returned the same action twice."""
+def _asked(stack: Stack, plugin: type[Plugin] | Plugin, event: h.Lifecycle, state: Any, moment: int) -> Any:
+    """Call the plugin through the pipeline, after the handler has returned the same action as one created by a restart."""
     (member,) = stack.members
     what = f"{member.name}, on {type(event).__name__}"
     context = _context(moment)
     given = repr((event, state, context))
-    with _watched() as touched:
+    restored = restored_member(plugin, member.options)
+    touched: list[str] = []
+    with side_effects(touched):
         first = attempt(member.plugin.handle, event, state, context)
-        second = attempt(twin.plugin.handle, event, state, _context(moment))
+    second = attempt(restored.plugin.handle, event, state, _context(moment))
     assert not touched, f"{what}: a plugin must be pure, but this one called {', '.join(touched)}"
     assert repr((event, state, context)) == given, f"{what}: it changed its input"
     assert first == second, (
@@ -161,25 +144,3 @@ def _context(moment: int) -> Context:
         # A new one for each call, as in a session: a repeated call gets the same numbers.
         random=SeededRandom(moment),
     )
-
-
-@contextlib.contextmanager
-def _watched() -> Iterator[list[str]]:
-    """Record the outside functions that this thread calls. They still work, and other threads are ignored."""
-    touched: list[str] = []
-    here = threading.get_ident()
-
-    def noting(module: Any, name: str) -> Callable[..., Any]:
-        really = getattr(module, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == here:
-                touched.append(f"{module.__name__}.{name}")
-            return really(*args, **kwargs)
-
-        return call
-
-    with contextlib.ExitStack() as patches:
-        for module, name in _IMPURE:
-            patches.enter_context(mock.patch.object(module, name, noting(module, name)))
-        yield touched

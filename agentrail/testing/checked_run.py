@@ -373,7 +373,7 @@ class Run:
         """Load a new stack, so that runs are independent of each other."""
         self.setup = setup
         self._invariants = invariants
-        self._watch = StackWatch()
+        self._watch = StackWatch(setup.entries)
         self.state: SessionState = self.begun(*load_stack(setup.entries, ask=self._watch))
         self.script: list[Signal] = []
         self.drawn: list[Signal] = []

@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
@@ -16,7 +16,7 @@ from attrs import frozen
 
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.stack.loaded_stack import Member
+from agentrail.core.stack.loaded_stack import Member, PluginEntry, restored_member
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.foreign_calls import attempt
 from agentrail.testing.plugins import puppet_of
@@ -32,6 +32,8 @@ _READS_A_CLOCK: Final = frozenset(
         *("process_time", "process_time_ns", "thread_time", "sleep"),
     }
 )
+_READS_A_CLOCK_WITH: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
+"""Functions that read a clock if they are given no time, and so have this number of arguments."""
 _TALKS: Final = frozenset({"open", "open_code", "print", "input", "breakpoint"})
 _OF_THE_SYSTEM: Final = frozenset({"posix", "nt", "_socket", "_ssl", "_posixsubprocess", "_thread"})
 _PLAIN_NAMES: Final = frozenset({"fspath", "strerror", "get_ident", "allocate_lock", "RLock"})
@@ -44,7 +46,7 @@ def side_effects(found: list[str]) -> Iterator[None]:
     """Record the calls of a block to clocks, randomness, files, processes, sockets and the environment. The calls still work."""
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
-        name = _impure(arg) if event == "c_call" else _reads_environment(frame, event)
+        name = _impure(arg, frame) if event == "c_call" else _reads_environment(frame, event)
         if name is not None:
             place = _line_of(frame)
             if place is not None:
@@ -61,13 +63,16 @@ def side_effects(found: list[str]) -> Iterator[None]:
             gc.enable()
 
 
-def _impure(function: Any) -> str | None:
+def _impure(function: Any, caller: FrameType) -> str | None:
     """Return the name of a function with side effects. None for all others."""
     name = getattr(function, "__name__", "")
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)
     if module == "time":
-        return f"time.{name}" if name in _READS_A_CLOCK else None
+        # The operand of the running CALL instruction is its number of arguments.
+        given = caller.f_code.co_code[caller.f_lasti + 1] if name in _READS_A_CLOCK_WITH else None
+        reads = name in _READS_A_CLOCK or (given is not None and given == _READS_A_CLOCK_WITH[name])
+        return f"time.{name}" if reads else None
     if module in _OF_THE_SYSTEM:
         is_plain = name in _PLAIN_NAMES or name.startswith("_path_")
         return None if is_plain else f"{'os' if module == 'posix' else module}.{name}"
@@ -100,8 +105,8 @@ def _line_of(frame: FrameType | None) -> str | None:
     return place
 
 
-# The caller that loads a stack decides how its handlers are called. Here they are called twice, because a pure function
-# returns the same answer twice, and their own calls are recorded.
+# The caller that loads a stack decides how its handlers are called. Here they are called again, because a pure function
+# returns the same answer again, also from a plugin as a restart creates it, and their own calls are recorded.
 
 
 @frozen(kw_only=True)
@@ -114,12 +119,15 @@ class AskedPlugin:
 
 
 class StackWatch:
-    def __init__(self) -> None:
+    def __init__(self, entries: Sequence[PluginEntry]) -> None:
+        given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
+        instances = {type(one) for one in given if not isinstance(one, type)}
+        self._classes = {one for one in given if isinstance(one, type)} - instances
         self.askings: list[AskedPlugin] = []
         self.faults: list[str] = []
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a plugin's handler, once for the session and once to compare."""
+        """Call a plugin's handler, once for the session, and again to compare."""
         what = f"{member.name}, on {type(event).__name__}"
         touched: list[str] = []
         try:
@@ -127,13 +135,23 @@ class StackWatch:
                 answer = member.plugin.handle(event, state, ctx)
         finally:
             self.faults += (f"{what}: a plugin is pure, and this one called {call}" for call in touched)
-        again = ask_again(member, event, state, ctx)
-        if again != answer:
-            self.faults.append(
-                f"{what}: the same question has another answer the second time: {answer!r}, then {again!r}"
-            )
+        for compared, time in self._compared(member):
+            again = ask_again(compared, event, state, ctx)
+            if again != answer:
+                self.faults.append(
+                    f"{what}: the same question has another answer {time}: {answer!r}, then {again!r}"
+                )
+                break
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
+
+    def _compared(self, member: Member) -> Iterator[tuple[Member, str]]:
+        yield member, "the second time"
+        if type(member.plugin) in self._classes:
+            yield (
+                restored_member(type(member.plugin), member.options),
+                "after a restart, which loses attributes",
+            )
 
     def find(self, change: str, record: PluginRecord) -> object:
         """Return a plugin that is attached to a running session: a puppet if its record names one, otherwise None."""

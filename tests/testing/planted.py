@@ -155,6 +155,18 @@ class Forgetful(Stateless):
         return p.Emit("asked", self.asked, state)
 
 
+class Limited(p.Plugin[int]):
+    """Keeps its option in itself. A restart restores the state, and does not call `init`."""
+
+    def init(self, limit: int = 3) -> int:
+        self.limit = limit
+        return 0
+
+    @p.on(p.BeforeTool)
+    def judge(self, event: p.BeforeTool, state: int, ctx: p.Context) -> p.Action[int]:
+        return p.BlockTool("enough", state) if state == self.limit else p.Continue(state + 1)
+
+
 class Perfectionist(Stateless):
     """Is never content."""
 
@@ -247,6 +259,7 @@ BUGS: Final[Mapping[str, tuple[Any, str, str]]] = {
     "an action on a hook that does not take it": ([TooLate], "actions_are_taken", "does nothing there"),
     "a clock": ([Stopwatch], "plugins_are_pure", "time.monotonic at planted.py:"),
     "a state beside the state": ([Forgetful], "plugins_are_pure", "another answer the second time"),
+    "an option that a restart loses": ([Limited], "plugins_are_pure", "after a restart, which loses"),
     "a reviewer without end": (
         [Perfectionist],
         "an idle session settles",

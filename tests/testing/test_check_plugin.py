@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import nullcontext
+from queue import SimpleQueue
 
 import attrs
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
+from tests.testing import planted
 
 
 @attrs.frozen
@@ -73,7 +75,7 @@ WAYS = {
     ),
     "it reads a file": (
         lambda plugin, event, state: p.Continue(len(open(__file__).read()) * 0),  # noqa: SIM115, PTH123
-        "a plugin must be pure, but this one called builtins.open",
+        "a plugin must be pure, but this one called open at test_check_plugin.py:",
     ),
     "it raises": (lambda plugin, event, state: event.arguments["x"], "bad, on BeforeTool: KeyError: 'x'"),
     "it changes what it was given": (
@@ -114,14 +116,38 @@ def test_a_broken_rule_is_named(way):
     assert words is None or words in str(caught.value)
 
 
+def test_what_a_restart_loses_is_found():
+    """A plugin is also called as a restart creates it: with its state, and without what `init` kept in attributes."""
+    with pytest.raises(AssertionError, match="no attribute 'limit'"):
+        check_plugin(planted.Limited)
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [
+        (lambda: time.localtime().tm_hour, "localtime"),
+        (lambda: time.strftime("%H"), "strftime"),
+        (lambda: time.localtime(0).tm_hour + len(time.strftime("%H", time.gmtime(0))), None),
+    ],
+)
+def test_a_clock_is_read_without_a_time_only(reads, name):
+    """`localtime()` is impure, and `localtime(seconds)` is not."""
+    with nullcontext() if name is None else pytest.raises(AssertionError, match=f"called time.{name} at "):
+        check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
+
+
 def test_what_another_thread_does_is_not_the_plugins_doing():
     """A program has threads of its own; only what the handler itself calls is reported."""
+    asked, answers = SimpleQueue[str](), SimpleQueue[float]()
+    worker = threading.Thread(target=lambda: [answers.put(time.time()) for _ in iter(asked.get, "stop")])
+    worker.start()
 
     def look(plugin, event, state):
-        worker = threading.Thread(target=lambda: seen.append(time.time()))
-        seen: list[float] = []
-        worker.start()
-        worker.join()
-        return p.Continue(state + len(seen))
+        asked.put("time")
+        return p.Continue(state + (answers.get() > 0))
 
-    check_plugin(Bad(look))
+    try:
+        check_plugin(Bad(look))
+    finally:
+        asked.put("stop")
+        worker.join()

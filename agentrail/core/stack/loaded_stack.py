@@ -164,7 +164,7 @@ def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member,
     return member, state
 
 
-def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_handler) -> Member:
+def restored_member(plugin: type[Plugin] | Plugin, options: JsonObject, *, ask: Ask = call_handler) -> Member:
     """Return the member of a plugin whose state was stored. Its `init` is called only if it does not declare its state type.
 
     Not with all options that a session was given meanwhile: `init` need not accept the options of
