@@ -372,6 +372,43 @@ def test_one_that_is_forgotten_does_not_hold_the_program():
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+FORKING = """
+import os
+import signal
+import sys
+from agentrail import blocking, errors
+supervisor = blocking.Supervisor().open()
+session = supervisor.start_session(model="demo:fast")
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    assert session.ask("Hi")
+    supervisor.close()
+else:
+    signal.alarm(20)
+    for call in (session.status, lambda: session.futures.ask("Hi").result(5)):
+        try:
+            call()
+        except errors.SupervisorClosed as error:
+            assert "forked from" in str(error)
+        else:
+            sys.exit("it was answered")
+    with blocking.Supervisor() as another:
+        assert another.start_session(model="demo:fast").ask("Hi")
+    if "close" in sys.argv:
+        supervisor.close()
+"""
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("ending", ["close", "exit"])
+def test_a_forked_process_has_no_copy_of_it(ending):
+    """Calls are refused there, it ends or is closed at once, and the one in the first process continues."""
+    command = [sys.executable, "-c", FORKING, ending]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 class Leaver(p.Plugin[None]):
     """Ends the process when it is asked about a prompt."""
 

@@ -1,6 +1,7 @@
 """The thread of a supervisor, and calls into it: a call goes in, and a future delivers its outcome."""
 
 import atexit
+import os
 import sys
 import threading
 from collections import deque
@@ -84,6 +85,7 @@ class SupervisorThread:
         self._failure: BaseException | None = None
         self._untold: BaseException | None = None
         self._supervisor: SessionSupervisor | None = None
+        self._is_forked = False
         self.nursery: trio.Nursery | None = None
 
     # --- life cycle
@@ -106,6 +108,7 @@ class SupervisorThread:
         )
         self._thread.start()
         atexit.register(self.close)
+        _OPEN.add(self)
         try:
             ready.result()
         except BaseException:
@@ -128,9 +131,16 @@ class SupervisorThread:
             self._wait_over(interrupt)
         finally:
             atexit.unregister(self.close)
+            _OPEN.discard(self)
         failure, self._untold = self._untold, None
         if failure is not None and tell:
             raise failure
+
+    def end_in_child(self) -> None:
+        """End in a forked process, which has no copy of the thread. Its locks may be held indefinitely, so replace them."""
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._way_in, self._is_forked = None, True
+        self._over.set()
 
     def _wait_over(self, interrupt: BaseException | None = None) -> None:
         if self._thread is None:
@@ -222,6 +232,8 @@ class SupervisorThread:
             )
         cause = self._failure
         how = "was closed" if cause is None else f"has crashed ({describe_bug(cause)})"
+        if self._is_forked:
+            how = "runs in the process that this one was forked from: open another one here"
         error = SupervisorClosed(EVERY, f"the supervisor {how}")
         error.__cause__ = cause
         return error
@@ -307,6 +319,17 @@ _RUNS_IN: Final[ContextVar[tuple[SupervisorThread, ...]]] = ContextVar(
     "agentrail_blocking_supervisors_that_run_this"
 )
 """Tasks inherit it, and functions in worker threads inherit it from the task that started them."""
+
+
+_OPEN: Final[set[SupervisorThread]] = set()
+
+
+def _end_all_in_child() -> None:
+    for home in tuple(_OPEN):
+        home.end_in_child()
+
+
+os.register_at_fork(after_in_child=_end_all_in_child)
 
 
 def _asyncio_runs() -> bool:
