@@ -1,7 +1,9 @@
 """Decisions of the user in `agentrail chat`: steers, approvals, answers. Parses the commands, and the session applies them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -9,7 +11,7 @@ from attrs import frozen
 from agentrail.cli.always_text import words_of_always
 from agentrail.cli.chat_notices import show_form, show_offered
 from agentrail.core.session.views import Status
-from agentrail.errors import AgentrailError, InteractionError
+from agentrail.errors import AgentrailError, InteractionError, UnknownApproval
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.rule_queries import read_always_rules
 from agentrail.runtime.session_handle import Session
@@ -21,6 +23,8 @@ WaitsForPerson: TypeAlias = Approval | Question
 
 KeepRules: TypeAlias = Callable[[tuple[str, ...]], str]
 """Saves rules to the user's file and returns its location, or an empty text if they are not saved."""
+
+NO_RULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 _PERMISSIONS: Final = "Permissions"
 
@@ -43,8 +47,20 @@ def waiting_of(status: Status) -> tuple[WaitsForPerson, ...]:
     return tuple(sorted(both, key=lambda one: one.requested_at_ms))
 
 
-def show_waiting(status: Status) -> list[str]:
-    return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
+def show_waiting(status: Status, rules: Mapping[str, tuple[str, ...]] = NO_RULES) -> list[str]:
+    """Return a line for each pending request, with the rules that "always" would save, by the id of its approval."""
+    return [f"#{place} {_show(one, rules)}" for place, one in enumerate(waiting_of(status), start=1)]
+
+
+async def rules_of_waiting(
+    session: Session, status: Status, keep: KeepRules | None
+) -> dict[str, tuple[str, ...]]:
+    """Return the rules that "always" would save for each pending approval. Empty if rules are not saved."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in () if keep is None else status.all_approvals:
+        with suppress(UnknownApproval):  # decided meanwhile
+            found[one.id] = await read_always_rules(session, one.id)
+    return found
 
 
 async def answer_waiting(session: Session, words: str) -> str | None:
@@ -152,11 +168,12 @@ def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) ->
     return found
 
 
-def _show(one: WaitsForPerson) -> str:
+def _show(one: WaitsForPerson, rules: Mapping[str, tuple[str, ...]]) -> str:
     if isinstance(one, Question):
         options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
         return f"{one.question}{options}{show_form(one.schema, one.url)}"
     shown = f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
-    if "always" in one.permission_options:
-        shown += f" ({words_of_always(one)})"
+    saved = rules.get(one.id, ())
+    if saved or "always" in one.permission_options:
+        shown += f" ({words_of_always(one, saved)})"
     return shown if one.permission_options == PERMISSION_OPTIONS else f"{shown} ({show_offered(one)})"

@@ -324,7 +324,9 @@ class Chat:
         self.was_used = True
         self.ledger.come_back(back.running, back.queued)
         await self.desk.view.show_past(back.shown)
-        for asked in asked_again(await self.session.status()):
+        status = await self.session.status()
+        rules = await chat_answers.rules_of_waiting(self.session, status, self.keep)
+        for asked in asked_again(status, rules):
             await self.desk.view.show(asked)
             self.ledger.note(asked)
 
@@ -484,7 +486,9 @@ class Chat:
             return True
         lines = [*answer.lines]
         if typed.name == "status":
-            lines += chat_answers.show_waiting(await self.session.status())
+            status = await self.session.status()
+            rules = await chat_answers.rules_of_waiting(self.session, status, self.keep)
+            lines += chat_answers.show_waiting(status, rules)
         await self._say(*lines)
         if answer.prompt is not None:
             await self._prompt_of(typed.name, answer)

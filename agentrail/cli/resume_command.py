@@ -1,6 +1,6 @@
 """Stored sessions in commands: the store of `run --keep` and `chat`, and the output of a resumed session."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -9,6 +9,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli.chat_answers import NO_RULES
 from agentrail.cli.event_text import Piece, Transcript
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.run_options import Choices
@@ -27,8 +28,8 @@ from agentrail.cli.store_access import (
 )
 from agentrail.core.session.views import Status, snapshot_of
 from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable, Unrevivable
-from agentrail.events import ApprovalRequired, AskUser, Event, Question
-from agentrail.messages import PromptRef, Text
+from agentrail.events import ApprovalRequired, AskUser, Event, PluginEvent, Question
+from agentrail.messages import JsonValue, PromptRef, Text
 from agentrail.runtime.persistence import OnDrift
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -131,10 +132,18 @@ def _first_words(content: Sequence[object]) -> str:
     return shorten(" ".join(block.text for block in content if isinstance(block, Text)))
 
 
-def asked_again(status: Status) -> tuple[Event, ...]:
-    """Return a session's pending approvals and questions as events, as if they had just been asked."""
-    approvals = [ApprovalRequired(approval=one) for one in status.all_approvals]
-    return (*approvals, *map(_asked, status.all_questions))
+def asked_again(status: Status, rules: Mapping[str, tuple[str, ...]] = NO_RULES) -> tuple[Event, ...]:
+    """Return a session's pending approvals and questions as events, as if they had just been asked.
+
+    Before each approval comes the event with the rules that "always" would save, by the id of the approval.
+    """
+    events: list[Event] = []
+    for one in status.all_approvals:
+        if saved := rules.get(one.id):
+            payload: JsonValue = {"call_id": one.call_id, "tool": one.tool, "always": [*saved]}
+            events.append(PluginEvent(name="permission_asked", payload=payload))
+        events.append(ApprovalRequired(approval=one))
+    return (*events, *map(_asked, status.all_questions))
 
 
 def _asked(question: Question) -> Event:

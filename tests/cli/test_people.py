@@ -3,8 +3,9 @@
 import pytest
 import trio
 
-from agentrail.cli.chat_answers import decide, show_waiting
+from agentrail.cli.chat_answers import decide, rules_of_waiting, show_waiting
 from agentrail.cli.chat_notices import notice_of
+from agentrail.cli.resume_command import asked_again
 from agentrail.errors import AnswerNotOffered, InteractionError, OptionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied
 from agentrail.plugins import HumanApproval, Permissions
@@ -161,6 +162,14 @@ async def test_always_is_kept_where_the_user_keeps_rules(supervisor):
         assert ApprovalRequired not in map(type, await until(events, AgentEnd))
         await session.prompt("Look")
         await until(events, ApprovalRequired)
+        status = await session.status()
+        rules = await rules_of_waiting(session, status, keep)
+        (line,) = show_waiting(status, rules)  # as in /status
+        assert "(always: shell(git log *); that also allows git log with any other words" in line
+        notices = [notice_of(one) for one in asked_again(status, rules)]  # as in a chat that comes back
+        assert notices[0].startswith("/approve always would keep: shell(git log *); that also allows")
+        assert notices[1].startswith("may shell run with")
+        assert await rules_of_waiting(session, status, None) == {}
         assert "this is not kept: the disk is full" in await decide(session, "/approve", "always", keep)
         await until(events, AgentEnd)
         await session.prompt("Run")

@@ -1,15 +1,16 @@
 """The small dialogue about a pending call: its rows and its keys. Keys in, a choice out."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import evolve, frozen
 
-from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
+from agentrail.cli.terminal.diffs import diff_of_call, style_of_line
 from agentrail.cli.terminal.key_bindings import DialogueChoice
 from agentrail.cli.terminal.styles import MIN_WIDTH, Ink, Rows, draw_line, draw_text
 from agentrail.events import Approval, PermissionOption
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 
 _ORDER: Final[tuple[DialogueChoice, ...]] = ("approve", "always", "reject", "edit")
 _KEYS: Final[dict[str, DialogueChoice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
@@ -74,24 +75,43 @@ def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
         for row in _choice_rows(dialogue, place, choice, ink)
     ]
     room = max(height - 1 - len(hint) - len(choices), 1)
-    what = draw_diff(diff, ink, room) if diff else _argument_rows(approval.arguments, ink, room)
-    return (head, *what, *hint, *choices)
+    return (head, *_call_rows(approval.arguments, diff, ink, room), *hint, *choices)
 
 
-def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
-    """Draw all arguments in full, wrapped, because users approve what they read. Without room, show how many rows are hidden."""
-    shown = (
-        f"{name}={json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in arguments.items()
-    )
+def _call_rows(arguments: JsonObject, diff: Sequence[str], ink: Ink, room: int) -> Rows:
+    """Draw all arguments, or a diff and the others, in full and wrapped, because users approve what they read.
+
+    Without room, show how many rows are hidden.
+    """
+    shown = [
+        (f"{name}={json.dumps(value, ensure_ascii=False, default=dict)}", "")
+        for name, value in arguments.items()
+        if not (diff and _is_told(name, value, ink))
+    ]
+    shown += map(style_of_line, diff[:room])
     narrow = evolve(ink, width=max(ink.width - len(_INDENT) - 1, MIN_WIDTH))
-    rows = [f"{_INDENT}{row}" for one in shown for row in draw_text(one, narrow)]
-    if len(rows) <= room:
+    rows = [f"{_INDENT}{row}" for text, style in shown for row in draw_text(_visible(text), narrow, style)]
+    hidden = max(len(diff) - room, 0)
+    if len(rows) + hidden <= room:
         return tuple(rows)
-    hidden = len(rows) - room + 1
+    hidden += len(rows) - room + 1
     return (
         *rows[: room - 1],
         draw_line(((f"{_INDENT}… {hidden} more rows: e shows them all", "asks"),), ink),
     )
+
+
+def _visible(text: str) -> str:
+    """Escape characters that would hide or reorder the text around them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
+
+
+def _is_told(name: str, value: JsonValue, ink: Ink) -> bool:
+    """Whether the diff or the question shows an argument, or its value changes nothing."""
+    fits = isinstance(value, str) and value.isprintable() and len(value) <= ink.width // 2
+    return name in {"old_string", "new_string", "content"} or value is False or (name == "path" and fits)
 
 
 def _choice_rows(dialogue: Dialogue, place: int, choice: DialogueChoice, ink: Ink) -> Rows:

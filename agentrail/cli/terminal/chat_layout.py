@@ -176,7 +176,7 @@ class Picture:
     _todos: tuple[Todo, ...] = ()
     _todos_are_new: bool = False
     _is_apart: bool = True
-    _always: tuple[str, ...] = ()
+    _always: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)  # by call id and tool
 
     @property
     def is_at_work(self) -> bool:
@@ -227,6 +227,7 @@ class Picture:
             self._keep_rules(event.payload)
         if type(event) in TERMINAL:
             self._running.clear()
+            self._always.clear()
             self.dialogue = None
             rows += self._final_todos()
         if isinstance(event, events.AskUser):
@@ -284,9 +285,7 @@ class Picture:
         if approval.id in {one.id for one in before}:
             return
         rules = {} if self.dialogue is None else dict(self.dialogue.rules)
-        if self._always:
-            rules[approval.id] = self._always
-            self._always = ()
+        rules[approval.id] = self._always.pop((approval.call_id, approval.tool), ())
         chosen = 0 if self.dialogue is None else self.dialogue.chosen
         self.dialogue = Dialogue(waiting=(*before, approval), rules=tuple(rules.items()), chosen=chosen)
 
@@ -372,6 +371,8 @@ class Picture:
         elif isinstance(event.event, events.ToolExecutionStart):
             running.calls_of_child += 1
             running.latest = f"{event.event.name}({show_arguments(event.event.arguments)})"
+        elif isinstance(event.event, events.PluginEvent) and event.event.name == "permission_asked":
+            self._keep_rules(event.event.payload)
         elif isinstance(event.event, events.ApprovalRequired):
             self.ask(event.event.approval)
         elif isinstance(event.event, events.ApprovalResolved) and self.dialogue is not None:
@@ -406,9 +407,10 @@ class Picture:
         return tuple(draw_line(((row, "dim"),), self.ink) for row in ("plan:", *rows))
 
     def _keep_rules(self, payload: Any) -> None:
-        """Keep the rules that "always" would save for the next approval."""
+        """Keep the rules that "always" would save for a call, until its approval is shown."""
         rules = payload.get("always") if hasattr(payload, "get") else None
-        self._always = tuple(map(str, rules)) if isinstance(rules, list | tuple) else ()
+        if isinstance(rules, list | tuple):
+            self._always[f"{payload.get('call_id')}", f"{payload.get('tool')}"] = tuple(map(str, rules))
 
 
 def _style_of(event: Event) -> str:

@@ -12,25 +12,29 @@ _MAX_LINES: Final = 2_000
 
 
 def diff_of_call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the changes of a call of `edit_file` or `write_file`, as lines of a unified diff without its header."""
+    """Return the changes of a call of `edit_file` or `write_file`, as lines of a unified diff without its header.
+
+    Empty for any other call, and for texts too long to be compared.
+    """
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if tool == "edit_file" and isinstance(old, str) and isinstance(new, str):
-        before, after = _lines(old), _lines(new)
+        before, after = old.splitlines(), new.splitlines()
+        if max(len(before), len(after)) > _MAX_LINES:
+            return ()
         return tuple(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
     content = arguments.get("content")
     if tool == "write_file" and isinstance(content, str):
-        return tuple(f"+{line}" for line in _lines(content))
+        return tuple(f"+{line}" for line in content.splitlines())
     return ()
 
 
-def _lines(text: str) -> Sequence[str]:
-    return text.splitlines()[:_MAX_LINES]
+def style_of_line(line: str) -> tuple[str, str]:
+    return line, {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "dim")
 
 
 def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_DIFF_ROWS) -> Rows:
-    styles = {"+": "added", "-": "removed", "@": "place"}
     shown = lines if len(lines) <= most else lines[: most - 1]
-    rows = [draw_line(((f"    {line}", styles.get(line[:1], "dim")),), ink) for line in shown]
+    rows = [draw_line((("    ", ""), style_of_line(line)), ink) for line in shown]
     if len(lines) > len(shown):
         rows.append(draw_line(((f"    … {len(lines) - len(shown)} more lines", "dim"),), ink))
     return tuple(rows)

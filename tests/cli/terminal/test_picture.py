@@ -61,6 +61,11 @@ def asks(number, **arguments):
     )  # fmt: skip
 
 
+def asked_by_policy(number, *rules):
+    payload = {"call_id": f"c{number}", "tool": "edit_file", "always": rules}
+    return PluginEvent(name="permission_asked", payload=payload)
+
+
 def fed(*events, width=80, now=0.0):
     picture = Picture(ink=Ink(width=width))
     printed = [row for event in events for row in picture.feed(event, now)]
@@ -197,7 +202,7 @@ def test_todos_stand_below_and_are_printed_at_the_end():
 
 def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
     """Exactly what is offered; "always" with the rules that it would write; the next call when the first was decided."""
-    rules = PluginEvent(name="permission_asked", payload={"always": ["edit_file(a)"]})
+    rules = asked_by_policy(1, "edit_file(a)")
     first, second = asks(1, path="a", old_string="x", new_string="y"), asks(2, path="b")
     picture, printed = fed(START, rules, ApprovalRequired(approval=first), ApprovalRequired(approval=second))
     assert printed == []
@@ -222,6 +227,42 @@ def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
     assert rule == "2 always, in this session: every call of edit_file, whatever its a arguments are"
     picture.feed(END, 0.0)
     assert picture.dialogue is None
+
+
+def test_rules_are_those_of_the_call_that_is_shown():
+    """Not of an earlier call that needed no approval; of a sub-agent's call too."""
+    other = asked_by_policy(2, "edit_file(b)")
+    picture, _ = fed(START, other, ApprovalRequired(approval=asks(1, path="a")))
+    assert "2 always, in this session: every call of edit_file" in "".join(picture.below(0.0, 20))
+    child, call = SessionId("s.1"), CallId("t")
+    start = SubagentStart(call_id=call, child_id=child, description="x")
+    inner = [
+        SubagentEvent(call_id=call, child_id=child, depth=1, event=one)
+        for one in (asked_by_policy(1, "edit_file(a)"), ApprovalRequired(approval=asks(1, path="a")))
+    ]
+    picture, _ = fed(START, started("t", "task"), start, *inner)
+    assert "2 always: edit_file(a); that also allows" in "".join(picture.below(0.0, 20))
+
+
+def test_a_dialogue_hides_nothing_of_a_change():
+    """The end of a long line, a long path, that all occurrences change, and invisible characters. Long texts are counted."""
+    path = "a/" * 40 + ".bashrc"
+    long = asks(1, path=path, old_string="x", new_string="x = 1;" + " " * 200 + "evil()", replace_all=True)
+    picture, _ = fed(START, ApprovalRequired(approval=long))
+    shown = "".join("".join(picture.below(0.0, 40)).split())
+    for part in (f'path="{path}"', "replace_all=true", "evil()"):
+        assert part in shown
+    hidden = asks(1, path="a", old_string="x", new_string="\tx\u202e\u200b", replace_all=False)
+    picture, _ = fed(START, ApprovalRequired(approval=hidden))
+    shown = "\n".join(picture.below(0.0, 40))
+    assert "x\\u202e\\u200b" in shown
+    assert "replace_all" not in shown
+    many = msgspec.structs.replace(asks(1, path="a", content="x\n" * 5_000), tool="write_file")
+    picture, _ = fed(START, ApprovalRequired(approval=many))
+    assert "… 4989 more rows: e shows them all" in "\n".join(picture.below(0.0, 20))
+    huge = asks(1, path="a", old_string="x\n" * 3_000, new_string="x\n" * 2_999 + "y")
+    picture, _ = fed(START, ApprovalRequired(approval=huge))
+    assert 'old_string="x\\nx' in "\n".join(picture.below(0.0, 20))
 
 
 def test_a_dialogue_hides_nothing_of_what_would_run():
