@@ -187,13 +187,12 @@ class Registry:
         if cell.exit_reason is not None:
             message = f"{handle!r} has ended and cannot hold a key"
             raise ActorDown(message, handle=handle, reason=cell.exit_reason)
-        for entry in self.members(key):
-            if self._is_unique or entry.handle is handle:
-                message = f"key {key!r} is held by {entry.handle!r}: unregister it first, or use its `handle`"
-                raise AlreadyRegistered(message, handle=entry.handle)
-        for stale in tuple(self._entries.get(key, ())):
-            if stale.exit_reason is not None:
-                self._remove(key, stale)
+        entries = self._entries.get(key, {})
+        for holder in tuple(entries) if self._is_unique else (handle,) * (handle in entries):
+            if holder.exit_reason is None:
+                message = f"key {key!r} is held by {holder!r}: unregister it first, or use its `handle`"
+                raise AlreadyRegistered(message, handle=holder)
+            self._remove(key, holder)
         self._entries.setdefault(key, {})[handle] = Entry(handle, value)
         own = self._keys.setdefault(handle, {})
         if not own:
@@ -228,8 +227,8 @@ class Registry:
         Raises:
             RegistryClosed: Your move: use another registry.
         """
-        members = self.members(key)
-        return members[0].handle if members else None
+        self._check_open(key)
+        return next((one for one in self._entries.get(key, ()) if one.exit_reason is None), None)
 
     def members(self, key: Hashable) -> tuple[Entry, ...]:
         """Return all living holders of a key, in the order of their registration.

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from agentrail.actors import worker
-from agentrail.actors.actor_handle import cell_of
+from agentrail.actors.actor_handle import ActorHandle, cell_of
 from agentrail.actors.actor_registry import Registered, Registry
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
 from agentrail.otp.child_specs import Backoff, ChildSpec
@@ -53,6 +53,20 @@ async def test_duplicate_registration(stage, registry):
             stage.end("a")
             await settled()
             assert [entry.handle for entry in shared.members("key")] == [two]
+
+
+@on_virtual_time
+async def test_a_group_of_thousands_is_not_searched(stage, monkeypatch):
+    """To register in a group, or to look up its first member, needs no look at the others."""
+    is_known, looked = ActorHandle.exit_reason.fget, []
+    async with crowd(stage, "abcdefgh") as handles:
+        with Registry(keys="duplicate") as shared:
+            seen = property(lambda handle: looked.append(handle) or is_known(handle))
+            monkeypatch.setattr(ActorHandle, "exit_reason", seen)
+            for handle in handles:
+                shared.register("key", handle)
+            assert shared.lookup("key") is handles[0]
+            assert set(looked) <= {handles[0]}
 
 
 @pytest.mark.scenario("S-198")
