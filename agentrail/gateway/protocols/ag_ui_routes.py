@@ -28,6 +28,7 @@ from agentrail.gateway.protocols.wire_calls import (
     fork_once,
     refuse_wire_call,
     stream_request,
+    unless_refused,
 )
 from agentrail.gateway.request_parser import check_id
 from agentrail.gateway.route_errors import BRANCHING, DECIDING, MESSAGE
@@ -59,9 +60,14 @@ async def _answer_run(call: RouteCall) -> Result:
     if fault is not None:
         refuse_wire_call(fault)
     session = await _find(call, body.threadId)
-    if session is not None and body.is_branch:
-        session = await _branch(call, session)
-        body = call.body
+    if session is None or not body.is_branch:
+        return await _run(call, session)
+    fork, is_new = await _branch(call, session)
+    return await unless_refused(call, fork if is_new else None, partial(_run, call, fork))
+
+
+async def _run(call: RouteCall, session: Session | None) -> Result:
+    body: AgUiBody = call.body
     status = None if session is None else await session.status()
     said: tuple[str, ...] = ()
     sent, differs = None, False
@@ -138,8 +144,8 @@ async def _find(call: RouteCall, thread_id: str) -> Session | None:
     return None
 
 
-async def _branch(call: RouteCall, session: Session) -> Session:
-    """Fork a session after the cycle of the last message in common, and move the run there."""
+async def _branch(call: RouteCall, session: Session) -> tuple[Session, bool]:
+    """Fork a session after the cycle of the last message in common, and move the run there. Return whether the fork is new."""
     body: AgUiBody = call.body
     place = last_known(body.messages, await session.status())
     after = int(body.messages[place - 1].id[1:]) if place else 0
@@ -151,9 +157,9 @@ async def _branch(call: RouteCall, session: Session) -> Session:
     if not place or end is None or end.meta is None:
         message = "asks for a branch, but has no finished message in common with the session"
         refuse_wire_call(WireRefusal(code="field_invalid", message=message, place="forwardedProps"))
-    fork, _ = await fork_once(call, session, end.meta.seq, body.runId)
+    fork, is_new = await fork_once(call, session, end.meta.seq, body.runId)
     call.body = replace(body, threadId=fork.session_id)
-    return fork
+    return fork, is_new
 
 
 async def _prompts(

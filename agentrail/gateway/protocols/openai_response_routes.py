@@ -1,14 +1,13 @@
 """`/v1/responses` for OpenAI clients: a conversation is a session, and a response is read from the session's events."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.errors import AgentrailError, IdInvalid, SessionNotFound, SessionUnknown
+from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall, WholeAnswer, answer_json
@@ -21,7 +20,14 @@ from agentrail.gateway.protocols.openai_routes import (
     openai_route,
 )
 from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire, data_frame
-from agentrail.gateway.protocols.wire_calls import find_session, fork_once, own_session, reads, start_of_cycle
+from agentrail.gateway.protocols.wire_calls import (
+    find_session,
+    fork_once,
+    own_session,
+    reads,
+    start_of_cycle,
+    unless_refused,
+)
 from agentrail.gateway.request_bodies import CancelResponseBody, ResponseBody
 from agentrail.gateway.request_parser import check_id, named_by_client, whole_number, yes_or_no
 from agentrail.gateway.response_bodies import OpenAiObject
@@ -48,7 +54,6 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 
 _PAGE: Final = 500
-T = TypeVar("T")
 _PROMPTS: Final[frozenset[type[Event]]] = frozenset({PromptReceived, PromptQueued})
 _BEGINS: Final[frozenset[type[Event]]] = frozenset({AgentStart, AgentResumed, PromptReceived, PromptQueued})
 
@@ -178,8 +183,8 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
             is_nameless=not asked.is_kept,
         )
 
-    unless_refused = partial(_unless_refused, call, session if is_fork else None)
-    stream = await unless_refused(
+    or_delete = partial(unless_refused, call, session if is_fork else None)
+    stream = await or_delete(
         partial(
             carry_out_plan,
             call,
@@ -192,24 +197,13 @@ async def _respond(call: RouteCall, profile: AgentProfile, asked: ResponseAsked)
         )
     )
     if isinstance(stream, ResponseStream) and stream.apply is not None:
-        stream = evolve(stream, apply=partial(unless_refused, stream.apply))
+        stream = evolve(stream, apply=partial(or_delete, stream.apply))
     if asked.is_background and not asked.parameters.is_stream and not isinstance(stream, HandledResponse):
         if stream.apply is not None:
             await stream.apply()
         return answer_json(response_object(stream.state.own, "queued"), headers=stream.headers)
     is_nameless = not asked.is_kept and session is None
     return await answer_openai(call, stream, asked.parameters, _last_response, is_nameless=is_nameless)
-
-
-async def _unless_refused(call: RouteCall, fork: Session | None, work: Callable[[], Awaitable[T]]) -> T:
-    """Carry out a part of a request. If it is refused, the fork that was made for it is deleted."""
-    try:
-        return await work()
-    except Exception:
-        if fork is not None:
-            with suppress(AgentrailError):
-                await call.host.delete_session(fork.session_id, call.principal, purge=True)
-        raise
 
 
 def _last_response(frames: tuple[Frame, ...]) -> Frame:

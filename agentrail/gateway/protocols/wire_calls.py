@@ -1,14 +1,14 @@
 """Calls on sessions that all wires share: finding one, applying a client's decisions, and the response to stream."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
-from agentrail.errors import AlreadyExists, ProfileMismatch, SessionUnknown
+from agentrail.errors import AgentrailError, AlreadyExists, ProfileMismatch, SessionUnknown
 from agentrail.events import AgentAbort, AgentError, AgentStart
 from agentrail.gateway.calls.decision_calls import answer_client_call
 from agentrail.gateway.calls.session_calls import record_to_fork
@@ -37,6 +37,7 @@ from agentrail.runtime.session_rows import faults_of_edit
 from agentrail.wire.operations import AnswerBody, ApproveArguments, DeclineBody, RejectBody, RespondBody
 
 _MAX_ANSWERS: Final = 1_000
+_T = TypeVar("_T")
 
 # --- sessions
 
@@ -68,6 +69,17 @@ async def fork_once(call: RouteCall, session: Session, event: int, name: str | N
         return (await call.host.fork_session(of, call.principal, at=record, wanted=wanted))[0], True
     except AlreadyExists:
         return await call.host.session(f"{wanted}", call.principal, only_root=True), False
+
+
+async def unless_refused(call: RouteCall, fork: Session | None, work: Callable[[], Awaitable[_T]]) -> _T:
+    """Carry out a part of a request. If it is refused, the fork that was made for it is deleted."""
+    try:
+        return await work()
+    except Exception:
+        if fork is not None:
+            with suppress(AgentrailError):
+                await call.host.delete_session(fork.session_id, call.principal, purge=True)
+        raise
 
 
 async def known_of(session: Session, client_ids: Iterable[str]) -> frozenset[str]:

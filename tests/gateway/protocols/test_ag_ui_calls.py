@@ -342,6 +342,17 @@ async def test_a_branch_is_a_fork_at_the_last_common_message():
         assert await texts_of(page.web, fork) == ["Hi", "One.", "Else?", "Three.", "More?", "Four."]
 
 
+async def test_a_refused_run_leaves_no_branch():
+    """The fork that was made for it is deleted again."""
+    async with paging(says("One."), says("Two."), store=MemoryStore()) as page:
+        await page.run("Hi")
+        await page.run("And?")
+        page.client.messages = page.client.messages[:2]
+        nothing_new = page.body(forwardedProps={"agentrail": {"branch": True}})
+        error_of(await page.web.post("/ag-ui/desk", nothing_new), 422, "field_invalid")
+        assert len((await page.web.client.get("/sessions")).json()["sessions"]) == 1
+
+
 async def test_the_same_run_twice_at_one_moment_is_one_run():
     """Both streams have the whole run; with other words its name is refused."""
     async with serving(answering("Once."), Ledger()) as web:
