@@ -4,12 +4,19 @@ Sandboxes hide them from commands and file tools. They stay registered for the p
 """
 
 import contextlib
+import fcntl
 import functools
 import os
+import select
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
+from agentrail.errors import OptionError
+
+_TRIES: Final = 200
+_TRY_AGAIN_SECONDS: Final = 0.01
 _USUAL = ("/etc/agentrail",)
 _places: dict[Path, None] = dict.fromkeys(map(Path, _USUAL))
 
@@ -56,3 +63,36 @@ def write_private(path: Path, data: bytes, *, before_replacing: Callable[[], Non
         Path(beside).replace(path)
     finally:
         Path(beside).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def changing_files_of(folder: Path) -> Iterator[None]:
+    """Lock a folder against other processes that change files in it. Its owner alone can read it if it is new. Blocks.
+
+    Raises:
+        OptionError: It cannot be written, or another process keeps it locked for two seconds.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OptionError([f"{folder} cannot be written: {error.strerror}"]) from error
+    try:
+        _take_turn(lock, folder)
+        yield
+    finally:
+        os.close(lock)  # releases the lock
+
+
+def _take_turn(lock: int, folder: Path) -> None:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Counts attempts instead of reading a clock, because a simulated clock may stand still.
+            select.select((), (), (), _TRY_AGAIN_SECONDS)
+        except OSError:  # the file system has no locks: refusing would be worse than the race
+            return
+        else:
+            return
+    raise OptionError([f"another process is changing files in {folder}: try again when it is done"])

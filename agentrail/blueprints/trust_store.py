@@ -1,23 +1,17 @@
 """The trust list on disk, which a project cannot write."""
 
-import fcntl
-import os
-import select
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from agentrail.blueprints.config_discovery import USER_FOLDER, FoundFiles, read_bytes
 from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
 from agentrail.errors import OptionError
-from agentrail.private_paths import write_private
+from agentrail.private_paths import changing_files_of, write_private
 
 TRUST_NAME: Final = "trust.json"
 _MAX_BYTES: Final = 8 * 1024 * 1024
-_LOCK_NAME: Final = ".changing"
-_TRIES: Final = 200
-_TRY_AGAIN_SECONDS: Final = 0.01
 
 
 def digests_of(files: FoundFiles) -> Digests:
@@ -54,40 +48,10 @@ def read_trust(environ: Mapping[str, str]) -> TrustList:
     return decode_trust(text, name=str(path))
 
 
-@contextmanager
-def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
+def changing_files(environ: Mapping[str, str]) -> AbstractContextManager[None]:
     """Lock the trust list and the rule files against other processes."""
     path = _path_of(environ)
-    if path is None:
-        yield
-        return
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Never deleted: with a second lock file, two processes could write at once.
-        lock = os.open(
-            path.with_name(_LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-    except OSError as error:
-        raise OptionError([f"{path.parent} cannot be written: {error.strerror}"]) from error
-    try:
-        _take_turn(lock, path.parent)
-        yield
-    finally:
-        os.close(lock)  # releases the lock
-
-
-def _take_turn(lock: int, folder: Path) -> None:
-    for _ in range(_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Counts attempts instead of reading a clock, because a simulated clock may stand still.
-            select.select((), (), (), _TRY_AGAIN_SECONDS)
-        except OSError:  # the file system has no locks: refusing would be worse than the race
-            return
-        else:
-            return
-    raise OptionError([f"another process is changing files in {folder}: try again when it is done"])
+    return nullcontext() if path is None else changing_files_of(path.parent)
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:

@@ -4,7 +4,6 @@ A server may change what its tools say of themselves after a user has looked at 
 """
 
 import json
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +12,12 @@ import attrs
 from attrs import frozen
 
 from agentrail.errors import OptionError
-from agentrail.private_paths import write_private
+from agentrail.private_paths import changing_files_of, write_private
 from agentrail.tools.mcp.server_options import McpServer
 from agentrail.tools.mcp.tool_listing import ListedTool, ServerTools
 
 PINS_FILE: Final = "mcp_pins.json"
 _VERSION: Final = 1
-_WRITING: Final = threading.Lock()
-"""Held while the file is read and written: sources of one file list their tools in threads."""
 
 
 @frozen(kw_only=True)
@@ -67,12 +64,12 @@ def check_pins(server: McpServer, listing: ServerTools) -> ServerTools:
     """
     if server.pins is None or server.pin == "off":
         return listing
-    with _WRITING:
-        path = Path(server.pins)
-        kept = _read(path)
-        known = kept.get(server.name, {})
-        judged, pins = decide_pins(server, listing, known)
-        if pins != known:
+    path, known = Path(server.pins), pins_of(server)
+    judged, pins = decide_pins(server, listing, known)
+    if pins != known:
+        with changing_files_of(path.parent):
+            kept = _read(path)  # again: others have had their turn
+            judged, pins = decide_pins(server, listing, kept.get(server.name, {}))
             _write(path, {**kept, server.name: pins})
     return judged
 

@@ -1,10 +1,12 @@
 """Digests of tools as first seen, and what becomes of a tool that differs."""
 
 import json
+import threading
 
 import pytest
 
 from agentrail.errors import OptionError
+from agentrail.private_paths import changing_files_of
 from agentrail.tools.mcp import McpServer
 from agentrail.tools.mcp.pins import check_pins, decide_pins, pins_of
 from agentrail.tools.mcp.tool_listing import read_listing
@@ -69,3 +71,21 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OptionError, match="cannot be"):
         check_pins(server(path=tmp_path / "file" / "pins.json"), listing(a="First."))
+
+
+def test_pins_of_two_programs_are_both_kept(tmp_path):
+    """While one changes the file, the other waits, and then reads it again."""
+    path = tmp_path / "pins.json"
+    check_pins(server(path=path), listing(a="First."))
+    later = threading.Thread(target=check_pins, args=(server(path=path), listing(a="First.", b="New.")))
+    with changing_files_of(tmp_path):
+        later.start()
+        later.join(0.1)
+        kept = json.loads(path.read_text())
+        kept["servers"]["other"] = kept["servers"]["s"]
+        path.write_text(json.dumps(kept))
+    later.join()
+    assert {name: [*tools] for name, tools in json.loads(path.read_text())["servers"].items()} == {
+        "s": ["a", "b"],
+        "other": ["a"],
+    }
