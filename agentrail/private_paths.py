@@ -4,6 +4,7 @@ Sandboxes hide them from commands and file tools. They stay registered for the p
 """
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
@@ -12,8 +13,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
-
-from agentrail.errors import OptionError
 
 _TRIES: Final = 200
 _TRY_AGAIN_SECONDS: Final = 0.01
@@ -70,13 +69,10 @@ def changing_files_of(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that change files in it. Its owner alone can read it if it is new. Blocks.
 
     Raises:
-        OptionError: It cannot be written, or another process keeps it locked for two seconds.
+        OSError: It cannot be created or read, or another process keeps it locked for two seconds.
     """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OptionError([f"{folder} cannot be written: {error.strerror}"]) from error
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _take_turn(lock, folder)
         yield
@@ -95,4 +91,5 @@ def _take_turn(lock: int, folder: Path) -> None:
             return
         else:
             return
-    raise OptionError([f"another process is changing files in {folder}: try again when it is done"])
+    message = "another process is changing files in it; try again when it is done"
+    raise OSError(errno.EAGAIN, message, str(folder))

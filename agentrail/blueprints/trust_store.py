@@ -1,7 +1,7 @@
 """The trust list on disk, which a project cannot write."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -48,10 +48,17 @@ def read_trust(environ: Mapping[str, str]) -> TrustList:
     return decode_trust(text, name=str(path))
 
 
-def changing_files(environ: Mapping[str, str]) -> AbstractContextManager[None]:
+@contextmanager
+def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
     """Lock the trust list and the rule files against other processes."""
     path = _path_of(environ)
-    return nullcontext() if path is None else changing_files_of(path.parent)
+    with ExitStack() as locks:
+        try:
+            if path is not None:
+                locks.enter_context(changing_files_of(path.parent))
+        except OSError as error:
+            raise OptionError([f"{error.filename} cannot be written: {error.strerror}"]) from error
+        yield
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:

@@ -67,10 +67,13 @@ def check_pins(server: McpServer, listing: ServerTools) -> ServerTools:
     path, known = Path(server.pins), pins_of(server)
     judged, pins = decide_pins(server, listing, known)
     if pins != known:
-        with changing_files_of(path.parent):
-            kept = _read(path)  # again: others have had their turn
-            judged, pins = decide_pins(server, listing, kept.get(server.name, {}))
-            _write(path, {**kept, server.name: pins})
+        try:
+            with changing_files_of(path.parent):
+                kept = _read(path)  # again: others have had their turn
+                judged, pins = decide_pins(server, listing, kept.get(server.name, {}))
+                _write(path, {**kept, server.name: pins})
+        except OSError as error:
+            raise OptionError([f"{path} cannot be written: {error.strerror}"]) from None
     return judged
 
 
@@ -103,7 +106,4 @@ def _write(path: Path, kept: Mapping[str, Pins]) -> None:
         name: {tool: attrs.asdict(pin) for tool, pin in sorted(pins.items())} for name, pins in kept.items()
     }
     text = json.dumps({"version": _VERSION, "servers": servers}, indent=2) + "\n"
-    try:
-        write_private(path, text.encode())
-    except OSError as error:
-        raise OptionError([f"{path} cannot be written: {error.strerror}"]) from None
+    write_private(path, text.encode())
