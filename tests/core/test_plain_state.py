@@ -7,8 +7,9 @@ import msgspec
 from agentrail.core.journal.replay import state_at
 from agentrail.core.session.plain_state import plain_state
 from agentrail.core.session.state import SessionData
+from agentrail.messages import CallId, ToolCall
 from tests.core.journal.golden_journals import SOURCES, guarded
-from tests.core.worlds import agents_session
+from tests.core.worlds import agents_session, completed, prompt, run, stream_of
 
 
 def test_a_state_is_told_by_names():
@@ -32,3 +33,14 @@ def test_a_state_is_told_by_names():
     tools = {one["name"]: one["tools"] for one in told["config"]["agents"]}
     assert tools["poet"] == ["ask", "deploy", "read", "watch"]
     assert tools["clerk"] is None
+
+
+def test_a_call_of_an_unknown_tool_has_no_spec():
+    """It waits for the other calls of its batch, under the model's own name for it."""
+    asked = run([prompt()])
+    wanted = [ToolCall(call_id=CallId(name), name=name, arguments={}) for name in ("nothing", "ask")]
+    state = run([completed(stream_of(asked), *wanted, stop_reason="tool_use")], asked)
+    assert [(one["call"]["name"], one["spec"]) for one in plain_state(state)["batch"]] == [
+        ("nothing", None),
+        ("ask", "ask"),
+    ]

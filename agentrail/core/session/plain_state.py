@@ -33,7 +33,8 @@ def plain_state(state: SessionState) -> dict[str, Any]:
     }
     rest = {name: item for name, item in data.items() if name not in _TOLD_OTHERWISE}
     for call in (*rest["batch"], *rest["survivors"]):
-        call["spec"] = names[call["spec"]]
+        if call["spec"] is not None:  # of a tool that exists
+            call["spec"] = names[call["spec"]]
     return plain | rest
 
 
