@@ -242,7 +242,7 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         ),
         "session_parked": CodeEntry(
             "The session was parked: it crashed too often.",
-            "Read the log, fix the cause, and resume the session.",
+            "Read the log and fix the cause. The session has ended: continue it in a fork.",
         ),
         "session_restarted": CodeEntry(
             "The session crashed during the cycle and restarted.", "Prompt again, and read the log."

@@ -608,7 +608,7 @@ class Journals:
             OptionError: Your move: there is no store, or an invalid argument.
             SessionNotFound: Your move: the store has no session with this id.
             Trimmed: Its first records were dropped, so the export could not be imported.
-            JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
+            Erased, JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
 
         Cancellation: At once.
         """

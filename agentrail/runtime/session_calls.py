@@ -98,6 +98,7 @@ class SessionCalls:
             UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
                 decided.
             InvalidArguments: Your move: the tool does not accept these arguments. The call is still pending.
+            InvalidResponse: Your move: this is a question. Answer it with `respond`.
             OptionError: Your move: `kind` is neither of the two, or an argument has the wrong type.
             SessionDown: The session has ended.
 
@@ -131,6 +132,7 @@ class SessionCalls:
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
                 decided.
+            InvalidResponse: Your move: this is a question. Answer it with `respond`, or call `decline`.
             OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
 

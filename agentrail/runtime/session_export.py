@@ -16,7 +16,7 @@ from agentrail.core.journal.spans import JournalSpan, SessionSpans, encode_otlp
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.fork import config_of_fork, forked_state
 from agentrail.core.stack.loaded_stack import Ask
-from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import AlreadyExists, CodecError, Fenced, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
@@ -126,7 +126,11 @@ def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
     """Write the sessions of an export into a store, bit for bit. Existing sessions are left as they are."""
     openings = openings_of(text)
     for opening in openings:
-        store.create(opening)
+        try:
+            store.create(opening)
+        except Fenced as error:
+            message = f"session {opening.records[0].session!r} was resumed after this export: delete it first, or resume it"
+            raise AlreadyExists(message) from error
     return tuple([one.records[0].session for one in openings])
 
 

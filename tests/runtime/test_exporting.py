@@ -56,6 +56,8 @@ async def test_an_imported_session_is_the_same_and_goes_on(kind, tmp_path):
             session = await supervisor.resume_session("s-1", model=saying("c"), tools=[TaskTool()])
             assert await session.messages() == messages
             assert await session.ask("And now?") == "c"
+            with pytest.raises(AlreadyExists, match="'s-1' was resumed after this export: delete it"):
+                await supervisor.import_session(data)
         for name, records in journals(first).items():
             there = journals(other)[name]
             assert there[: len(records)] == records
