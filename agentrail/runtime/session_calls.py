@@ -87,8 +87,8 @@ class SessionCalls:
 
         Args:
             approval_id: `approval.id` of the event.
-            kind: `once` or `always`. With `always`, later calls with the same command, or every call of a tool without one, need no approval,
-                and pending ones run too.
+            kind: `once` or `always`. With `always`, later calls with the same command, or every call of a tool without one,
+                need no approval, and pending ones run too.
             arguments: Arguments to run the call with instead. They are checked against the tool's schema, and the model
                 is informed.
             auto_resume: Whether the model reads the result. If false, the cycle ends when the call has finished.
