@@ -103,19 +103,24 @@ def _find_project(
             raise OptionError([f"{why} is {str(named)!r}: there is no such file"])
         return named.resolve().parent, named.resolve(), why
     for place in (cwd, *cwd.parents):
-        own = (place / AGENTS_FOLDER).is_dir() or (place / PERMISSIONS_FILE).is_file()
-        if (place / CONFIG_NAME).exists() or (own and place != home):
+        own = (place / AGENTS_FOLDER).is_dir() or _is_there(place / PERMISSIONS_FILE)
+        if _is_there(place / CONFIG_NAME) or (own and place != home):
             return place, None, "found above" if place != cwd else "found here"
         if place == home or (place / ".git").exists():
             break
     return None, None, ""
 
 
+def _is_there(path: Path) -> bool:
+    """Whether a file is there, or anything in its place, which is then reported: denied calls must not become allowed."""
+    return path.exists() or path.is_symlink()
+
+
 def _read_permissions(
     directory: Path, folder: Path, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
     path = directory / PERMISSIONS_FILE
-    if not path.is_file():
+    if not _is_there(path):
         return ()
     key, name = PERMISSIONS_FILE.as_posix(), show_path(path, cwd, home)
     data = read_bytes(path, follow=False)
@@ -125,7 +130,7 @@ def _read_permissions(
 def _read_all(  # noqa: PLR0913 - of this file alone
     toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    paths = [toml] if toml.exists() else []  # a directory too, which is then reported
+    paths = [toml] if _is_there(toml) else []
     if agents is not None and agents.is_dir():
         found = sorted(one for one in agents.iterdir() if one.suffix == ".md")
         if len(found) > MAX_AGENT_FILES:
@@ -160,7 +165,7 @@ def find_imported(
             wanted += [(origin, one) for one in found]
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
-        wanted += [("claude settings", one) for one in settings if one.is_file()]
+        wanted += [("claude settings", one) for one in settings if _is_there(one)]
     wanted += [("mcp", place / one) for one in kinds.get("mcp", ())]
     return tuple(
         _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted

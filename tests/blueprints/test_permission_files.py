@@ -1,5 +1,6 @@
 """What a person always allows is kept in a file that people read and edit, and holds from there (12.7)."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -217,6 +218,31 @@ def test_who_keeps_rules_beside_another_process_loses_none(project):
     with changing_files(environ), pytest.raises(OptionError, match="another process is changing files in"):
         keep_allowed(["shell(d)"], environ, cwd=place)
     assert "shell(d)" not in (place / ".agentrail" / "permissions.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (os.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to("none"), "cannot be read"),
+    ],
+)
+def test_rules_that_cannot_be_read_are_an_error(project, make, said):
+    """A pipe, a directory, a link to nothing: without the rules of that file, denied calls would be allowed."""
+    home, place, environ, _ = project
+    for path in (
+        place / ".agentrail" / "permissions.toml",
+        home / ".agentrail" / "permissions.toml",
+        place / "agentrail.toml",
+    ):
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        make(path)
+        with pytest.raises(OptionError, match=f"{path.name}.*{said}"):
+            find_files(None, environ, place)
+        path.rename(path.with_name("moved"))
+        assert find_files(None, environ, place)
 
 
 def test_what_cannot_be_written_says_so(project):
