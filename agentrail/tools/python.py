@@ -23,6 +23,7 @@ from agentrail.abc import (
 from agentrail.messages import Image, JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.shell import MAX_COMMAND_SECONDS, render_result
+from agentrail.tools.tool_text import printable
 
 MAX_CODE_BYTES: Final = 60_000
 """Size limit: Linux accepts 128 KiB per argument, and quoting may double the size."""
@@ -186,16 +187,20 @@ def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]
 
 
 async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[Image, ...], tuple[str, ...]]:
-    """Read the pictures, with a note on each that is not shown."""
+    """Read the pictures, with a note on those that are not shown."""
     shown = [one for one in made if one.size_bytes <= MAX_IMAGE_BYTES][:MAX_RESULT_IMAGES]
     images: list[Image] = []
-    notes = [f"[{PICTURES}/{one.name} is not shown: {_why_not(one)}]" for one in made if one not in shown]
+    hidden = [one for one in made if one not in shown]
+    named = hidden[:MAX_RESULT_IMAGES]
+    notes = [f"[{PICTURES}/{printable(one.name)} is not shown: {_why_not(one)}]" for one in named]
+    if len(hidden) > len(named):
+        notes.append(f"[{len(hidden) - len(named):,} more pictures in {PICTURES} are not shown]")
     for transfer in await sandbox.download([f"{PICTURES}/{one.name}" for one in shown]):
         data = transfer.content
         media_type = None if data is None else media_type_of(data)
         if data is None or media_type is None or len(data) > MAX_IMAGE_BYTES:
             why = "it is not a picture" if transfer.error is None else transfer.error.message
-            notes.append(f"[{transfer.path} is not shown: {why}]")
+            notes.append(f"[{printable(transfer.path)} is not shown: {why}]")
             continue
         text = base64.b64encode(data).decode()
         images.append(Image(media_type=media_type, data=text, name=PurePosixPath(transfer.path).name))

@@ -131,12 +131,16 @@ async def test_pictures_are_bounded():
         ({f"{n:02}.png": 17 for n in range(12)}, 10, "[out/11.png is not shown: at most 10 are shown]"),
         ({"a.png": 17, "b.png": 6 << 20}, 1, "[out/b.png is not shown: it has 6,291,456 bytes"),
         ({"gone.png": 17, "a.png": 17}, 1, "[out/gone.png is not shown: "),
+        ({f"{n:03}.png": 17 for n in range(900)}, 10, "[880 more pictures in out are not shown]"),
+        ({"a.png": 17, "b\n\x1b.png": 6 << 20}, 1, "[out/b\\n\\x1b.png is not shown: it has 6,291,456 bytes"),
     ):
         files = {f"out/{name}": PNG for name in sizes if name != "gone.png"}
         result = await python.execute({"code": "1"}, context(Printing(files)))
         assert len(result.images) == shown
         assert result.text.startswith("said\n[exit code 0")
-        assert any(line.startswith(note) for line in result.text.splitlines())
+        lines = result.text.splitlines()
+        assert any(line.startswith(note) for line in lines)
+        assert len(lines) < 20
 
     vendors = {b"\xff\xd8\xff": "image/jpeg", b"GIF89a": "image/gif", b"RIFF0000WEBP": "image/webp"}
     kinds = {PNG: "image/png", b"<svg": None, **vendors}
