@@ -80,6 +80,7 @@ class _Keeper:
         self._reader = reader
         self.up = trio.Event()
         self.leave = trio.Event()
+        self.opening = trio.CancelScope()
         self.body = trio.CancelScope()
         self.supervisor: SessionSupervisor | None = None
         self.failure = Kept()
@@ -90,7 +91,8 @@ class _Keeper:
             async with trio.open_nursery() as nursery:
                 with self.failure:
                     if self._keeping is not None:
-                        await self._keeping.open(nursery)
+                        with self.opening:
+                            await self._keeping.open(nursery)
                     async with open_supervisor(
                         SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
@@ -108,8 +110,9 @@ class _Keeper:
                     if self._reader is not None:
                         await self._reader.aclose()
                 if self._keeping is not None:
-                    with trio.move_on_after(self._keeping.writer.patience_seconds):
-                        await self._keeping.close()
+                    if not self.opening.cancelled_caught:  # otherwise nothing was written
+                        with trio.move_on_after(self._keeping.writer.patience_seconds):
+                            await self._keeping.close()
                     self._keeping.forget_processes()
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
 
@@ -163,7 +166,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
         try:
             with failure:
                 await keeper.up.wait()
-                keeper.failure.release()  # a store that does not answer
+                keeper.failure.release()  # a store that cannot be opened
                 assert keeper.supervisor is not None  # noqa: S101 - it is running
                 if options.resume != "none" and not keeper.supervisor.follow_orphans():
                     await keeper.supervisor.resume_all(options.resume)
@@ -177,6 +180,7 @@ async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
                     await keeper.supervisor.stop_all("the supervisor was closed")
         finally:  # whatever failed in the stop: the keeper is shielded, and no other code could ever end it
             keeper.leave.set()
+            keeper.opening.cancel()  # a store that does not answer
     keeper.failure.release()
     failure.release()
 

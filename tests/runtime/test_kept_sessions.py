@@ -101,6 +101,20 @@ async def test_a_session_begins_when_its_first_record_is_durable(supervisor, sto
 # --- a store that hangs
 
 
+@pytest.mark.parametrize("options", [{}, {"resume": "all", "revive": lambda opening: {}}])
+async def test_who_opens_over_a_store_that_hangs_can_be_cancelled(store, options):
+    """The block is not entered, and nobody waits for the store; when it answers, another one opens over it."""
+    store.hang()
+    with trio.move_on_after(0.05) as given_up:
+        async with open_over(store, **options):
+            pytest.fail("it was opened")
+    assert given_up.cancelled_caught
+    store.mend()
+    async with no_orphans(), open_over(store) as opened:
+        session = await opened.start_session(model=saying("a"))
+        assert await session.ask("Hi") == "a"
+
+
 @pytest.mark.journal(2)
 async def test_a_store_that_hangs_for_a_while_delays_a_cycle_and_fails_none(store):
     """The cycle ends as if nothing had been, later; its events are those of one without a store."""
