@@ -8,6 +8,7 @@ when the collector comes. A set may be counted, searched, compared and sorted; w
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -342,7 +343,12 @@ def _within(node: nodes.Node) -> Iterator[nodes.Node]:
             waiting += reversed(each)
         elif isinstance(each, nodes.Node):
             yield each
-            waiting += [getattr(each, name, None) for name in reversed(_BELOW)]
+            waiting += [getattr(each, name, None) for name in _fields_below(type(each))]
+
+
+@cache
+def _fields_below(kind: type[nodes.Node]) -> tuple[str, ...]:
+    return tuple(name for name in reversed(_BELOW) if hasattr(kind, name))
 
 
 def _is_set(kind: types.ProperType | None) -> bool:
