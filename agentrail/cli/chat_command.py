@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -148,7 +148,10 @@ def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
 async def serve_chat(order: ChatOrder) -> Exit:
     code = Exit.FAILED
     try:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
+        # `nohup` ignores SIGHUP, which is sent when the terminal closes.
+        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        ends = [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
+        with trio.open_signal_receiver(signal.SIGINT) as signals, trio.open_signal_receiver(*ends) as gone:
             code = await _serve(order, signals, gone)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
@@ -159,24 +162,13 @@ async def serve_chat(order: ChatOrder) -> Exit:
     return code
 
 
-@contextlib.contextmanager
-def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
-    """Receive SIGHUP, sent when the terminal closes, unless `nohup` ignores it."""
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        yield None
-        return
-    with trio.open_signal_receiver(signal.SIGHUP) as gone:
-        yield gone
-
-
-async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int] | None) -> Exit:
+async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int]) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
             interrupts, hang_ups = Interrupts(handle=starting.cancel), Interrupts(handle=starting.cancel)
             nursery.start_soon(interrupts.receive, signals)
-            if gone is not None:
-                nursery.start_soon(hang_ups.receive, gone)
+            nursery.start_soon(hang_ups.receive, gone)
             going: ChatOrder | None = order
             while going is not None:
                 async with open_terminal(going, starting.cancel) as terminal:

@@ -302,9 +302,9 @@ class Chat:
             self.nursery.start_soon(self._abort, "interrupted")
 
     def hang_up(self) -> None:
-        """Leave running work as it is: the terminal is closed, and the session can be resumed."""
+        """Leave running work as it is: the user is not there to decide, and the session can be resumed."""
         self.code = Exit.INTERRUPTED
-        self.work.cancel(reason="the terminal was closed")
+        self.work.cancel(reason="the terminal was closed, or the process was terminated")
 
     async def _ctrl_c(self) -> None:
         since = None if self._warned_at is None else trio.current_time() - self._warned_at

@@ -282,14 +282,15 @@ async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
 
 
 async def test_a_closed_terminal_parks_the_session(kept):
-    """SIGHUP, or the other end closes without a signal: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
-    async with open_screen(*WORK, "--approve", "none", **kept) as seen:
-        await seen.wait_for(READY)
-        seen.type(f"{SLEEPER}\r")
-        below = await sleeping_below(seen.process)
-        seen.process.send_signal(signal.SIGHUP)
-        assert await seen.wait_end() == 130
-        assert alive(below) == []
+    """SIGHUP, SIGTERM, or the other end closes without a signal: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        async with open_screen(*WORK, "--approve", "none", **kept) as seen:
+            await seen.wait_for(READY)
+            seen.type(f"{SLEEPER}\r")
+            below = await sleeping_below(seen.process)
+            seen.process.send_signal(number)
+            assert await seen.wait_end() == 130
+            assert alive(below) == []
     async with open_screen("chat", "--resume", *WORK[5:], **kept) as seen:
         await seen.wait_for("is back, with model demo:fast")
         await seen.wait_for("was interrupted and resumed")
