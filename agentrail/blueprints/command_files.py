@@ -81,4 +81,4 @@ def _paths_in(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder, followlinks=False):
         if len(Path(place).relative_to(folder).parts) >= _MAX_DEPTH:
             folders.clear()
-        yield from (Path(place) / name for name in files if name.endswith(".md"))
+        yield from (Path(place) / name for name in files if name.endswith(".md") and name[0] != ".")

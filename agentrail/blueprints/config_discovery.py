@@ -69,6 +69,13 @@ class FoundFiles:
 
 def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> FoundFiles:
     home = Path(environ["HOME"]) if environ.get("HOME") else None
+    try:
+        return _find_files(config, environ, cwd, home)
+    except OSError as error:  # a directory of another user, for example in `HOME` after `sudo -E -u`
+        raise OptionError([f"{error.filename} cannot be read: {error.strerror}"]) from error
+
+
+def _find_files(config: Path | None, environ: Mapping[str, str], cwd: Path, home: Path | None) -> FoundFiles:
     user_folder = None if home is None else home / USER_FOLDER
     directory, named, why = _find_project(config, environ, cwd, home)
     project: tuple[FoundFile, ...] = ()
@@ -132,7 +139,8 @@ def _read_all(  # noqa: PLR0913 - of this file alone
 ) -> tuple[FoundFile, ...]:
     paths = [toml] if _is_there(toml) else []
     if agents is not None and agents.is_dir():
-        found = sorted(one for one in agents.iterdir() if one.suffix == ".md")
+        # Editors keep hidden files beside an open one: a lock of Emacs is a link, `.#reviewer.md`.
+        found = sorted(one for one in agents.iterdir() if one.suffix == ".md" and one.name[0] != ".")
         if len(found) > MAX_AGENT_FILES:
             raise OptionError([f"{agents} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
         paths += found
@@ -157,7 +165,7 @@ def find_imported(
         for owner, origin, folder, pattern in table:
             if owner not in kinds.get(kind, ()):
                 continue
-            found = sorted((place / folder).glob(pattern))
+            found = sorted(one for one in (place / folder).glob(pattern) if one.name[0] != ".")
             if len(found) > MAX_AGENT_FILES:
                 raise OptionError(
                     [f"{place / folder} has {len(found)} {kind}: expected at most {MAX_AGENT_FILES}"]

@@ -11,7 +11,8 @@ import agentrail
 from agentrail import Budget, OptionError
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.builder import build_blueprint, faults_of_building, provider_options
-from agentrail.blueprints.config_discovery import MAX_AGENT_FILES, find_files, read_bytes
+from agentrail.blueprints.command_files import read_commands
+from agentrail.blueprints.config_discovery import MAX_AGENT_FILES, find_files, find_imported, read_bytes
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.trust_store import digests_of, read_trust, write_trust
 from agentrail.config.config_file import MAX_CONFIG_BYTES
@@ -98,9 +99,26 @@ def test_a_file_that_is_named_comes_first(home):
         (home / "no.toml", environ, home, "there is no such file"),
         (None, {"AGENTRAIL_CONFIG": str(home)}, home, "Is a directory"),
         (None, {"HOME": str(home)}, home / "proj" / "deep", "agentrail.toml cannot be read: Is a directory"),
+        (None, {"HOME": f"/{'x' * 300}"}, home, "cannot be read: File name too long"),
     ):
         with pytest.raises(OptionError, match=said):
             find_files(wrong, variables, place)
+
+
+def test_hidden_files_of_editors_are_neither_agents_nor_commands(home):
+    """A lock of Emacs is a link to nowhere, and macOS keeps `._` files: neither stops a command while a user edits."""
+    project = home / "proj"
+    for folder in (".agentrail/agents", ".agentrail/commands", ".claude/agents"):
+        write(project / folder / "a.md", "---\ndescription: A\n---\nBe A.\n")
+        (project / folder / ".#a.md").symlink_to("user@host.1")
+        (project / folder / "._a.md").write_bytes(b"\0\5\x16\7\xff")
+    found = find_files(None, {"HOME": str(home)}, project)
+    assert [one.key for one in found.project] == [".agentrail/agents/a.md"]
+    imported = find_imported(project, {"agents": ["claude"]}, scope="project", cwd=project, home=home)
+    assert [one.key for one in imported] == [".claude/agents/a.md"]
+    commands = read_commands({"HOME": str(home)}, cwd=project)
+    assert "a" in {one.name for one in commands.commands}
+    assert commands.left_out == ()
 
 
 def test_what_is_no_ordinary_file_is_not_read(home):
