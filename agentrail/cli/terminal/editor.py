@@ -503,25 +503,24 @@ class Typing:
         run_in_terminal(edit)
 
     def _edited(self, text: str, suffix: str) -> str | None:
-        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-        # Not through a relative entry of PATH, which depends on the current directory.
-        command[:1] = (
-            [find_program(command[0], Path.cwd()) or ""] if os.sep not in command[0] else command[:1]
-        )
-        with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            try:
+        """Return the text that the user saved, or None if the editor fails or exits with another status than 0."""
+        named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        try:
+            command = shlex.split(named) or ["vi"]
+            if os.sep not in command[0]:
+                # Not through a relative entry of PATH, which depends on the current directory.
+                command[0] = find_program(command[0], Path.cwd()) or ""
+            with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
                 self._child = subprocess.Popen([*command, file.name])  # noqa: S603 - the user's own editor
-                self._child.wait()
-            except OSError:
-                return None
-            finally:
-                self._child = None
-            with contextlib.suppress(
-                OSError, UnicodeDecodeError
-            ):  # some editors replace the file by another one
-                return Path(file.name).read_text(encoding="utf-8")
+                if self._child.wait() == 0:
+                    # By its name: some editors replace the file by another one.
+                    return Path(file.name).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"agentrail: the text cannot be edited with {named!r}: {error}\n")
+        finally:
+            self._child = None
         return None
 
 

@@ -76,7 +76,7 @@ class Watched:
                 pass
 
     def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
+        os.write(self.master, text.encode(errors="surrogateescape"))
 
     async def press(self, keys: str, wanted: str | Callable[[str], bool]) -> str:
         self.type(keys)

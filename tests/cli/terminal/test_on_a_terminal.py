@@ -170,6 +170,26 @@ async def test_a_call_is_refused_with_a_reason_and_prompts_and_calls_are_edited_
         await seen.press("\r", says_at_rest("half and more"))
 
 
+async def test_an_editor_that_fails_changes_nothing(tmp_path):
+    """It exits with another status, as `:cq` does, or the line cannot be written as UTF-8, or there is no such editor."""
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho changed > "$1"\nexit 1\n')
+    editor.chmod(0o755)
+    async with chatting(*WORK, *NOT_KEPT, EDITOR=str(editor), VISUAL="") as seen:
+        await seen.press("half", "> half")
+        seen.type("\x07")
+        await seen.press("\udcff", "half?")
+        await seen.press("\x07", "agentrail: the text cannot be edited with")
+        await seen.press("\r", says_at_rest("half"))
+        assert "changed" not in seen.text
+        assert "Traceback" not in seen.text
+    for wrong in ("no-such-editor", "'"):
+        async with chatting(*WORK, *NOT_KEPT, EDITOR=wrong, VISUAL="") as seen:
+            await seen.press("half", "> half")
+            await seen.press("\x07", "agentrail: the text cannot be edited with")
+            await seen.press("\r", says_at_rest("half"))
+
+
 async def test_a_resize_in_mid_stream_keeps_every_word():
     """The terminal becomes narrow and wide again while an answer streams."""
     words = [f"w{number}" for number in range(1_500)]
