@@ -188,8 +188,8 @@ def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBl
     for path in pictures_in(text):
         try:
             data = read(path)
-        except OSError as error:
-            message = f"the picture {path} cannot be read: {error.strerror}; nothing was sent"
+        except (OptionError, RuntimeError) as error:  # the second for the home directory of an unknown user
+            message = f"{str(error).rstrip('.')}; nothing was sent"
             raise CommandError(message) from error
         if len(data) > MAX_PICTURE_BYTES:
             message = f"the picture {path} has more than {MAX_PICTURE_BYTES:,} bytes; nothing was sent"
@@ -201,11 +201,10 @@ def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBl
 
 
 def reader_below(directory: Path) -> Callable[[str], bytes]:
-    def read(path: str) -> bytes:
-        with (directory / Path(path).expanduser()).open("rb") as file:
-            return file.read(MAX_PICTURE_BYTES + 1)
+    # Imported here: most chats send no picture.
+    from agentrail.blueprints.config_discovery import read_bytes
 
-    return read
+    return lambda path: read_bytes(directory / Path(path).expanduser(), most=MAX_PICTURE_BYTES)
 
 
 # The conversation.

@@ -234,7 +234,7 @@ async def test_lines_that_are_pasted_into_a_dumb_terminal_are_one_prompt(termina
 
 
 def test_a_picture_is_sent_behind_the_words_or_it_is_said_why_not(tmp_path):
-    """As it is, in base64, with the type of its name; of one that is not there, or too large, nothing is sent."""
+    """As it is, in base64, with the type of its name; of one that is not there, no file, or too large, nothing is sent."""
     (tmp_path / "a.png").write_bytes(b"png")
     sent = with_pictures("see @a.png", reader_below(tmp_path))
     picture = Image(media_type="image/png", data=base64.b64encode(b"png").decode(), name="a.png")
@@ -245,6 +245,11 @@ def test_a_picture_is_sent_behind_the_words_or_it_is_said_why_not(tmp_path):
         CommandError, match=r"gone\.png cannot be read: No such file or directory; nothing was sent"
     ):
         with_pictures("@gone.png", reader_below(tmp_path))
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(CommandError, match=r"pipe\.png is not a regular file"):
+        with_pictures("@pipe.png", reader_below(tmp_path))
+    with pytest.raises(CommandError, match=r"home directory; nothing was sent"):
+        with_pictures("@~no-such-user/a.png", reader_below(tmp_path))
     with pytest.raises(CommandError, match=r"more than 5,000,000 bytes; nothing was sent"):
         with_pictures("@a.png", lambda _: bytes(MAX_PICTURE_BYTES + 1))
 
