@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from cyclopts import App, CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
@@ -323,6 +324,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
     if any(has_password(one.partition("=")[2] if one.startswith("-") else one) for one in arguments):
         write_error(_SHOWN)
+        return Exit.USAGE
+    try:
+        Path.cwd()
+    except OSError:
+        write_error("the current directory no longer exists: change to another one.")
         return Exit.USAGE
     try:
         code = call_guarded(crashed, _import_and_run, fill_in_latest(arguments))

@@ -189,12 +189,12 @@ def trust(
         write_faults(error)
         return Exit.FAILED
     if forget:
-        return print_text(f"{where} is no longer trusted ({path})")
+        return print_text(f"{in_one_line(str(where))} is no longer trusted ({path})")
     granted = [f"  {one}" for one in read.not_granted]
     names = ", ".join(
         dict.fromkeys([*(one.name for one in read.files.project), *digests_of(read.files), *skills])
     )
-    lines = [f"{where} is trusted with these files as they are now: {names} ({path})"]
+    lines = [f"{in_one_line(str(where))} is trusted with these files as they are now: {names} ({path})"]
     return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 
 

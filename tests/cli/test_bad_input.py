@@ -1,6 +1,9 @@
 """What people get wrong, and what servers do: a sentence that says what to do, the right exit code, no traceback."""
 
 import json
+import sys
+
+import trio
 
 from tests.cli.rig import run_agentrail, run_line
 
@@ -47,6 +50,26 @@ async def test_wrong_usage_is_said_in_a_sentence():
         assert (ran.code, ran.out) == (2, ""), line
         assert "Traceback" not in ran.err
         assert all(sentence in ran.err for sentence in sentences), (line, ran.err)
+
+
+async def test_a_directory_that_was_removed_is_said_in_a_sentence(tmp_path):
+    """As a checkout of another branch removes it: code 2, and not a bug to report."""
+    removed = (
+        "sh",
+        "-c",
+        'rmdir "$PWD"; exec "$@"',
+        "sh",
+        sys.executable,
+        "-P",
+        "-m",
+        "agentrail",
+        "run",
+        "hi",
+    )
+    ran = await trio.run_process(removed, cwd=tmp_path, capture_stderr=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        2, b"agentrail: the current directory no longer exists: change to another one.\n",
+    )  # fmt: skip
 
 
 async def test_a_refused_connection_is_said_in_a_sentence():

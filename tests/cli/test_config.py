@@ -15,7 +15,7 @@ from agentrail.cli.run_setup import decide_session, with_approvals
 from agentrail.errors import OptionError
 from agentrail.plugins import HumanApproval, Permissions, SecurityGuard
 from agentrail.tools import builtin
-from tests.cli.rig import run_in, write
+from tests.cli.rig import run_agentrail, run_in, write
 
 KEY = "sk-proj-abcdefghijklmnop1234"
 AGENT = '[agents.scout]\nmodel = "demo:fast"\nprompt = "You look."\nmax_turns = 7\n'
@@ -101,6 +101,15 @@ async def test_an_untrusted_project_grants_itself_nothing(place):
     write(place, '[agents.a]\ntools = ["evil:tool"]\n')
     assert (await run_in(place, "config", "check", "--trust-project")).code == 1
     assert canary.exists()  # so the canary sings where it is let
+
+
+async def test_the_name_of_a_directory_draws_nothing_when_it_is_trusted(place):
+    """It comes from others, and `trust` is what a user reads before a decision."""
+    write(place, "version = 1\n", "project/a\x1b[2J/agentrail.toml")
+    ran = await run_agentrail(
+        "trust", variables={"HOME": str(place / "home")}, cwd=place / "project" / "a\x1b[2J"
+    )
+    assert ran.out.startswith(f"{place}/project/a?[2J is trusted")
 
 
 MARK = "86399.026"
