@@ -200,6 +200,19 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a m
             assert_never(event)
 
 
+def innermost(event: Event) -> Event:
+    """Return the event of a sub-agent at any depth, or any other event itself."""
+    while isinstance(event, events.SubagentEvent):
+        event = event.event
+    return event
+
+
+def is_for_user(event: Event) -> bool:
+    """Whether an event asks the user, or prepares a question."""
+    is_asked = isinstance(event, events.PluginEvent) and event.name == "permission_asked"
+    return is_asked or isinstance(event, events.ApprovalRequired | events.AskUser)
+
+
 def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
     """Return the outcome of work interrupted by a crash, or None if there was none."""
     if not decisions:

@@ -17,6 +17,7 @@ from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.actors.tree_report import render_tree
 from agentrail.cli import chat_answers
+from agentrail.cli.chat_notices import innermost
 from agentrail.cli.chat_options import ChatOrder
 from agentrail.cli.chat_switch import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.chat_terminal import Desk, open_desk
@@ -64,6 +65,7 @@ from agentrail.events import (
     AgentError,
     AgentResumed,
     AgentStart,
+    AgentSuspended,
     Approval,
     ApprovalRequired,
     AskUser,
@@ -119,7 +121,13 @@ class ChatLedger:
             self._idle = trio.Event()
 
     def note(self, event: Event) -> None:
-        if isinstance(event, AgentStart):
+        inner = innermost(event)
+        if isinstance(inner, ApprovalRequired | AskUser | AgentSuspended):
+            # Suspended again: one of several pending calls was decided.
+            self._asked.set()
+        elif isinstance(inner, AgentResumed):
+            self.decided()
+        elif isinstance(event, AgentStart):
             self._current = event.ref
             # Includes a cycle started by another client of the session or by a background task: it keeps the session
             # busy too.
@@ -127,10 +135,6 @@ class ChatLedger:
             self.accept(event.ref)
         elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
             self._end(event.ref)
-        elif isinstance(event, ApprovalRequired | AskUser):
-            self._asked.set()
-        elif isinstance(event, AgentResumed):
-            self.decided()
         elif type(event) in TERMINAL and self._current is not None:
             self._end(self._current)
             self._current = None
@@ -453,8 +457,8 @@ class Chat:
                 await self._decide("/edit", f"{place} {chosen.words}")
 
     async def _look_who_waits(self) -> None:
-        """Record whether a suspended cycle was decided. Its event may still be unread."""
-        if not (await self.session.status()).suspended:
+        """Record whether everything was decided. Its event may still be unread."""
+        if not chat_answers.waiting_of(await self.session.status()):
             self.ledger.decided()  # otherwise the next line of a pipe would not wait
 
     async def _command(self, typed: TypedCommand) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.cli.chat_notices import notice_of, show_milliseconds
+from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_milliseconds
 from agentrail.cli.markdown_blocks import MarkdownBlocks
 from agentrail.events import (
     STEP_MARKS,
@@ -25,6 +25,7 @@ from agentrail.events import (
     SessionParked,
     SessionRestarted,
     StreamError,
+    SubagentEvent,
     ThinkingDelta,
     TodoChange,
     TodoStatus,
@@ -125,6 +126,9 @@ class Transcript:
                 return self.remark(f"the plan is done, {len(plan.steps)} steps")
             case TodoChange(todos=todos):
                 return self._list("todos", [(_TODO_MARKS[todo.status], todo.content) for todo in todos])
+            case SubagentEvent():
+                inner = innermost(event)
+                return self._show(inner) if is_for_user(inner) else ()
             case _:
                 notice = notice_of(event)
                 return () if notice is None else self.remark(notice)

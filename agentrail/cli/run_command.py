@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 
 from agentrail.app import ChosenModel
+from agentrail.cli.chat_notices import innermost
 from agentrail.cli.config_setup import (
     AgentOption,
     CommandSetup,
@@ -41,7 +42,7 @@ from agentrail.cli.stdio import OutputClosed, OutputFailed
 from agentrail.cli.storage_options import KeepingOptions, KeptIn, keeping_from
 from agentrail.cli.text_output import end_without_output
 from agentrail.errors import AgentrailError, InteractionError, OptionError, SessionDown
-from agentrail.events import ApprovalRequired, AskUser, Event, SubagentEvent
+from agentrail.events import ApprovalRequired, AskUser, Event
 from agentrail.gc_settings import many_sessions
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.event_subscription import Subscription
@@ -239,8 +240,7 @@ async def _show_cycle(order: Order, session: Session, events: Subscription, prin
 
 async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:
     """Answer a request for the user: without a user, it would wait indefinitely."""
-    while isinstance(event, SubagentEvent):
-        event = event.event
+    event = innermost(event)
     with contextlib.suppress(
         InteractionError, SessionDown
     ):  # it was decided meanwhile, for example by a deadline

@@ -15,8 +15,17 @@ from agentrail.cli.event_text import ChatStyle, Piece, Transcript
 from agentrail.cli.input_lines import PlainLines
 from agentrail.cli.terminal.key_bindings import KeyPress, SentLine
 from agentrail.errors import CommandError
-from agentrail.events import AgentEnd, AgentResumed, AgentStart, ApprovalRequired, AskUser, MessageDelta
-from agentrail.messages import Image, PromptRef, QuestionRef, SessionId, Text, TokenUsage
+from agentrail.events import (
+    AgentEnd,
+    AgentResumed,
+    AgentStart,
+    AgentSuspended,
+    ApprovalRequired,
+    AskUser,
+    MessageDelta,
+    SubagentEvent,
+)
+from agentrail.messages import CallId, Image, PromptRef, QuestionRef, SessionId, Text, TokenUsage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -139,6 +148,36 @@ async def test_the_ledger_knows_what_is_outstanding():
             await trio.testing.wait_all_tasks_blocked()
             ledger.note(AgentResumed(trigger="tool_approved"))
             ledger.note(QUESTION)
+
+
+@pytest.mark.parametrize("is_of_child", [False, True])
+async def test_the_next_line_of_a_pipe_is_read_while_anything_waits_for_the_user(is_of_child):
+    """After the first of two calls was decided, and for a call or a question of a sub-agent, which is shown too."""
+
+    def published(event):
+        ledger.note(wrapped := of_child(event) if is_of_child else event)
+        return transcript.feed(wrapped)
+
+    async def reads_on():
+        with trio.move_on_after(0.01) as waiting:
+            await ledger.wait_for_line()
+        return not waiting.cancelled_caught
+
+    ledger, transcript = ChatLedger(), Transcript(ChatStyle())
+    ledger.accept(A)
+    assert not await reads_on()
+    assert published(QUESTION)[0].text.startswith("Really?")
+    assert await reads_on()
+    published(AgentResumed(trigger="tool_approved"))
+    assert not await reads_on()
+    published(AgentSuspended(waiting=()))
+    assert await reads_on()
+
+
+def of_child(event):
+    for depth in (1, 2):
+        event = SubagentEvent(call_id=CallId("c"), child_id=SessionId("s.c"), depth=depth, event=event)
+    return event
 
 
 async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():

@@ -6,7 +6,7 @@ from typing import Any, Final
 from attrs import define, evolve, field, frozen
 
 from agentrail import events
-from agentrail.cli.chat_notices import notice_of, show_form
+from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_form
 from agentrail.cli.event_text import ENDS_OF_WORDS, MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
 from agentrail.cli.markdown_blocks import Block, MarkdownBlocks
 from agentrail.cli.terminal.approval_dialog import Dialogue, draw_dialogue
@@ -202,7 +202,9 @@ class Picture:
                 return self._outcome(event, now)
             case events.SubagentStart() | events.SubagentEvent():
                 self._of_child(event)
-                return ()
+                inner = innermost(event)
+                is_ours = is_for_user(inner) or isinstance(inner, events.ApprovalResolved)
+                return self._other(inner) if is_ours else ()
             case events.TodoChange(todos=todos):
                 self._todos, self._todos_are_new = todos, True
                 return ()
@@ -232,10 +234,7 @@ class Picture:
             rows += self._final_todos()
         if isinstance(event, events.AskUser):
             rows += self._question(event)
-        is_shown = isinstance(event, events.ApprovalRequired | events.AskUser) or (
-            isinstance(event, events.PluginEvent) and event.name == "permission_asked"
-        )
-        notice = None if is_shown else notice_of(event)
+        notice = None if is_for_user(event) else notice_of(event)
         if notice is not None:
             rows += self.note(notice, style=_style_of(event))
         return tuple(rows)
@@ -371,12 +370,6 @@ class Picture:
         elif isinstance(event.event, events.ToolExecutionStart):
             running.calls_of_child += 1
             running.latest = f"{event.event.name}({show_arguments(event.event.arguments)})"
-        elif isinstance(event.event, events.PluginEvent) and event.event.name == "permission_asked":
-            self._keep_rules(event.event.payload)
-        elif isinstance(event.event, events.ApprovalRequired):
-            self.ask(event.event.approval)
-        elif isinstance(event.event, events.ApprovalResolved) and self.dialogue is not None:
-            self.dialogue = self.dialogue.without(event.event.approval)
 
     def _call_row(self, running: _Running, now: float) -> str:
         took = show_seconds(max(now - running.since, 0))

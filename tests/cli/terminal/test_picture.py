@@ -242,6 +242,14 @@ def test_rules_are_those_of_the_call_that_is_shown():
     ]
     picture, _ = fed(START, started("t", "task"), start, *inner)
     assert "2 always: edit_file(a); that also allows" in "".join(picture.below(0.0, 20))
+    resolved = ApprovalResolved(approval=asks(1, path="a"), status="approved", by="user")
+    question = AskUser(ref=QuestionRef("q"), question="Which?", options=("a",))
+    rows = [
+        row
+        for one in (resolved, question)
+        for row in picture.feed(SubagentEvent(call_id=call, child_id=child, depth=1, event=one), 0.0)
+    ]
+    assert (picture.dialogue, rows[0]) == (None, "? Which?")
 
 
 def test_a_dialogue_hides_nothing_of_a_change():
