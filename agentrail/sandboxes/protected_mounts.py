@@ -53,20 +53,17 @@ class Guarded:
             for depth in range(1, len(names)):
                 mounts.setdefault(names[:depth], True)
             mounts[names] = False
-        for names in sorted(self.repositories - {()}, key=len):
-            mounts.setdefault(names, True)
-        for names in self.found:
-            if len(mounts) >= _MAX_MOUNTS:
-                break
-            if names in self.links or any(names[:depth] in self.own_code for depth in range(len(names))):
+        # The root's own names first, and all repositories after all names: a command may make any number of them.
+        for names in (*self.found, *sorted(self.repositories - {()}, key=len)):
+            if names in self.links or any(names[:depth] in self.own_code for depth in range(len(names) + 1)):
                 continue
-            mounts[names] = False
-            within = next(
-                (depth for depth in range(1, len(names)) if names[:depth] in self.repositories), None
-            )
-            if within is not None:
-                for depth in range(within, len(names)):
-                    mounts.setdefault(names[:depth], True)
+            depths = range(1, len(names))
+            within = next((depth for depth in depths if names[:depth] in self.repositories), len(names))
+            wanted = {names[:depth]: True for depth in range(within, len(names))}
+            wanted[names] = names not in self.found
+            if len(mounts.keys() | wanted) > _MAX_MOUNTS:
+                break
+            mounts = {**wanted, **mounts, names: wanted[names]}
         return mounts
 
 

@@ -485,6 +485,23 @@ async def repositories_that_are_moved(target: Target) -> None:
         assert {".git/hooks", ".git/commondir", ".git/config.worktree"} <= set(told.written_protected)
 
 
+async def crowds_of_repositories(target: Target) -> None:
+    """However many repositories a command makes, what is protected in the root stays so."""
+    for name in (".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".envrc"):
+        (target.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (target.root / name).write_text("ours")
+    await target.run(
+        "for i in $(seq 200); do mkdir -p r$i/.git/objects r$i/.git/refs; echo > r$i/.git/HEAD; done"
+    )
+    names = ".git/hooks/pre-commit .git/config .vscode/tasks.json .envrc"
+    told = await target.run(f"for f in {names}; do echo evil > $f; done; mv .git g; :")
+    if target.confined:
+        assert {(target.root / name).read_text() for name in names.split()} == {"ours"}
+        assert told.written_protected == ()
+    else:
+        assert ".envrc" in told.written_protected
+
+
 async def repositories_that_are_made(target: Target) -> None:
     """A directory becomes no repository by a file tool, whatever is written last; and what a command makes of it is told."""
     parts = {
