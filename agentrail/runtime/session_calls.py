@@ -98,6 +98,7 @@ class SessionCalls:
             UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
                 decided.
             InvalidArguments: Your move: the tool does not accept these arguments. The call is still pending.
+            AnswerNotOffered: Your move: the approval does not offer this answer. The call is still pending.
             InvalidResponse: Your move: this is a question. Answer it with `respond`.
             OptionError: Your move: `kind` is neither of the two, or an argument has the wrong type.
             SessionDown: The session has ended.
@@ -132,6 +133,7 @@ class SessionCalls:
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
                 decided.
+            AnswerNotOffered: Your move: the approval does not offer this answer. The call is still pending.
             InvalidResponse: Your move: this is a question. Answer it with `respond`, or call `decline`.
             OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
@@ -152,6 +154,7 @@ class SessionCalls:
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: The question is unknown, has expired, or was already
                 answered.
+            AnswerNotOffered: Your move: the approval does not offer this answer. The call is still pending.
             InvalidResponse: Your move: the response is empty, not one of the options, or text in place of a form. An
                 object that does not fit its form gets a sentence for each field. The question is still pending.
             OptionError: Your move: an argument has the wrong type.

@@ -49,7 +49,10 @@ from agentrail.runtime.tool_calls import clean_text
 
 
 class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
-    """Handle to a session. It stays valid when the session crashes and restarts."""
+    """Handle to a session. It stays valid when the session crashes and restarts.
+
+    With a store that fails, each call can also raise `StoreUnavailable`, or `StopNotWritten` if it stops work.
+    """
 
     __slots__ = ()
 
