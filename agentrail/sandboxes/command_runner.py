@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import Programs
 from agentrail.sandboxes.protected_mounts import Guarded, Mount
 from agentrail.sandboxes.protected_names import OUTPUT_DIRECTORY, STATE_DIRECTORY
-from agentrail.sandboxes.refusals import refuse_commands
+from agentrail.sandboxes.refusals import Names, refuse_commands
 
 # Limits of a command, set by a shell that then becomes the command or waits for it.
 #
@@ -199,7 +199,9 @@ class Commands:
                 )
             )
         ours = name if result.output_path is not None else None
-        written = await outside.offload(self._files.find_written, before, ours)
+        written: list[Names] = []
+        with suppress(OSError):  # without a free descriptor; the command has run
+            written = await outside.offload(self._files.find_written, before, ours)
         return evolve(result, written_protected=tuple(sorted(map(show_names, written))))
 
     @asynccontextmanager
@@ -210,14 +212,14 @@ class Commands:
         refusal = _refuse(confinement)
         if refusal is not None:
             raise ProcessRefused(refusal.message, code=refusal.code)
-        protected = await outside.offload(self._files.find_protected)
         confined, seconds = confinement.mode == "bubblewrap", options.timeout_seconds
         wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, staying=False)
         async with AsyncExitStack() as stack:
-            preparing = self._preparing(wrapped, directory, options.workdir, protected, confinement)
-            program = await stack.enter_async_context(preparing)
-            program = evolve(program, environment={**program.environment, **options.env})
             try:
+                protected = await outside.offload(self._files.find_protected)
+                preparing = self._preparing(wrapped, directory, options.workdir, protected, confinement)
+                program = await stack.enter_async_context(preparing)
+                program = evolve(program, environment={**program.environment, **options.env})
                 process = await stack.enter_async_context(open_process(program, errors=errors))
             except OSError as error:
                 message = f"The process could not be started: {error.strerror}."

@@ -1,6 +1,7 @@
 """Protected paths below a directory, as mounts of a command, including the code of this process."""
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -81,6 +82,16 @@ class Mount:
     is_writable: bool
 
 
+@contextlib.contextmanager
+def _skip_missing() -> Iterator[None]:
+    """Skip a path that cannot be opened. Without a free descriptor or memory it would lose its protection, so raise."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
+            raise
+
+
 class Guard:
     def __init__(
         self, root: int, opener: Opener, protected: ProtectedNames, own_code: tuple[Names, ...]
@@ -110,14 +121,17 @@ class Guard:
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
         """Open the paths that must be mounts: before bubblewrap starts, another command may have replaced one with a link."""
         opened: list[Mount] = []
-        # A mount hides earlier mounts below it.
-        for names, is_writable in sorted(guarded.decide_mounts().items()):
-            with contextlib.suppress(OSError), self._opened(names[:-1]) as parent:
-                descriptor = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-                if stat.S_ISLNK(os.fstat(descriptor).st_mode):
-                    os.close(descriptor)
-                else:
-                    opened.append(Mount(names=names, descriptor=descriptor, is_writable=is_writable))
+        with contextlib.ExitStack() as on_error:
+            # A mount hides earlier mounts below it.
+            for names, is_writable in sorted(guarded.decide_mounts().items()):
+                with _skip_missing(), self._opened(names[:-1]) as parent:
+                    descriptor = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+                    if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+                        os.close(descriptor)
+                    else:
+                        on_error.callback(os.close, descriptor)
+                        opened.append(Mount(names=names, descriptor=descriptor, is_writable=is_writable))
+            on_error.pop_all()
         return opened
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
@@ -148,14 +162,14 @@ class Guard:
 
     def _look_by_name(self, every: Iterable[Names], seen: "_Seen", *, is_known: bool = False) -> None:
         for names in every:
-            with contextlib.suppress(OSError), self._opened(names[:-1]) as descriptor:
+            with _skip_missing(), self._opened(names[:-1]) as descriptor:
                 status = os.stat(names[-1], dir_fd=descriptor, follow_symlinks=False)
                 if is_known or self._protected.covers(names, is_directory=stat.S_ISDIR(status.st_mode)):
                     seen.add(names, status)
 
     def _look_through(self, names: Names, waiting: deque[Names], seen: "_Seen", left: int) -> int:
         """Search one directory, and return how many more entries may be examined."""
-        with contextlib.suppress(OSError), self._opened(names) as descriptor:
+        with _skip_missing(), self._opened(names) as descriptor:
             if is_complete(find_repository_parts(descriptor)):
                 self._look_into_repository(names, seen)
             with os.scandir(descriptor) as entries:
@@ -176,7 +190,7 @@ class Guard:
     def _look_into_repository(self, names: Names, seen: "_Seen") -> None:
         if names in seen.repositories:
             return
-        with contextlib.suppress(OSError):
+        with _skip_missing():
             self._look_at_parts(names, seen)
             seen.repositories.add(names)
             waiting = deque((*names, within) for within in _REPOSITORIES_WITHIN)
@@ -184,7 +198,7 @@ class Guard:
             while waiting and left > 0:
                 place = waiting.popleft()
                 left -= 1
-                with contextlib.suppress(OSError), self._opened(place) as descriptor:
+                with _skip_missing(), self._opened(place) as descriptor:
                     self._look_at_parts(place, seen)
                     for entry in os.scandir(descriptor):
                         left -= 1
@@ -197,7 +211,7 @@ class Guard:
     def _look_at_parts(self, names: Names, seen: "_Seen") -> None:
         with self._opened(names) as descriptor:
             for part in self._protected.git_parts:
-                with contextlib.suppress(OSError):
+                with _skip_missing():
                     seen.add((*names, part), os.stat(part, dir_fd=descriptor, follow_symlinks=False))
 
     @contextlib.contextmanager

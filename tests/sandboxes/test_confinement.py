@@ -2,6 +2,7 @@
 
 import os
 import resource
+from functools import partial
 
 import pytest
 import trio
@@ -13,6 +14,9 @@ from agentrail.sandboxes.command_runner import CommandLimits
 from agentrail.sandboxes.confinement import Confinement, Trial, probe
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.programs import find_program
+from agentrail.sandboxes.protected_mounts import Guard
+from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
+from agentrail.sandboxes.safe_open import find_opener
 from tests.sandboxes.rig import count_alive, make_sandbox, need_bubblewrap
 
 
@@ -74,6 +78,28 @@ async def test_a_fault_that_passed_is_forgotten(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (found.mode, found.why) == ("failed", "it cannot be started: Too many open files")
     assert (await sandbox.confinement()).mode == "bubblewrap"
+
+
+def test_what_cannot_be_looked_at_is_not_left_unprotected(tmp_path):
+    """Without a free descriptor, the search for protected names and their mounts fail, and leave none open."""
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".envrc").touch()
+    root = os.open(tmp_path, os.O_RDONLY)
+    guard = Guard(root, find_opener(root), ProtectedNames(PROTECTED), ())
+    found = guard.look()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.open("/", os.O_RDONLY))
+    try:
+        for left, work in ((0, guard.look), (1, guard.look), (2, partial(guard.open_mounts, found))):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free + left, hard))
+            with pytest.raises(OSError, match="Too many open files"):
+                work()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert os.dup(root) == free
+            os.close(free)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(root)
 
 
 async def test_what_cannot_be_confined(monkeypatch, tmp_path):
