@@ -63,6 +63,7 @@ class WriteLock:
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
         self.path: Path = lock_path(store)
+        self._pid = os.getpid()
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -70,7 +71,7 @@ class WriteLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)
-            text = msgspec.json.encode(_Writer(pid=os.getpid(), since_ms=since_ms)) + b"\n"
+            text = msgspec.json.encode(_Writer(pid=self._pid, since_ms=since_ms)) + b"\n"
             # In this order: the file also marks the store, and a process killed in between must not remove
             # the mark.
             os.pwrite(self._file, text, 0)
@@ -89,6 +90,9 @@ class WriteLock:
     def release(self) -> None:
         """Release the lock. Can be called repeatedly."""
         if self._file >= 0:
+            # Forked processes share the lock: only closed, it would stay with them.
+            if self._pid == os.getpid():
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = -1
 

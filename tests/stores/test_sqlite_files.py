@@ -57,6 +57,42 @@ def other(path):
         process.kill()
 
 
+def test_a_forked_process_does_not_keep_the_store(tmp_path):
+    """Its copy of the lock does not outlive that of the process that forked it, and to close it releases nothing."""
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "s.db")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+FORKING = """
+import os
+import sys
+import time
+from pathlib import Path
+from agentrail.errors import StoreInUse
+from agentrail.stores.sqlite_files import WriteLock
+path = Path(sys.argv[1])
+lock = WriteLock(path, since_ms=0)
+if not os.fork():
+    lock.release()
+    os._exit(0)
+os.wait()
+try:
+    WriteLock(path, since_ms=0)
+except StoreInUse:
+    pass
+else:
+    sys.exit("the other process released it")
+child = os.fork()
+if not child:
+    time.sleep(30)
+    os._exit(0)
+lock.release()
+WriteLock(path, since_ms=0).release()
+os.kill(child, 9)
+"""
+
+
 @pytest.mark.journal(18)
 def test_a_second_process_hears_who_writes_and_may_read(path, other):
     """`StoreInUse` with the pid and since when; lists beside it work, also of what is written meanwhile (J-018)."""
