@@ -100,9 +100,13 @@ class Guard:
         self._open = opener
         self._protected = protected
         self._own = own_code
+        self._known = Guarded()
 
     def look(self, known: Iterable[Names] = ()) -> Guarded:
-        """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first."""
+        """Return the existing protected paths: first by name in the root, then in all directories, the upper ones first.
+
+        Paths of the search before are found whatever has been created above them.
+        """
         seen = _Seen()
         self._look_by_name(self._protected.top_names, seen)
         self._look_into_repository((GIT,), seen)
@@ -110,13 +114,19 @@ class Guard:
         left = _MAX_ENTRIES_LOOKED_AT
         while waiting and left > 0:
             left = self._look_through(waiting.popleft(), waiting, seen, left)
-        self._look_by_name([names for names in known if names not in seen.found], seen, is_known=True)
-        return Guarded(
+        before = self._known
+        self._look_by_name(
+            [names for names in (*known, *before.found) if names not in seen.found], seen, is_known=True
+        )
+        for names in before.repositories:
+            self._look_into_repository(names, seen)
+        self._known = Guarded(
             own_code=self._own,
             found=seen.found,
             links=frozenset(seen.links),
             repositories=frozenset(seen.repositories),
         )
+        return self._known
 
     def open_mounts(self, guarded: Guarded) -> list[Mount]:
         """Open the paths that must be mounts: before bubblewrap starts, another command may have replaced one with a link."""

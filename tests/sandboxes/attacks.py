@@ -502,6 +502,25 @@ async def crowds_of_repositories(target: Target) -> None:
         assert ".envrc" in told.written_protected
 
 
+async def crowds_of_files(target: Target) -> None:
+    """What a search has found once is protected from later commands, however many files are made above it."""
+    names = ("z/.envrc", "z/a/.git/config", "z/a/.git/HEAD")
+    for name in names:
+        (target.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (target.root / name).write_text("ours")
+    await target.run("true")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protected_mounts, "_MAX_ENTRIES_LOOKED_AT", 0)  # as if all of them were used up
+        told = await target.run(
+            "echo evil > z/.envrc; echo evil > z/a/.git/config; mv z/a/.git z/a/g; mv z/.envrc z/e"
+        )
+    if target.confined:
+        assert {(target.root / name).read_text() for name in names} == {"ours"}
+    else:
+        assert not (target.root / names[0]).exists()
+    assert told.written_protected == ()
+
+
 async def repositories_that_are_made(target: Target) -> None:
     """A directory becomes no repository by a file tool, whatever is written last; and what a command makes of it is told."""
     parts = {
