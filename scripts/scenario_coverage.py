@@ -25,12 +25,6 @@ SERIES: Final[Mapping[str, frozenset[int]]] = {
     "M": frozenset(number for number in range(1, 33) if number % 5),
     "V": frozenset(range(1, 35)) - {2, 5, 9, 10, 15, 16, 18, 20, 21, 25, 30},
 }
-# What cannot be proved before the part is there that it speaks of. A number that has a test is no longer of a later part.
-LATER: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
-    "MCP": {"AT": frozenset({33})},
-    "telemetry": {"AT": frozenset({153})},
-    "many machines": {"J": frozenset({26, 28, 29, 30, 32, 33})},
-}
 TITLES: Final = {
     "S": "OTP scenarios",
     "AT": "acceptance guarantees",
@@ -104,12 +98,6 @@ def covered_numbers(folders: tuple[Path, ...]) -> dict[str, set[int]]:
     return covered
 
 
-def rows_in_force(covered: Mapping[str, set[int]]) -> frozenset[int]:
-    """The rows of the acceptance list that speak of a part that is there: all but those of later parts without a test."""
-    later = frozenset().union(*(numbers.get("AT", frozenset()) for numbers in LATER.values()))
-    return SERIES["AT"] - (later - covered["AT"])
-
-
 def as_ranges(numbers: frozenset[int] | set[int]) -> str:
     """Numbers for people: `1-3, 7`; `none` when there are none."""
     ranges: list[list[int]] = []
@@ -126,13 +114,7 @@ def report(covered: Mapping[str, set[int]]) -> Iterator[str]:
     for series, known in SERIES.items():
         yield f"{TITLES[series]}: {len(covered[series])} of {len(known)} have a test"
         yield f"  with a test: {as_ranges(covered[series])}"
-        missing = known - covered[series]
-        for part, numbers in LATER.items():
-            later = missing & numbers.get(series, frozenset())
-            if later:
-                yield f"  of a later part, {part}: {as_ranges(later)}"
-                missing -= later
-        yield f"  without one: {as_ranges(missing)}"
+        yield f"  without one: {as_ranges(known - covered[series])}"
 
 
 if __name__ == "__main__":

@@ -25,45 +25,42 @@ EVENTS_OF_LATER_PARTS = {"EventsLost"}
 
 
 GUARANTEES = {
-    "abort_in_a_retry_pause": (30,),
-    "abort_in_a_tool_pause": (30,),
-    "abort_kills_immune_tools": (17,),
-    "abort_spares_all_tools": (17,),
-    "abort_spares_immune_tools": (17,),
-    "aborts_seen_by_plugins": (20,),
-    "approval_aborted": (30, 70, 74),
-    "approval_always": (73, 74),
-    "rule_revoked": (73,),
-    "approval_edited": (58,),
-    "approval_five_ways": (60,),
-    "approval_in_a_batch": (53,),
-    "approval_superseded": (74,),
-    "approval_survives_a_restart": (68, 69),
-    "approval_times_out": (74,),
-    "approve_twice": (54, 69, 71),
-    "budget_after_a_crash": (127, 131),
-    "client_ids": (11,),
-    "decided_once": (67,),
-    "fallback_model": (151,),
-    "late_timers": (43,),
-    "prompt_during_teardown": (34,),
-    "question_survives_a_restart": (68,),
-    "steer_at_a_failure": (49,),
-    "steer_waits_for_stopped_tools": (50,),
-    "steer_while_tools_run": (10, 47),
-    "subagent_budget": (127, 129, 131),
-    "tool_retries_end": (119,),
-    "two_questions": (53,),
+    "abort_in_a_retry_pause": pytest.mark.at(30),
+    "abort_in_a_tool_pause": pytest.mark.at(30),
+    "abort_kills_immune_tools": pytest.mark.at(17),
+    "abort_spares_all_tools": pytest.mark.at(17),
+    "abort_spares_immune_tools": pytest.mark.at(17),
+    "aborts_seen_by_plugins": pytest.mark.at(20),
+    "approval_aborted": pytest.mark.at(30, 70, 74),
+    "approval_always": pytest.mark.at(73, 74),
+    "rule_revoked": pytest.mark.at(73),
+    "approval_edited": pytest.mark.at(58),
+    "approval_five_ways": pytest.mark.at(60),
+    "approval_in_a_batch": pytest.mark.at(53),
+    "approval_superseded": pytest.mark.at(74),
+    "approval_survives_a_restart": pytest.mark.at(68, 69),
+    "approval_times_out": pytest.mark.at(74),
+    "approve_twice": pytest.mark.at(54, 69, 71),
+    "budget_after_a_crash": pytest.mark.at(127, 131),
+    "client_ids": pytest.mark.at(11),
+    "decided_once": pytest.mark.at(67),
+    "fallback_model": pytest.mark.at(151),
+    "late_timers": pytest.mark.at(43),
+    "prompt_during_teardown": pytest.mark.at(34),
+    "question_survives_a_restart": pytest.mark.at(68),
+    "steer_at_a_failure": pytest.mark.at(49),
+    "steer_waits_for_stopped_tools": pytest.mark.at(50),
+    "steer_while_tools_run": pytest.mark.at(10, 47),
+    "subagent_budget": pytest.mark.at(127, 129, 131),
+    "tool_retries_end": pytest.mark.at(119),
+    "two_questions": pytest.mark.at(53),
 }
 """The rows of the acceptance list that a scenario shows."""
 
 
 @pytest.mark.parametrize(
     "file",
-    [
-        pytest.param(file, id=file.stem, marks=[*map(pytest.mark.at, GUARANTEES.get(file.stem, ()))])
-        for file in FILES
-    ],
+    [pytest.param(file, id=file.stem, marks=GUARANTEES.get(file.stem, ())) for file in FILES],
 )
 def test_scenario(file, monkeypatch):
     """The sentence at the head of the file (STYLE, "Scenarios are text"), in steps that the table of transitions has."""

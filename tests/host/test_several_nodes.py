@@ -155,6 +155,7 @@ def sent_by(messages, session):
     return [one.id for one in messages if one.session_id == session]
 
 
+@pytest.mark.machine(12)
 @on_virtual_time
 async def test_webhooks_of_a_dead_node_are_sent_by_one_other():
     """Each of 40 is accepted once, never sent by two nodes at once, in order per session, and with at most two attempts."""

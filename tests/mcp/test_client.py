@@ -167,6 +167,7 @@ async def test_a_missing_extra_is_said_before_a_server_is_started(plain, monkeyp
             pytest.fail("it was opened")
 
 
+@pytest.mark.at(33)
 @pytest.mark.protocol(2)
 async def test_an_abort_is_told_to_the_server_and_the_next_call_works(plain, tmp_path):
     """P-002: the handler is cancelled at the server."""

@@ -1,5 +1,6 @@
 """The distributed bugs that `make planted` measures apply to the library as it is, and the measurement finds one of them."""
 
+import json
 import subprocess
 from argparse import Namespace
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from agentrail.testing.simulation.checkers import CHECKERS
 from agentrail.testing.simulation.shadow import FoldEqualsLife
-from scripts.planted import live_until_broken, plant
+from scripts.planted import live_until_broken, main as measure, plant
 from tests.simulation.planted_bugs import PLANTED
 from tests.simulation.planting import FOLDER, planted
 
@@ -48,6 +49,21 @@ def test_a_bug_is_planted_in_a_copy_only(tmp_path):
     assert plant(bug, tmp_path) is None
     assert (tmp_path / file).read_text(encoding="utf-8") == bug.read().apply(before)
     assert (ROOT / file).read_text(encoding="utf-8") == before
+
+
+@pytest.mark.check  # two copies of the library, and processes for each row
+@pytest.mark.simulation("V-026")
+def test_bugs_are_measured_by_strategy_and_seed(capfd, tmp_path):
+    """A row for each, with the seconds until a checker broke. `make planted` measures all bugs."""
+    file = tmp_path / "rows.json"
+    assert measure(["--strategies=portfolio,pct", "--first=1", f"--json={file}", "reply-is-lost"]) == 0
+    rows = json.loads(file.read_text())
+    assert [row["strategy"] for row in rows] == ["portfolio", "pct"]
+    assert all(row["checker"] == "every_caller_gets_its_answer" and row["seconds"] < 60 for row in rows)
+    assert measure(["--strategies=fair", "--first=1", "--seeds=2", "--seconds=0", "a-failed-sync"]) == 1
+    told = capfd.readouterr().out
+    assert told.count("| reply is lost between check and park |") == 2
+    assert told.count("| a failed sync is only repeated | fair | not found | 1 |") == 2
 
 
 ONLY_SEEN_BY = {

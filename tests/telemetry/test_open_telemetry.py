@@ -162,6 +162,7 @@ async def test_the_exporter_in_memory_and_a_collector_receive_the_same():
 
 
 @on_virtual_time
+@pytest.mark.at(153)
 @pytest.mark.operation(3)
 @pytest.mark.parametrize("mode", ["cancel", "crash", "abort"])
 async def test_no_span_stays_open_wherever_a_session_is_struck(mode):
