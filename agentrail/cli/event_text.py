@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_milliseconds
 from agentrail.cli.markdown_blocks import MarkdownBlocks
@@ -83,6 +83,33 @@ class _RunningCall:
     at_ms: int | None
 
 
+_MISSED: Final = "\n\n(a part was missed while the connection was down; this is the whole answer)\n\n"
+
+
+@define(eq=False)
+class StreamedText:
+    """The deltas of the current response. A client that is not connected meanwhile misses some of them."""
+
+    _deltas: list[str] = field(factory=list)
+
+    def take(self, event: Event) -> str:
+        """Return the text to show: a delta, or at the end of a response its missed end, or all of it if another part was missed."""
+        if isinstance(event, MessageDelta):
+            self._deltas.append(event.delta)
+            return event.delta
+        if not isinstance(event, ENDS_OF_WORDS):
+            return ""
+        streamed, self._deltas = "".join(self._deltas), []
+        whole = event.message.text if isinstance(event, ResponseComplete) else streamed
+        if whole.startswith(streamed):
+            return whole[len(streamed) :]
+        pairs = enumerate(zip(streamed, whole, strict=False))
+        same = next((place for place, (one, other) in pairs if one != other), len(whole))
+        # Otherwise a plugin has replaced the text that was streamed.
+        is_part = len(streamed) < len(whole) and whole.endswith(streamed[same:])
+        return f"{_MISSED}{whole}" if is_part else ""
+
+
 def _told_of(step: PlanStep) -> str:
     came = step.result if step.error is None else step.error
     return step.content if came is None else f"{step.content}: {came}"
@@ -98,19 +125,19 @@ class Transcript:
         self._look = look
         self._open: OutputStream | None = None
         self._answer = MarkdownBlocks()
+        self._streamed = StreamedText()
         self._held: list[Piece] = []
         self._calls: dict[CallId, _RunningCall] = {}
         self._latest_call: CallId | None = None
 
     def feed(self, event: Event) -> Pieces:
         """Return the output for an event. Most have none."""
-        before = self.end_words() if isinstance(event, ENDS_OF_WORDS) else ()
-        return (*before, *self._show(event))
+        words = self._words(self._streamed.take(event))
+        ended = self.end_words() if isinstance(event, ENDS_OF_WORDS) else ()
+        return (*words, *ended, *self._show(event))
 
     def _show(self, event: Event) -> Pieces:
         match event:
-            case MessageDelta(delta=delta):
-                return self._words(delta)
             case ThinkingDelta(delta=delta):
                 return self._thoughts(delta)
             case ToolExecutionStart(name=name, call_id=call_id, arguments=arguments):

@@ -46,6 +46,7 @@ from agentrail.messages import (
     QuestionRef,
     SessionId,
     StopReason,
+    Text,
     TokenUsage,
     ToolResult,
 )
@@ -73,8 +74,8 @@ def end(reason: StopReason | Literal["max_turns"] = "end") -> Event:
     return AgentEnd(messages=(), usage=TokenUsage(), stop_reason=reason)
 
 
-def complete() -> Event:
-    message = AssistantMessage(content=(), model="m")
+def complete(text: str = "") -> Event:
+    message = AssistantMessage(content=(Text(text=text),) if text else (), model="m")
     return ResponseComplete(message=message, usage=TokenUsage(), stop_reason="end")
 
 
@@ -93,6 +94,21 @@ def test_thinking_is_shown_dimmed_on_a_terminal_only():
     events = (ThinkingDelta(delta="hm"), MessageDelta(delta="Yes"), complete())
     assert written(*events) == ("Yes\n", "")
     assert written(*events, look=TERMINAL) == ("Yes\n", "\x1b[2mhm\x1b[22m\n")
+
+
+@given(text=st.text(alphabet="ab\n", max_size=12), cuts=st.tuples(*[st.integers(0, 12)] * 2).map(sorted))
+def test_an_answer_of_which_a_part_was_missed_is_shown_to_its_end(text, cuts):
+    """A client that was away misses deltas. What was missed at the end follows; otherwise the whole answer is shown again."""
+    before, after = text[: cuts[0]], text[cuts[1] :]
+    deltas = [MessageDelta(delta=one) for one in (before, after) if one]
+    out = written(*deltas, complete(text))[0]
+    assert out.rstrip("\n").endswith(text.rstrip("\n"))
+    if text.startswith(before + after):
+        assert out.rstrip("\n") == text.rstrip("\n")
+    replaced = (MessageDelta(delta="secret"), complete("[removed]"))  # by a plugin
+    assert written(*replaced)[0] == "secret\n"
+    again = (MessageDelta(delta="a"), complete("a"))
+    assert written(*again, *again)[0] == "a\na\n"
 
 
 @given(text=st.text())

@@ -7,7 +7,14 @@ from attrs import define, evolve, field, frozen
 
 from agentrail import events
 from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_form
-from agentrail.cli.event_text import ENDS_OF_WORDS, MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
+from agentrail.cli.event_text import (
+    ENDS_OF_WORDS,
+    MAX_DRAWN_ROWS,
+    StreamedText,
+    first_line,
+    on_one_line,
+    show_arguments,
+)
 from agentrail.cli.markdown_blocks import Block, MarkdownBlocks
 from agentrail.cli.terminal.approval_dialog import Dialogue, draw_dialogue
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
@@ -171,6 +178,7 @@ class Picture:
     working: Working = field(factory=Working)
     dialogue: Dialogue | None = None
     _words: MarkdownBlocks = field(factory=MarkdownBlocks)
+    _streamed: StreamedText = field(factory=StreamedText)
     _thoughts: list[str] = field(factory=list)
     _running: dict[CallId, _Running] = field(factory=dict)
     _todos: tuple[Todo, ...] = ()
@@ -185,9 +193,12 @@ class Picture:
 
     def feed(self, event: Event, now: float) -> Rows:
         self.working = after(self.working, event, now)
+        words = self._streamed.take(event)
+        rows = (*self._end_thoughts(), *self._blocks(self._words.feed(words))) if words else ()
+        return (*rows, *self._show(event, now))
+
+    def _show(self, event: Event, now: float) -> Rows:
         match event:
-            case events.MessageDelta(delta=delta):
-                return (*self._end_thoughts(), *self._blocks(self._words.feed(delta)))
             case events.ThinkingDelta(delta=delta):
                 self._thoughts.append(delta)
                 return ()

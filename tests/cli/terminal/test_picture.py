@@ -35,6 +35,7 @@ from agentrail.messages import (
     PromptRef,
     QuestionRef,
     SessionId,
+    Text,
     TokenUsage,
     ToolResult,
 )
@@ -288,3 +289,13 @@ def test_a_dialogue_hides_nothing_of_what_would_run():
     assert "rm -rf" not in small
     assert "more rows: e shows them all" in small
     assert "1 yes, this once" in small
+
+
+def test_an_answer_of_which_the_beginning_was_missed_is_shown_as_a_whole():
+    """A chat that connects while a model speaks gets only the deltas from then on, and the message at the end."""
+    message = AssistantMessage(content=(Text(text="one two three"),), model="m")
+    complete = ResponseComplete(message=message, usage=USAGE, stop_reason="end")
+    _, printed = fed(START, MessageDelta(delta=" three"), complete)
+    assert [row for row in printed if row][-1] == "one two three"
+    _, printed = fed(START, complete)
+    assert [row for row in printed if row] == ["one two three"]
