@@ -483,9 +483,16 @@ def actor_lines(thing: Any) -> Iterator[str]:
     if inspect.isclass(thing):
         for name, member in vars(thing).items():
             if inspect.isfunction(member) and not name.startswith("_") and inspect.getdoc(member):
-                lines.append(f"- `{name}()`: {summary(member).splitlines()[0]}")
+                lines.append(f"- `{name}{plain_parameters(member)}`: {summary(member).splitlines()[0]}")
     if lines:
         yield from (*lines, "")
+
+
+def plain_parameters(method: Callable[..., object]) -> str:
+    """Return the parameters of a method, without their types."""
+    signature = inspect.signature(method)
+    given = [one.replace(annotation=one.empty) for one in list(signature.parameters.values())[1:]]
+    return str(signature.replace(parameters=given, return_annotation=signature.empty))
 
 
 def base_of(thing: Any) -> type | None:
