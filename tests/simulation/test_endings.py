@@ -6,6 +6,7 @@ import subprocess
 import threading
 from contextlib import suppress
 
+import msgspec
 import pytest
 import trio
 
@@ -286,6 +287,11 @@ def broken_at_once(world):
             raise AssertionError(ASKED)
 
 
+def broken_as_well(world):
+    """The same."""
+    broken_at_once(world)
+
+
 def test_a_broken_life_has_a_test_and_a_story_without_a_file_on_a_full_disk(tmp_path, monkeypatch):
     """The story names the test that was written. If nothing can be written, it says so."""
     work = SeedRange(
@@ -296,6 +302,9 @@ def test_a_broken_life_has_a_test_and_a_story_without_a_file_on_a_full_disk(tmp_
     assert f"as a test: {tmp_path / 'test_seed_5.py'} (written)" in lived.told
     assert sorted(file.name for file in tmp_path.iterdir()) == ["seed-5.sim", "test_seed_5.py"]
     assert load_sim_file(tmp_path / "seed-5.sim").broken[1] == ASKED
+    other = live_one(msgspec.structs.replace(work, name=f"{__name__}:broken_as_well"), 5)
+    assert other.file == live_one(work, 5).file.replace("5.sim", "5-2.sim")
+    assert "def test_seed_5_2(" in (tmp_path / "test_seed_5_2.py").read_text()
 
     def is_full(*_):
         raise OSError(28, "No space left on device")

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from hashlib import blake2b
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,6 +99,20 @@ def save(report: "Report", path: Path) -> Path:
     ).sealed()
     _write(path, msgspec.json.format(msgspec.json.encode(saved), indent=1) + b"\n")
     return path
+
+
+def place_of(report: "Report", folder: Path) -> Path:
+    """Return the path for a life in a folder, where no life of another scenario is."""
+    for number in count(1):
+        path = folder / f"seed-{report.seed}{f'-{number}' if number > 1 else ''}.sim"
+        try:
+            if load_sim_file(path).scenario == name_of_scenario(report.scenario):
+                return path
+        except DamagedSimFile:
+            continue  # of another release
+        except OSError:  # usually not there
+            return path
+    raise AssertionError  # there is always a next number
 
 
 def name_of_scenario(scenario: Any) -> str:
@@ -212,7 +227,8 @@ def write_test(report: "Report", saved: Path, folder: Path) -> Path:
     if report.broken is None:
         message = f"seed {report.seed} breaks no promise, so there is nothing to test"
         raise ValueError(message)
-    name = "".join(letter if letter.isalnum() else "_" for letter in str(report.seed))
+    seed = saved.stem.removeprefix("seed-") if saved.stem.startswith("seed-") else str(report.seed)
+    name = "".join(letter if letter.isalnum() else "_" for letter in seed)
     beside, test = folder / saved.name, folder / f"test_seed_{name}.py"
     if beside != saved:
         _write(beside, saved.read_bytes())
