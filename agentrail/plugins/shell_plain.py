@@ -31,23 +31,7 @@ _TOKEN: Final = re.compile(
 _QUOTED: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*")
 _KEYWORDS: Final = frozenset(
-    {
-        "if",
-        "then",
-        "elif",
-        "else",
-        "fi",
-        "for",
-        "in",
-        "while",
-        "until",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "select",
-    }
-    | {"function", "time", "coproc"}
+    "if then elif else fi for in while until do done case esac select function time coproc".split()  # noqa: SIM905 - as a list it would fill a page
 )
 _LEAVES_OPEN: Final = frozenset({"&&", "||", "|"})
 _TIME: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?[smhd]?")

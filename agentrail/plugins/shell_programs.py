@@ -78,35 +78,10 @@ _RAW_DEVICE: Final = re.compile(
     r"/dev/(?:[shv]d[a-z]|xvd|nvme\d|mmcblk\d|disk|r?disk\d|md\d|dm-|mapper/|loop\d|k?mem\b|port\b)|/proc/sysrq-trigger"
 )
 _TESTS: Final = frozenset(
-    {
-        "-name",
-        "-iname",
-        "-path",
-        "-ipath",
-        "-wholename",
-        "-regex",
-        "-iregex",
-        "-newer",
-        "-mtime",
-        "-mmin",
-        "-ctime",
-        "-cmin",
-    }
-    | {
-        "-atime",
-        "-amin",
-        "-size",
-        "-empty",
-        "-user",
-        "-group",
-        "-uid",
-        "-gid",
-        "-perm",
-        "-links",
-        "-inum",
-        "-samefile",
-        "-lname",
-    }
+    """
+    -name -iname -path -ipath -wholename -regex -iregex -newer -mtime -mmin -ctime -cmin -atime -amin
+    -size -empty -user -group -uid -gid -perm -links -inum -samefile -lname
+    """.split()  # noqa: SIM905 - as a list it would fill a page
 )
 _UNKNOWN_OPTIONS: Final = "may get options that are unknown before it runs; put -- before the names"
 

@@ -207,42 +207,10 @@ _HIDDEN_OF_PROC: Final = frozenset(
 _BASES: Final = tuple(map(Path, ("/usr/local", "/usr", "/var/lib", "/var", "/opt", "/")))
 """Directories of the system that contain unrelated other directories."""
 _OF_THE_SYSTEM: Final = frozenset(
-    {
-        *(
-            "bin",
-            "boot",
-            "dev",
-            "etc",
-            "games",
-            "gnu",
-            "home",
-            "include",
-            "init",
-            "lib",
-            "lib32",
-            "lib64",
-            "libexec",
-            "libx32",
-        ),
-        *(
-            "local",
-            "lost+found",
-            "man",
-            "media",
-            "mnt",
-            "nix",
-            "opt",
-            "proc",
-            "root",
-            "run",
-            "sbin",
-            "share",
-            "snap",
-            "src",
-            "srv",
-        ),
-        *("sys", "tmp", "usr", "var", "cache", "log", "spool", "lock", "mail", "backups"),
-    }
+    """
+    bin boot dev etc games gnu home include init lib lib32 lib64 libexec libx32 local lost+found man media mnt nix opt proc
+    root run sbin share snap src srv sys tmp usr var cache log spool lock mail backups
+    """.split()  # noqa: SIM905 - as a list it would fill a page
 )
 """Directories of the system, whose content does not count as a neighbour of a workspace."""
 _OF_SITES: Final = frozenset({"/media", "/mnt", "/opt", "/srv"})
