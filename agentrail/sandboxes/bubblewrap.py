@@ -447,7 +447,8 @@ def _outermost(every: set[Path]) -> list[Path]:
 def _homes() -> Iterator[str]:
     yield str(Path.home())
     for entry in pwd.getpwall():
-        if entry.pw_uid >= _FIRST_UID_OF_PEOPLE or entry.pw_uid == 0:
+        # A line of NIS, such as `+`, has no home.
+        if entry.pw_dir and (entry.pw_uid >= _FIRST_UID_OF_PEOPLE or entry.pw_uid == 0):
             yield entry.pw_dir
 
 

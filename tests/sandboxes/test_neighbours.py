@@ -1,6 +1,7 @@
 """What a confined command of one user sees of the others, and of what agentrail itself keeps."""
 
 import os
+import pwd
 import re
 import shutil
 from pathlib import Path
@@ -41,6 +42,15 @@ def served():
         path.mkdir() if name.endswith("/") else path.write_text("[tokens]\n# secret-of-operator\n")
     yield base
     shutil.rmtree(base)
+
+
+@needs_bubblewrap
+async def test_users_without_a_home_are_skipped(tmp_path, monkeypatch):
+    """A line of NIS in /etc/passwd, such as `+@staff`, has only a name."""
+    everybody = [*pwd.getpwall(), pwd.struct_passwd(("+@staff", None, 0, 0, None, None, None))]
+    monkeypatch.setattr(pwd, "getpwall", lambda: everybody)
+    sandbox = LocalSandbox(tmp_path)
+    assert (await sandbox.execute("echo done", ExecuteOptions())).output == "done\n"
 
 
 @needs_bubblewrap
