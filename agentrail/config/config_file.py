@@ -46,7 +46,7 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
             _fault(
                 name,
                 1,
-                f"expected at most {MAX_CONFIG_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter",
+                f"expected at most {MAX_CONFIG_BYTES // 1024} KiB: make it shorter",
             ),
         )
     try:
