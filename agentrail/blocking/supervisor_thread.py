@@ -108,7 +108,7 @@ class SupervisorThread:
         )
         self._thread.start()
         atexit.register(self.close)
-        _OPEN.add(self)
+        _OPEN[self] = None
         try:
             ready.result()
         except BaseException:
@@ -131,7 +131,7 @@ class SupervisorThread:
             self._wait_over(interrupt)
         finally:
             atexit.unregister(self.close)
-            _OPEN.discard(self)
+            _OPEN.pop(self, None)
         failure, self._untold = self._untold, None
         if failure is not None and tell:
             raise failure
@@ -321,7 +321,7 @@ _RUNS_IN: Final[ContextVar[tuple[SupervisorThread, ...]]] = ContextVar(
 """Tasks inherit it, and functions in worker threads inherit it from the task that started them."""
 
 
-_OPEN: Final[set[SupervisorThread]] = set()
+_OPEN: Final[dict[SupervisorThread, None]] = {}
 
 
 def _end_all_in_child() -> None:
