@@ -416,7 +416,7 @@ class Store(Protocol):
         """Create a journal. Repeating it from the same node succeeds while its epoch is the newest.
 
         Raises:
-            AlreadyExists: Your move: the journal exists, with other first records or another node.
+            AlreadyExists: Your move: the journal exists, with other or trimmed first records, or another node.
             Fenced: Another owner took the session, or its tree has another owner or none. Nothing is written.
             SessionNotFound: Your move: its tree does not exist.
             QuotaReached: `max_of_owner` is reached. Nothing is written.

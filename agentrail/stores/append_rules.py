@@ -120,9 +120,10 @@ def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None
 def check_same_opening(opening: Opening, there: StoredSession, journal: StoredJournal) -> None:
     """Check that a session that exists began with this opening, and that its node may still write it."""
     tail = tail_of(opening.records)
+    # Trimmed records cannot be compared: of a repeated opening, at least the last one is still stored.
     is_same = (there.root, there.parent, there.forked_from) == (
         opening.root, opening.parent, opening.forked_from
-    ) and there.tail.seq >= tail.seq and journal.has(opening.records)  # fmt: skip
+    ) and there.first_seq <= tail.seq <= there.tail.seq and journal.has(opening.records)  # fmt: skip
     if is_same and there.tail.epoch > tail.epoch:
         raise Fenced(there.session, durable_up_to=journal.last_of(tail.epoch))
     if not is_same or there.node not in ("", opening.node):

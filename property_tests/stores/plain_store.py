@@ -140,7 +140,8 @@ class PlainStore:
         key = (first.scope, first.session)
         if (there := self.sessions.get(key)) is not None:
             present = there.records[there.first - 1 : len(opening.records)]
-            if there.opening.records != opening.records or any(one.kind == ERASED for one in present):
+            is_same = there.opening.records == opening.records and present
+            if not is_same or any(one.kind == ERASED for one in present):
                 raise AlreadyExists
             if there.epoch > 1:
                 raise Fenced(key[1], durable_up_to=there.last_of(1))

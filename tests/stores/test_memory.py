@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agentrail.abc.store import Node
-from agentrail.errors import HeldBy, OptionError, Trimmed
+from agentrail.errors import AlreadyExists, HeldBy, OptionError, Trimmed
 from agentrail.stores.append_rules import FORGET_NODE_MS
 from agentrail.stores.memory import MemoryStore
 from tests.stores.rig import Clock, following, opening, snapshot_of
@@ -58,7 +58,7 @@ def test_a_clock_that_goes_forward_makes_no_living_node_unknown(store, clock):
 
 
 def test_what_was_trimmed_is_said_and_counts_as_repeated(store):
-    """A repeated append of dropped records is fine; reading them is not."""
+    """A repeated append of dropped records is fine; reading them is not, and neither is an opening."""
     begun = opening()
     store.create(begun)
     one, tail = following(store.get("", "s").tail, "a", "b", "c")
@@ -71,7 +71,8 @@ def test_what_was_trimmed_is_said_and_counts_as_repeated(store):
     assert store.read("", "s", 2) == one.records[1:]
     two, tail = following(tail, "d")
     assert store.append([one, two]) == (None, None)
-    store.create(begun)
+    with pytest.raises(AlreadyExists):
+        store.create(begun)
     assert (store.get("", "s").first_seq, store.get("", "s").tail) == (3, tail)
 
 

@@ -73,7 +73,7 @@ def test_sqlite_keeps_to_the_port(rule, tmp_path, clock):
 
 
 def test_another_opening_of_the_same_id_is_refused(store):
-    """Longer, or below another; what was trimmed away is not compared."""
+    """Longer, or below another, or one that can no longer be compared, because it was trimmed away."""
     store.create(opening(more=["a"]))
     store.create(opening(more=["a"]))
     for other in (opening(more=["a", "b"]), opening(parent="p")):
@@ -82,7 +82,8 @@ def test_another_opening_of_the_same_id_is_refused(store):
     store.append([following(tail(store), "b", "c")[0]])
     store.put_snapshot(snapshot_of(store.read("", "s")[3]))
     assert store.trim("", "s", 4) == 3
-    store.create(opening(more=["a"]))
+    with pytest.raises(AlreadyExists, match="resume_session"):
+        store.create(opening(more=["a"]))
 
 
 def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):

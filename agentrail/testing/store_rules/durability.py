@@ -15,7 +15,7 @@ from agentrail.core.journal.record import (
     decode_erased,
     taken_draft,
 )
-from agentrail.errors import Fenced, OptionError, SessionNotFound, StillNeeded, Trimmed
+from agentrail.errors import AlreadyExists, Fenced, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.messages import SessionId
 from agentrail.testing.rule_failures import expect_error, expect_same
 from agentrail.testing.store_rules.trial import (
@@ -174,7 +174,7 @@ def only_roots_are_deleted(trial: StoreTrial) -> None:
 
 
 def journals_are_trimmed(trial: StoreTrial) -> None:
-    """Records before a number are dropped, reading them is `Trimmed` with the first one left, and the session continues."""
+    """Records before a number are dropped, reading them is `Trimmed` with the first one left, and the session continues. None begins in their place."""
     author = trial.begin("s", *"abcdef")
     trial.store.put_snapshot(snapshot_behind(author.records[4]))
     expect_same(trial.store.trim("", author.session, 4), 3, "the number of dropped records")
@@ -194,6 +194,8 @@ def journals_are_trimmed(trial: StoreTrial) -> None:
         [0, 0],
         "the number of further dropped records",
     )
+    other = partial(trial.store.create, Author("s").opening("z"))
+    expect_error(AlreadyExists, other, "an opening of other records, all before the first one left")
     one = author.write("g")
     trial.keep(one)
     trial.keep(one)
