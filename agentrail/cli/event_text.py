@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 
 from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_milliseconds
 from agentrail.cli.markdown_blocks import MarkdownBlocks
+from agentrail.core.session.inline_tags import rest_of, without_tags
 from agentrail.events import (
     STEP_MARKS,
     TERMINAL,
@@ -100,9 +101,10 @@ class StreamedText:
         if not isinstance(event, ENDS_OF_WORDS):
             return ""
         streamed, self._deltas = "".join(self._deltas), []
-        whole = event.message.text if isinstance(event, ResponseComplete) else streamed
-        if whole.startswith(streamed):
-            return whole[len(streamed) :]
+        text = event.message.text if isinstance(event, ResponseComplete) else streamed
+        rest, whole = rest_of(text, streamed), without_tags(text)
+        if rest is not None:
+            return rest
         pairs = enumerate(zip(streamed, whole, strict=False))
         same = next((place for place, (one, other) in pairs if one != other), len(whole))
         # Otherwise a plugin has replaced the text that was streamed.

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, Self
 import trio
 
 from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.session.inline_tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, SessionDown, YourMove
@@ -77,7 +78,6 @@ class RemoteCycle:
         self._content = content
         self._settings = settings
         self._kinds = kinds
-        self._deltas = deltas
         self._raises = raise_on_failure
         self._on_leave = on_leave
         heard: frozenset[type[Event]] | None = (
@@ -165,14 +165,19 @@ class RemoteCycle:
 
     async def text(self) -> AsyncIterator[str]:
         """Iterate over the model's visible text as it arrives, or without deltas, one response at a time."""
-        apart = TurnsApart()
+        apart, streamed = TurnsApart(), list[str]()
         async for event in self:
             if isinstance(event, MessageDelta):
+                streamed.append(event.delta)
                 yield apart.take(event.delta)
             elif isinstance(event, ResponseComplete | StreamError):
+                # All of it without deltas, or the end that was missed while the connection was down.
+                if isinstance(event, ResponseComplete) and (
+                    rest := rest_of(event.message.text, "".join(streamed))
+                ):
+                    yield apart.take(rest)
+                streamed.clear()
                 apart.end()
-                if isinstance(event, ResponseComplete) and not self._deltas:
-                    yield apart.take(event.message.text)
         if isinstance(self._reply, AgentrailError):
             raise self._reply
 

@@ -107,6 +107,10 @@ def test_an_answer_of_which_a_part_was_missed_is_shown_to_its_end(text, cuts):
         assert out.rstrip("\n") == text.rstrip("\n")
     replaced = (MessageDelta(delta="secret"), complete("[removed]"))  # by a plugin
     assert written(*replaced)[0] == "secret\n"
+    tagged = "One.<title>T</title> Two.<status>S</status>"  # the deltas have no tags, unless the session keeps them
+    for shown in "One. Two.", tagged:
+        assert written(MessageDelta(delta=shown), complete(tagged))[0] == f"{shown}\n"
+    assert written(MessageDelta(delta="One."), complete(tagged))[0] == "One. Two.\n"
     again = (MessageDelta(delta="a"), complete("a"))
     assert written(*again, *again)[0] == "a\na\n"
 

@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader
+from agentrail.core.session.inline_tags import rest_of
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(
@@ -108,3 +109,11 @@ def test_what_cannot_be_a_tag_is_passed_over():
             said, tags = read([text[begin : begin + size] for begin in range(0, len(text), size)])
             assert [tag.name for tag in tags] == names
             assert visible is None or said == visible
+
+
+def test_what_was_not_streamed_of_a_response_is_known_from_its_text():
+    """Its deltas have no tags, unless the session keeps them. Where a part in the middle is missing, nothing is said."""
+    text = "One.<title>T</title> Two."
+    streams = ("", "One.", "One. Two.", "One.<title>", text, " Two.", "Three.")
+    rests = [rest_of(text, streamed) for streamed in streams]
+    assert rests == ["One. Two.", " Two.", "", "T</title> Two.", "", None, None]

@@ -55,6 +55,32 @@ async def test_it_talks():
                 assert texts == cycle.reply.all_text == "I look.\n\nIt is so."
 
 
+async def test_text_whose_deltas_were_missed_comes_with_its_response():
+    """Deltas are not stored, so what the model says while the connection is down is in the message alone."""
+    streams = []
+    async with serving(
+        ScriptedModel([says("One, ", "two, ", "three.", pause_seconds=0.05)]), auth=auth
+    ) as web:
+        dial = dial_for(address_of(url_of(web)), "ann")
+
+        @asynccontextmanager
+        async def recorded():
+            if streams:
+                await web.host.quiet()
+            async with dial() as connection:
+                streams.append(connection)
+                yield connection
+
+        async with open_remote(recorded, None, "desk", 10.0) as session, session.stream("Count") as cycle:
+            texts = []
+            async for text in cycle.text():
+                texts.append(text)
+                if len(texts) == 1:
+                    await trio.aclose_forcefully(streams[0]._stream)  # noqa: SLF001 - there is no other way to break it
+        assert texts == ["One, ", "two, three."]
+        assert len(streams) == 2
+
+
 @pytest.mark.host("H-079")
 async def test_one_iteration_sees_each_committed_event_once_though_the_socket_dies_three_times():
     """In one cycle of several turns; the answer is there all the same."""
