@@ -88,7 +88,7 @@ _MISSED: Final = "\n\n(a part was missed while the connection was down; this is 
 
 
 @define(eq=False)
-class StreamedText:
+class DeltaText:
     """The deltas of the current response. A client that is not connected meanwhile misses some of them."""
 
     _deltas: list[str] = field(factory=list)
@@ -127,7 +127,7 @@ class Transcript:
         self._look = look
         self._open: OutputStream | None = None
         self._answer = MarkdownBlocks()
-        self._streamed = StreamedText()
+        self._streamed = DeltaText()
         self._held: list[Piece] = []
         self._calls: dict[CallId, _RunningCall] = {}
         self._latest_call: CallId | None = None

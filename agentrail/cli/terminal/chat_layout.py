@@ -10,7 +10,7 @@ from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_f
 from agentrail.cli.event_text import (
     ENDS_OF_WORDS,
     MAX_DRAWN_ROWS,
-    StreamedText,
+    DeltaText,
     first_line,
     on_one_line,
     show_arguments,
@@ -178,7 +178,7 @@ class Picture:
     working: Working = field(factory=Working)
     dialogue: Dialogue | None = None
     _words: MarkdownBlocks = field(factory=MarkdownBlocks)
-    _streamed: StreamedText = field(factory=StreamedText)
+    _streamed: DeltaText = field(factory=DeltaText)
     _thoughts: list[str] = field(factory=list)
     _running: dict[CallId, _Running] = field(factory=dict)
     _todos: tuple[Todo, ...] = ()

@@ -139,7 +139,7 @@ def tell_broken(
         why = f"\nnot shrunk: {error}"
     try:
         if folder is not None:
-            file = sim_files.save(report, sim_files.place_of(report, folder))
+            file = sim_files.save(report, sim_files.free_place_for(report, folder))
             test = sim_files.write_test(report, file, folder) if is_whole else None
     except (OSError, ValueError) as error:  # nothing can be written, or nothing would find the scenario
         why += f"\nnot saved: {error}"

@@ -101,7 +101,7 @@ def save(report: "Report", path: Path) -> Path:
     return path
 
 
-def place_of(report: "Report", folder: Path) -> Path:
+def free_place_for(report: "Report", folder: Path) -> Path:
     """Return the path for a life in a folder, where no life of another scenario is."""
     for number in count(1):
         path = folder / f"seed-{report.seed}{f'-{number}' if number > 1 else ''}.sim"
