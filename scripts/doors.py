@@ -8,7 +8,6 @@ when the collector comes. A set may be counted, searched, compared and sorted; w
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -337,18 +336,17 @@ class _Look:
 def _within(node: nodes.Node) -> Iterator[nodes.Node]:
     """Give a node and all below it, what contains another first."""
     waiting: list[object] = [node]
+    fields: dict[type[nodes.Node], list[str]] = {}
     while waiting:
         each = waiting.pop()
         if isinstance(each, list | tuple):
             waiting += reversed(each)
         elif isinstance(each, nodes.Node):
             yield each
-            waiting += [getattr(each, name, None) for name in _fields_below(type(each))]
-
-
-@cache
-def _fields_below(kind: type[nodes.Node]) -> tuple[str, ...]:
-    return tuple(name for name in reversed(_BELOW) if hasattr(kind, name))
+            kind = type(each)
+            if kind not in fields:
+                fields[kind] = [name for name in reversed(_BELOW) if hasattr(kind, name)]
+            waiting += [getattr(each, name, None) for name in fields[kind]]
 
 
 def _is_set(kind: types.ProperType | None) -> bool:

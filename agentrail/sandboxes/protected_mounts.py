@@ -118,7 +118,7 @@ class Guard:
         self._look_by_name(
             [names for names in (*known, *before.found) if names not in seen.found], seen, is_known=True
         )
-        for names in before.repositories:
+        for names in sorted(before.repositories):
             self._look_into_repository(names, seen)
         self._known = Guarded(
             own_code=self._own,
