@@ -329,9 +329,9 @@ class Mailbox(Generic[M]):
     def wake(self) -> None:
         """Let a waiting reader look again, for messages and for deadlines of its own."""
         if self._reader is not None:
-            reader, self._reader = self._reader, None
+            trio.lowlevel.reschedule(self._reader)  # first: it raises in a thread that is not Trio's
+            self._reader = None
             self._control_only = False
-            trio.lowlevel.reschedule(reader)
 
     # --- the end, and tests
 

@@ -252,7 +252,7 @@ def forget_memories(
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
     missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
     if missing:  # then forget nothing: a wrong id usually means a wrong user
-        raise OptionError([f"{_whose(place)} no memory {printable(one)!r:.140}" for one in missing])
+        raise OptionError([f"{_whose(place, 'is')} no memory {printable(one)!r:.140}" for one in missing])
     for one in dict.fromkeys(ids):
         store.delete(place.owner, one)
     say(f"{len(dict.fromkeys(ids)):,} forgotten.")
@@ -263,12 +263,12 @@ def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) ->
     for line in json_lines(found) if as_json else text_lines(found):
         say(line)
     if not found:
-        write_error(f"{_whose(place)} no matching memories.")
+        write_error(f"{_whose(place, 'are')} no matching memories.")
     return Exit.DONE
 
 
-def _whose(place: MemoryPlace) -> str:
-    return f"user {place.user!r} has" if place.user else "without --user, there are"
+def _whose(place: MemoryPlace, verb: str) -> str:
+    return f"user {place.user!r} has" if place.user else f"without --user, there {verb}"
 
 
 def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:

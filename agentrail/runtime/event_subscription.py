@@ -306,8 +306,8 @@ class Subscription:
 
     def _wake(self) -> None:
         if self._reader is not None:
-            reader, self._reader = self._reader, None
-            trio.lowlevel.reschedule(reader)
+            trio.lowlevel.reschedule(self._reader)  # first: it raises in a thread that is not Trio's
+            self._reader = None
 
     def _wait(self) -> Awaitable[None]:
         # Returns Trio's awaitable directly, without a coroutine or a closure: there is a wait for every event or two.

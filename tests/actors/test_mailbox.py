@@ -1,5 +1,7 @@
 """The mailbox: one order, a bound for outsiders, and others get their turn."""
 
+import threading
+
 import pytest
 import trio
 import trio.testing
@@ -63,6 +65,35 @@ async def test_room_beyond_the_bound_wakes_nobody():
             assert mailbox.statistics().user.waiting == 1
             taken += [await mailbox.get() for _ in range(3)]
     assert taken == ["first", "owed", "second", "third"]
+
+
+async def test_a_message_from_a_thread_of_its_own_is_refused_and_the_reader_goes_on():
+    """As with all of Trio. The reader wakes up for the next message of its own run."""
+    mailbox = Mailbox()
+    taken = []
+
+    async def read():
+        taken.append(await mailbox.get())
+        taken.append(await mailbox.get())
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked()
+            errors = []
+
+            def send():
+                try:
+                    mailbox.put_nowait("foreign")
+                except RuntimeError as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=send)
+            thread.start()
+            thread.join()
+            assert "async context" in str(errors)
+            mailbox.put_nowait("own")
+    assert taken == ["foreign", "own"]
 
 
 @pytest.mark.scenario("S-209")

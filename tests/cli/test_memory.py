@@ -58,6 +58,10 @@ def test_wrong_input_is_told_and_changes_nothing(place, capfd):
         (lambda: forget_memories("m1", every=True, place=place), one_of_two),
         (lambda: forget_memories("m1", "m9", place=place), "user 'ada' has no memory 'm9'."),
         (lambda: forget_memories("\ud800", place=place), "user 'ada' has no memory"),
+        (
+            lambda: forget_memories("nope", place=MemoryPlace(memories=place.memories)),
+            "without --user, there is no memory 'nope'.",
+        ),
         (lambda: list_memories(limit=0, place=place), "limit is 0: expected a whole number from 1 to 1,000."),
         (
             lambda: search_memories("tea", limit=101, place=place),
