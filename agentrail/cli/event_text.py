@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from agentrail.cli.chat_notices import innermost, is_for_user, notice_of, show_milliseconds
 from agentrail.cli.markdown_blocks import MarkdownBlocks
-from agentrail.core.session.inline_tags import rest_of, without_tags
+from agentrail.core.policy.tags import rest_of
 from agentrail.events import (
     STEP_MARKS,
     TERMINAL,
@@ -102,7 +102,7 @@ class DeltaText:
             return ""
         streamed, self._deltas = "".join(self._deltas), []
         text = event.message.text if isinstance(event, ResponseComplete) else streamed
-        rest, whole = rest_of(text, streamed), without_tags(text)
+        rest, whole = rest_of(text, streamed), rest_of(text, "") or ""
         if rest is not None:
             return rest
         pairs = enumerate(zip(streamed, whole, strict=False))

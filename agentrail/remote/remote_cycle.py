@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, Self
 import trio
 
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.session.inline_tags import rest_of
+from agentrail.core.policy.tags import rest_of
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, EventMissed, SessionDown, YourMove

@@ -171,7 +171,9 @@ class Journal:
             return number
         turns = self.turns()
         if not 1 <= turn <= len(turns):
-            known = f"expected 1 to {len(turns)}, the finished turns" if turns else "there is no finished turn"
+            known = (
+                f"expected 1 to {len(turns)}, the finished turns" if turns else "there is no finished turn"
+            )
             raise OptionError([f"turn is {turn}: {known} of session {self.stored.session!r}"])
         return turns[turn - 1].record
 

@@ -204,7 +204,8 @@ def test_a_store_and_faults_can_be_chosen(folder, capfd, options, said):
     ran = run_line(f"simulate --seed 5 --scenario my_world:varied --hours 0.003 --shrink 0 {options}", capfd)
     assert ran.code == 1, ran
     assert f"← BROKEN: {said}\n" in ran.out
-    ran = run_line("simulate seed-5.sim", capfd)
+    _, _, again = ran.out.rpartition("play again: agentrail simulate ")
+    ran = run_line(f"simulate {again.split()[0]}", capfd)
     assert ran.code == 1, ran
     assert f"← BROKEN: {said}\n" in ran.out
 

@@ -6,8 +6,7 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader
-from agentrail.core.session.inline_tags import rest_of
+from agentrail.core.policy.tags import MAX_CONTENT, Tag, TagReader, rest_of
 
 LONG = "x" * (MAX_CONTENT + 1)
 PIECES = st.sampled_from(

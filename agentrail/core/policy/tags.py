@@ -142,3 +142,12 @@ def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "no
                 return Tag(name, text[begin:end]), end + len(ending)
             return "undecided" if len(text) < last else "none"
     return "undecided"  # a partial opening occurs only at the end of the text
+
+
+def rest_of(text: str, streamed: str) -> str | None:
+    """Return what follows the streamed part of a text, without its tags if they were removed. None if another part is missing."""
+    reader, visible, _ = TagReader().fed(text)
+    for whole in (visible + reader.closed()[0], text):
+        if whole.startswith(streamed):
+            return whole[len(streamed) :]
+    return None

@@ -73,14 +73,6 @@ def without_tags(text: str) -> str:
     return visible + reader.closed()[0]
 
 
-def rest_of(text: str, streamed: str) -> str | None:
-    """Return what follows the streamed part of a text, without its tags if they were removed. None if another part is missing."""
-    for whole in (without_tags(text), text):
-        if whole.startswith(streamed):
-            return whole[len(streamed) :]
-    return None
-
-
 def visible_so_far(stream: Stream, config: SessionConfig) -> str:
     said = "".join(stream.text)
     return TagReader().fed(said)[1] if config.inline_tags else said
