@@ -57,6 +57,8 @@ run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 demo: $(SERVED)  ## agents at work on the built-in demo model, and the address of their console; Ctrl-C ends it
 	$(BIN)/agentrail serve --demo
 
+# Measured: with one worker more than processors, a fifth of the time no test computed.
+test: WORKERS := $(shell echo $$(($(CORES) + 2)))
 test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; eight minutes on two cores
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(if $(COUNTED),$(COVER_PURE) --folded=all --skipped-to=$(COUNTED)/skipped) -m 'not check'
 
