@@ -102,9 +102,10 @@ class DeltaText:
             return ""
         streamed, self._deltas = "".join(self._deltas), []
         text = event.message.text if isinstance(event, ResponseComplete) else streamed
-        rest, whole = rest_of(text, streamed), rest_of(text, "") or ""
+        rest = rest_of(text, streamed)
         if rest is not None:
             return rest
+        whole = rest_of(text, "") or ""
         pairs = enumerate(zip(streamed, whole, strict=False))
         same = next((place for place, (one, other) in pairs if one != other), len(whole))
         # Otherwise a plugin has replaced the text that was streamed.

@@ -171,10 +171,9 @@ class Journal:
             return number
         turns = self.turns()
         if not 1 <= turn <= len(turns):
-            known = (
-                f"expected 1 to {len(turns)}, the finished turns" if turns else "there is no finished turn"
-            )
-            raise OptionError([f"turn is {turn}: {known} of session {self.stored.session!r}"])
+            session = f"session {self.stored.session!r}"
+            fits = f"expected 1 to {len(turns)}, the finished turns of {session}"
+            raise OptionError([f"turn is {turn}: {fits if turns else f'{session} has no finished turn'}"])
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:

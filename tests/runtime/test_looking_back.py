@@ -111,7 +111,7 @@ async def test_the_state_at_each_number_is_what_the_session_was(supervisor):
 async def test_numbers_that_are_none_are_refused_with_the_range(supervisor):
     """Beyond the end, below 1."""
     session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-    with pytest.raises(OptionError, match="turn is 1: there is no finished turn of session 's-1'"):
+    with pytest.raises(OptionError, match="turn is 1: session 's-1' has no finished turn"):
         await session.fork(turn=1)
     await session.ask("Hi")
     last = (await session.journal())[-1].number
