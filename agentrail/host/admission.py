@@ -374,7 +374,7 @@ class Intake:
             failed.pop(watch.request_id, None)
 
     async def _follow_watched(self, watch: WebhookWatch) -> None:
-        delivery, owner = self._parts.delivery, watch.owner
+        delivery, owner = self._parts.delivery, SessionOwner(watch.tenant_id, watch.user_id)
         assert delivery is not None  # noqa: S101 - it has the watch
         session_id, request_id = SessionId(watch.session_id), watch.request_id
         key = key_of_requests(owner, session_id)

@@ -309,7 +309,8 @@ class RequestRun:
         if self._parts.delivery is None:
             return
         self._watch_made = WebhookWatch(
-            owner=self.incoming.owner,
+            tenant_id=self.incoming.owner.tenant_id,
+            user_id=self.incoming.owner.user_id,
             session_id=session.session_id,
             request_id=self.incoming.request_id,
             agent_id=self._agent_id,

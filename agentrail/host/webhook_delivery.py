@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
 import msgspec
@@ -19,7 +19,6 @@ from agentrail.abc.store import OwedRow
 from agentrail.core.wire.normalize import mended_text
 from agentrail.errors import QuotaReached, StoreUnavailable, WebhookInvalid
 from agentrail.host.hook_payloads import DayBudgetWarning
-from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestTrack, is_without_session
 from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_message import (
@@ -51,7 +50,7 @@ from agentrail.web.url_policy import AddressRefused, AllowedPlaces, WebAddress, 
 # stay readable indefinitely: each row has a version, golden rows in the tests fix the format, and a row of a
 # newer version is left in place.
 
-
+T = TypeVar("T")
 WATCHES: Final = "webhook_watch"
 MESSAGES: Final = "webhook"
 
@@ -60,55 +59,17 @@ class RowUnreadable(ValueError):
     """A damaged row, or one of another version."""
 
 
-class _Watch(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
-    tenant: str
-    user: str
-    session: str
-    request: str
-    agent: str
-    url: str
-    names_owner: bool = False
-    told_seq: int = 0
-
-
-_WATCHES: Final = decoder_of(_Watch)
-
-
+_WATCHES: Final = decoder_of(WebhookWatch)
 _MESSAGES: Final = decoder_of(WebhookMessage)
 
 
-def id_of_watch(watch: WebhookWatch) -> str:
-    return "/".join(watch.key)
-
-
 def encode_awaited(watch: WebhookWatch) -> OwedRow:
-    row = _Watch(
-        tenant=watch.owner.tenant_id,
-        user=watch.owner.user_id,
-        session=watch.session_id,
-        request=watch.request_id,
-        agent=mended_text(watch.agent_id),
-        url=watch.url,
-        names_owner=watch.names_owner,
-        told_seq=watch.told_seq,
-    )
-    return OwedRow(kind=WATCHES, id=id_of_watch(watch), body=msgspec.json.encode(row))
+    row = replace(watch, agent_id=mended_text(watch.agent_id))
+    return OwedRow(kind=WATCHES, id="/".join(watch.key), body=msgspec.json.encode(row))
 
 
 def decode_awaited(row: OwedRow) -> WebhookWatch:
-    try:
-        read = _WATCHES.decode(row.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RowUnreadable(str(error)) from None
-    return WebhookWatch(
-        owner=SessionOwner(read.tenant, read.user),
-        session_id=read.session,
-        request_id=read.request,
-        agent_id=read.agent,
-        url=read.url,
-        names_owner=read.names_owner,
-        told_seq=read.told_seq,
-    )
+    return _decode(_WATCHES, row)
 
 
 def encode_owed_message(message: WebhookMessage) -> OwedRow:
@@ -116,10 +77,18 @@ def encode_owed_message(message: WebhookMessage) -> OwedRow:
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
+    return _decode(_MESSAGES, row)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], row: OwedRow) -> T:
     try:
-        return _MESSAGES.decode(row.body)
+        return decoder.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RowUnreadable(str(error)) from None
+
+
+_MAX_ANSWER_BYTES: Final = 65_536
+"""Of the head of an answer, with all interim ones before it."""
 
 
 # Sends one webhook over HTTP: resolves its name once, judges the result, and connects only to what was
@@ -155,7 +124,8 @@ class WebhookSender:
                 }
             },
         )
-        backend = GuardedBackend(partial(self._judge, address), self._resolve)
+        judge = partial(self._judge, address)
+        backend = GuardedBackend(judge, self._resolve, max_bytes=_MAX_ANSWER_BYTES)
         # One pool per attempt, and no client of the library: a client would follow redirects and log the
         # address, which may contain the receiver's secret token.
         async with GuardedTransport(backend, await self._context(address)) as transport:
@@ -262,8 +232,8 @@ class WebhookDelivery:
         if not watch.url:
             if self._webhooks.url is None:
                 return
-            watch = evolve(watch, url=self._webhooks.url, names_owner=True)
-        tenant_id = watch.owner.tenant_id
+            watch = replace(watch, url=self._webhooks.url, names_owner=True)
+        tenant_id = watch.tenant_id
         if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
             # The operator's receiver is failing, but that must not block work.
             if watch.names_owner:
@@ -293,7 +263,7 @@ class WebhookDelivery:
         if watch is None or not (track.standing.has_ended or track.standing.status == "waiting"):
             return
         if self._is_shared and not is_certain and is_without_session(track.standing):
-            words = self._supervisor.last_words(watch.session_id, scope=watch.owner.tenant_id)
+            words = self._supervisor.last_words(watch.session_id, scope=watch.tenant_id)
             if words is None or words.how != "parked":
                 return
         news = decide_webhook(
@@ -367,7 +337,7 @@ class WebhookDelivery:
 
         Messages of one session arrive in order only if one node sends them.
         """
-        if self._queue.has_lane((watch.owner.tenant_id, watch.session_id)) or watch.key not in self._watches:
+        if self._queue.has_lane((watch.tenant_id, watch.session_id)) or watch.key not in self._watches:
             return
         await self._supervisor.change_owed([replace(encode_awaited(watch), node=node)])
         if watch.key in self._watches:
@@ -424,7 +394,9 @@ class WebhookDelivery:
         with trio.move_on_after(TRY_SECONDS):
             try:
                 secrets = self._webhooks.secrets_of(message.tenant_id)
-                status = await self._send(signed(message, secrets, at_ms=now_ms()))
+                # Not `now_ms`: receivers compare it with their own clocks, and this one may have been set since the start.
+                at_ms = int(outside.wall() * 1000)
+                status = await self._send(signed(message, secrets, at_ms=at_ms))
                 answer = TryAnswer(status=int(status))
             # A boundary: a failing receiver or operator function does not affect others.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
@@ -477,18 +449,18 @@ class WebhookDelivery:
     # --- rows
 
     def _note(self, watch: WebhookWatch) -> None:
-        tenant_id = watch.owner.tenant_id
+        tenant_id = watch.tenant_id
         self._watches[watch.key] = watch
         self._watches_of[tenant_id] = self._watches_of.get(tenant_id, 0) + 1
 
     def _end_watch(self, key: tuple[str, str, str, str]) -> dict[tuple[str, str], OwedRow | None]:
         watch = self._watches.pop(key)
-        left = self._watches_of[watch.owner.tenant_id] - 1
+        left = self._watches_of[watch.tenant_id] - 1
         if left:
-            self._watches_of[watch.owner.tenant_id] = left
+            self._watches_of[watch.tenant_id] = left
         else:
-            del self._watches_of[watch.owner.tenant_id]
-        return {(WATCHES, id_of_watch(watch)): None}
+            del self._watches_of[watch.tenant_id]
+        return {(WATCHES, "/".join(key)): None}
 
     def _change(self, change: dict[tuple[str, str], OwedRow | None]) -> None:
         if self._survives and change:

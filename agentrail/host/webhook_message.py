@@ -7,11 +7,11 @@ import hmac
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import frozen
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agentrail.host.hook_payloads import DayBudgetWarning
-from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
 from agentrail.host.webhooks import SignedWebhook
 from agentrail.wire.plain import encode_plain
@@ -19,29 +19,33 @@ from agentrail.wire.plain import encode_plain
 _ID_DIGITS: Final = 32
 
 
-@frozen(kw_only=True)
-class WebhookWatch:
-    """A request whose end is notified, and the address."""
-
-    owner: SessionOwner
-    session_id: str
-    request_id: str
-    agent_id: str
-    url: str = field(repr=False)
-    names_owner: bool = False
-    told_seq: int = 0
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return (self.owner.tenant_id, self.owner.user_id, self.session_id, self.request_id)
-
-
 _STORED_NAMES: Final = {
     "tenant_id": "tenant",
     "user_id": "user",
     "session_id": "session",
     "request_id": "request",
+    "agent_id": "agent",
 }
+
+
+class WebhookWatch(Struct, frozen=True, kw_only=True, tag_field="v", tag=1, rename=_STORED_NAMES):
+    """A request whose end is notified, and the address. Stored as it is."""
+
+    tenant_id: str
+    user_id: str
+    session_id: str
+    request_id: str
+    agent_id: str
+    url: str
+    names_owner: bool = False
+    told_seq: int = 0
+
+    def __repr__(self) -> str:
+        return f"WebhookWatch(key={self.key!r}, told_seq={self.told_seq})"
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.tenant_id, self.user_id, self.session_id, self.request_id)
 
 
 class WebhookMessage(Struct, frozen=True, kw_only=True, tag_field="v", tag=1, rename=_STORED_NAMES):
@@ -88,7 +92,7 @@ def decide_webhook(
         return WebhookNews(message=_message(watch, record, seq, at_ms), watch=None)
     if record.status != "waiting" or seq <= watch.told_seq:
         return WebhookNews(message=None, watch=watch)
-    return WebhookNews(message=_message(watch, record, seq, at_ms), watch=evolve(watch, told_seq=seq))
+    return WebhookNews(message=_message(watch, record, seq, at_ms), watch=replace(watch, told_seq=seq))
 
 
 def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -> WebhookMessage:
@@ -108,12 +112,12 @@ def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -
     if not record.has_ended:
         data["pending"] = [{"kind": one.kind, "id": one.id} for one in record.pending]
     if watch.names_owner:
-        data |= {"tenant_id": watch.owner.tenant_id, "user_id": watch.owner.user_id}
+        data |= {"tenant_id": watch.tenant_id, "user_id": watch.user_id}
     body = encode_plain({"type": kind, "timestamp": show_time(at_ms), "data": data})
     return WebhookMessage(
         id=_id_of(named),
-        tenant_id=watch.owner.tenant_id,
-        user_id=watch.owner.user_id,
+        tenant_id=watch.tenant_id,
+        user_id=watch.user_id,
         session_id=watch.session_id,
         request_id=watch.request_id,
         url=watch.url,

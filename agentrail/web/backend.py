@@ -1,6 +1,7 @@
 """The only place that connects to addresses chosen by strangers: it resolves once and connects to a judged IP."""
 
 import ipaddress
+import math
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
@@ -18,6 +19,30 @@ WEB_CONNECT_SECONDS: Final = 3.0
 
 _MAX_PLACES: Final = 4
 
+_PIECE_BYTES: Final = 4_096
+"""Bytes that a client parses at once. A stranger may send tiny chunks or a thousand interim answers in each of them."""
+
+
+class _Pieces:
+    """A connection that reads in small pieces, so that other tasks get their turns in between."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, max_bytes: float) -> None:
+        self._stream, self._left_bytes = stream, max_bytes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - as httpcore has it
+        piece = await self._stream.read(min(max_bytes, _PIECE_BYTES), timeout)
+        self._left_bytes -= len(piece)
+        if self._left_bytes < 0:
+            message = "the answer is too long"
+            raise httpcore.ReadError(message)
+        return piece
+
+    async def start_tls(self, *given: Any, **named: Any) -> "_Pieces":
+        return _Pieces(await self._stream.start_tls(*given, **named), self._left_bytes)
+
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """A network for HTTP clients.
@@ -27,6 +52,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         resolve: Looks up a host.
         carrier: Connects. httpcore's own by default.
         failures: Errors of the carrier after which the next address is tried.
+        max_bytes: Bytes of answers on one connection, with their heads.
     """
 
     def __init__(
@@ -35,11 +61,13 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         resolve: LookUp,
         carrier: Any = None,
         failures: tuple[type[Exception], ...] = (httpcore.ConnectError, httpcore.ConnectTimeout),
+        max_bytes: float = math.inf,
     ) -> None:
         self._judge = judge
         self._resolve = resolve
         self._carrier: httpcore.AsyncNetworkBackend = carrier or httpcore.TrioBackend()
         self._failures = failures
+        self._max_bytes = max_bytes
 
     async def connect_tcp(
         self,
@@ -48,16 +76,17 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109 - as httpcore has it
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+    ) -> Any:
         found = [host] if _is_number(host) else await self._resolve(host, port)
         places = tuple(self._judge(host, port, found))[:_MAX_PLACES]
         seconds = WEB_CONNECT_SECONDS if timeout is None else min(timeout, WEB_CONNECT_SECONDS)
         for place in places[:-1]:
             try:
-                return await self._carrier.connect_tcp(place, port, timeout=seconds)
+                stream = await self._carrier.connect_tcp(place, port, timeout=seconds)
             except self._failures:
                 continue  # nothing was sent: otherwise the next address might receive it a second time
-        return await self._carrier.connect_tcp(places[-1], port, timeout=seconds)
+            return _Pieces(stream, self._max_bytes)
+        return _Pieces(await self._carrier.connect_tcp(places[-1], port, timeout=seconds), self._max_bytes)
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)

@@ -1,7 +1,7 @@
 """`GuardedTransport`: carries httpx requests over connections of `GuardedBackend`."""
 
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -10,31 +10,21 @@ import httpx
 
 from agentrail.web.backend import GuardedBackend
 
-# From specific to general: the first match counts.
-_ERRORS: Final[Mapping[type[Exception], type[httpx.TransportError]]] = {
-    httpcore.ConnectTimeout: httpx.ConnectTimeout,
-    httpcore.ReadTimeout: httpx.ReadTimeout,
-    httpcore.WriteTimeout: httpx.WriteTimeout,
-    httpcore.PoolTimeout: httpx.PoolTimeout,
-    httpcore.TimeoutException: httpx.TimeoutException,
-    httpcore.ConnectError: httpx.ConnectError,
-    httpcore.ReadError: httpx.ReadError,
-    httpcore.WriteError: httpx.WriteError,
-    httpcore.NetworkError: httpx.NetworkError,
-    httpcore.UnsupportedProtocol: httpx.UnsupportedProtocol,
-    httpcore.LocalProtocolError: httpx.LocalProtocolError,
-    httpcore.RemoteProtocolError: httpx.RemoteProtocolError,
-    httpcore.ProtocolError: httpx.ProtocolError,
-}
+_ERRORS: Final = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.UnsupportedProtocol,
+    httpcore.ProtocolError,
+)
+"""With all errors below them, each of which has its name in httpx too."""
 
 
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
-    except tuple(_ERRORS) as error:
-        kind = next(its for theirs, its in _ERRORS.items() if isinstance(error, theirs))
-        raise kind(str(error)) from error
+    except _ERRORS as error:
+        raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):

@@ -16,13 +16,14 @@ class Receiver:
         heads: The heads that came, by h11.
         bodies: Their bodies.
         names: What TLS was asked for.
+        answer: The bytes that it sends.
     """
 
     def __init__(self, status=204, headers=b"", *, tls=None):
         self.connections = 0
         self.heads, self.bodies, self.names = [], [], []
         self.port = 0
-        self._answer = ANSWER % (status, headers)
+        self.answer = ANSWER % (status, headers)
         self._tls = tls
         if tls is not None:
             tls.sni_callback = lambda _socket, name, _context: self.names.append(name)
@@ -49,4 +50,4 @@ class Receiver:
                 else:
                     break
             self.bodies.append(body)
-            await stream.send_all(self._answer)
+            await stream.send_all(self.answer)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from attrs import evolve
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from standardwebhooks.webhooks import Webhook
@@ -14,7 +13,6 @@ from standardwebhooks.webhooks import Webhook
 from agentrail.abc.store import OwedRow
 from agentrail.errors import OptionError
 from agentrail.host import Webhooks
-from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
 from agentrail.host.webhook_delivery import (
     decode_awaited,
@@ -33,7 +31,8 @@ from agentrail.messages import SessionId, TokenUsage
 GOLDEN = Path(__file__).parent / "golden" / "webhook_rows.json"
 OLD, NEW = ("whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
 WATCH = WebhookWatch(
-    owner=SessionOwner("acme", "ann"),
+    tenant_id="acme",
+    user_id="ann",
     session_id="s-1",
     request_id="r-1",
     agent_id="desk",
@@ -111,7 +110,7 @@ MESSAGES = st.builds(
 )  # fmt: skip
 WATCHES = st.builds(
     WebhookWatch,
-    owner=st.builds(SessionOwner, IDS, IDS), session_id=IDS, request_id=IDS, agent_id=IDS, url=st.text(st.characters(codec="utf-8")),
+    tenant_id=IDS, user_id=IDS, session_id=IDS, request_id=IDS, agent_id=IDS, url=st.text(st.characters(codec="utf-8")),
     names_owner=st.booleans(), told_seq=st.integers(0, 2**53),
 )  # fmt: skip
 
@@ -125,7 +124,7 @@ def test_rows_come_back_as_they_were(message, watch):
 
 def test_the_operators_own_address_is_told_whose_it_is():
     """It gets the ends of all tenants, whose session ids may be the same."""
-    data = json.loads(news(watch=evolve(WATCH, names_owner=True)).message.body)["data"]
+    data = json.loads(news(watch=replace(WATCH, names_owner=True)).message.body)["data"]
     assert (data["tenant_id"], data["user_id"]) == ("acme", "ann")
 
 
@@ -133,7 +132,7 @@ def test_rows_of_today_are_the_golden_ones():
     """What was written once is read for ever. A new form is a new version beside this one, and a new line in that file."""
     rows = json.loads(GOLDEN.read_text())
     today = [
-        encode_awaited(evolve(WATCH, names_owner=True, told_seq=4)),
+        encode_awaited(replace(WATCH, names_owner=True, told_seq=4)),
         encode_owed_message(replace(news().message, body='{"type":"request.completed"}', number=3, tries=2)),
     ]
     for row, kept in zip(today, rows, strict=True):

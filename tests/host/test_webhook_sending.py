@@ -10,6 +10,7 @@ import trio
 
 from agentrail.host.webhook_delivery import WebhookSender, why_not
 from agentrail.host.webhooks import SignedWebhook
+from agentrail.web.backend import GuardedBackend
 from agentrail.web.url_policy import AddressRefused, read_allowed
 from tests.host.receivers import Receiver
 from tests.runtime.rig import on_bounded_time
@@ -125,3 +126,39 @@ async def test_a_redirect_is_an_answer_and_not_a_way():
             assert (outside.connections, inside.connections) == (1, 0)
     assert why_not(AddressRefused("it resolves to an address that is not public")).startswith("not sent: ")
     assert why_not(httpx.ConnectError("to https://a.example/key")) == "no answer (ConnectError)"
+
+
+@on_bounded_time
+async def test_a_receiver_that_answers_without_end_holds_up_no_one():
+    """It has a head of 64 KiB, interim answers among it, and all is parsed in small pieces, so that others get their turns."""
+    interim = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    for count in (1_000, 100_000):
+        receiver = Receiver(204)
+        receiver.answer = interim * count + receiver.answer
+        async with open_sites(receiver):
+            origin = f"http://hooks.example:{receiver.port}"
+            if count * len(interim) < 65_536:
+                assert await sending(origin)(webhook(f"{origin}/")) == 204
+            else:
+                with pytest.raises(httpx.ReadError, match="too long"):
+                    await sending(origin)(webhook(f"{origin}/"))
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@on_bounded_time
+async def test_answers_are_read_in_small_pieces(is_tls):
+    """What a stranger sends in one of them is parsed without a turn for others."""
+    receiver = Receiver(tls=certificate() if is_tls else None)
+    receiver.answer += b"x" * 65_536
+    async with open_sites(receiver):
+        backend = GuardedBackend(lambda _host, _port, found: found, Names(["127.0.0.1"]))
+        stream = await backend.connect_tcp("localhost", receiver.port)
+        if is_tls:
+            stream = await stream.start_tls(certified(), "localhost")
+        await stream.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        pieces = []
+        while sum(map(len, pieces)) < len(receiver.answer):
+            pieces.append(await stream.read(65_536))
+        await stream.aclose()
+    assert b"".join(pieces) == receiver.answer
+    assert max(map(len, pieces)) <= 4_096

@@ -1,7 +1,6 @@
 """Webhooks of a host, from a message to a receiver: told once, in order, signed, and over the end of a process."""
 
 import base64
-import datetime
 import json
 from collections import Counter
 from contextlib import closing
@@ -9,7 +8,8 @@ from contextlib import closing
 import pytest
 import standardwebhooks.webhooks
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail.errors import (
     OptionError,
@@ -20,11 +20,10 @@ from agentrail.errors import (
     WebhooksOff,
 )
 from agentrail.host import Webhooks, webhook_delivery
-from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_delivery import MESSAGES, WATCHES, encode_awaited
 from agentrail.host.webhook_message import WebhookWatch
+from agentrail.outside import RealMachine, installed
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.session_clock import now_ms
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
@@ -32,7 +31,7 @@ from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
 from tests.host.hosting import ANN, EVE, Ledger, answering, asked, hosting
 from tests.host.rig import plugin, saying
-from tests.runtime.rig import on_bounded_time, on_virtual_time
+from tests.runtime.rig import eventually, on_bounded_time, on_virtual_time
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 OTHER_SECRET = "whsec_" + base64.b64encode(b"as long as that, and new").decode()
@@ -92,17 +91,13 @@ class Receiver:
         return [round(at - self.tries[0][0]) for at, _ in self.tries]
 
 
-class VirtualDate(datetime.datetime):
-    """The date of the run: the library takes no message that is older than five minutes."""
+class SetClock(RealMachine):
+    """A machine whose clock somebody sets."""
 
-    @classmethod
-    def now(cls, tz=None):
-        return datetime.datetime.fromtimestamp(now_ms() / 1000, tz)
+    ahead_seconds = 0
 
-
-@pytest.fixture(autouse=True)
-def _on_virtual_dates(monkeypatch):
-    monkeypatch.setattr(standardwebhooks.webhooks, "datetime", VirtualDate)
+    def wall(self):
+        return super().wall() + self.ahead_seconds
 
 
 def hooked(receiver, **given):
@@ -327,6 +322,26 @@ async def test_a_function_of_secrets_that_fails_is_a_try_that_failed():
 
 
 @on_virtual_time
+async def test_a_message_has_the_time_of_its_try_by_a_clock_that_was_set_since_the_start():
+    """A receiver refuses messages that are five minutes old by its own clock. Standard Webhooks, "Verifying signatures"."""
+    machine, times = SetClock(), []
+
+    async def send(sent):
+        await trio.lowlevel.checkpoint()
+        times.append(int(dict(sent.headers)["webhook-timestamp"]))
+        return 200
+
+    with installed(machine):
+        async with hosting(answering("One.", "Two."), webhooks=hooked(send)) as host:
+            for step_seconds in (7200, -7200):
+                machine.ahead_seconds += step_seconds
+                await (await asked(host, webhook=HOOK)).outcome()
+                await eventually(lambda: not host.webhooks.owed)
+                assert abs(times[-1] - machine.wall()) < 60
+    assert len(times) == 2
+
+
+@on_virtual_time
 async def test_what_is_owed_outlives_the_process():
     """A later one sends it, under the same id, in order; and nothing of it is kept when it was taken."""
     store, down, up = MemoryStore(), Receiver(500, 500), Receiver()
@@ -379,12 +394,11 @@ async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
         await (await asked(host, session_id="main")).outcome()
         await (await asked(host, session_id="over")).outcome()
         await host.delete_session("over", ANN)
-    owner = SessionOwner(ANN.tenant_id, ANN.user_id)
     for session_id in ("main", "never", "over"):
         given = {"session_id": session_id, "request_id": "r-lost", "agent_id": "desk", "url": HOOK}
-        watch = WebhookWatch(owner=owner, **given)
+        watch = WebhookWatch(tenant_id=ANN.tenant_id, user_id=ANN.user_id, **given)
         store.change_owed([encode_awaited(watch)])
-    stranger = evolve(watch, owner=SessionOwner(ANN.tenant_id, "bob"), session_id="main")
+    stranger = replace(watch, user_id="bob", session_id="main")
     store.change_owed([encode_awaited(stranger)])
     async with hosting(answering(), webhooks=hooked(receiver), store=store) as host:
         await until(lambda: host.webhooks.awaited == 0)
