@@ -102,16 +102,16 @@ def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
     except Misfit as misfit:
         raise Misfit(_PLACE.sub("", str(misfit))) from misfit
     texts = {number: _read_long(text, start + 1, end - 1) for number, start, end in long}
-    numbers = itertools.count()
+    return _whole(plain, texts, itertools.count())
 
-    def whole(value: Any) -> Any:
-        if isinstance(value, str):
-            return texts.get(next(numbers), value)
-        if isinstance(value, dict):
-            return {whole(name): whole(item) for name, item in value.items()}
-        return [whole(item) for item in value] if isinstance(value, list) else value
 
-    return whole(plain)
+# Not inside `read_apart`: a function that refers to itself would keep the texts until the collector runs.
+def _whole(value: Any, texts: Mapping[int, str], numbers: Iterator[int]) -> Any:
+    if isinstance(value, str):
+        return texts.get(next(numbers), value)
+    if isinstance(value, dict):
+        return {_whole(name, texts, numbers): _whole(item, texts, numbers) for name, item in value.items()}
+    return [_whole(item, texts, numbers) for item in value] if isinstance(value, list) else value
 
 
 def _read_long(text: bytes, at: int, end: int) -> str:

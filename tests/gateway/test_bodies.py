@@ -1,6 +1,7 @@
 """What calls bring, row by row of 8.13 as far as bodies, ids and cursors go. Nothing runs here."""
 
 import base64
+import gc
 import json
 import re
 import sys
@@ -194,6 +195,18 @@ def test_pieces_make_the_same_value(small_pieces, value, is_ascii, cut):
         whole = read_or_none(read_json, one)
         made = read_or_none(lambda given: read_object(given, LIMITS), one)
         assert made == (whole if isinstance(whole, dict) else None)
+
+
+def test_long_texts_of_a_body_are_freed_without_the_collector(small_pieces):
+    """A server collects so rarely that the pictures of a thousand requests would stay."""
+    text = json.dumps({"a": ["x" * 40, {"b": "y" * 40}]}).encode()
+    gc.collect()
+    gc.disable()
+    try:
+        assert read_object(text, LIMITS) == json.loads(text)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 ESCAPES = [b"\\", b"\\u0041", b"\\ud83d", b"\\ude00"]

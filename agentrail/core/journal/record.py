@@ -456,27 +456,28 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
     if len(body) <= limit and _MARK not in body:
         return body, {}
     blobs: dict[str, bytes] = {}
-
-    def part(value: Any) -> Any:
-        if isinstance(value, str):
-            if len(value) * 4 <= limit:  # at most four bytes per character
-                return value
-            content = value.encode()
-            if len(content) <= limit:
-                return value
-            digest = hashlib.sha256(content).hexdigest()
-            blobs[digest] = content
-            return {_BLOB: digest}
-        if isinstance(value, dict):
-            if (own := _own_mark(value)) is not None:
-                return {f"${own}": part(value[own])}
-            return {name: part(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [part(item) for item in value]
-        return value
-
-    made = part(msgspec.json.decode(body))
+    made = _without_blobs(msgspec.json.decode(body), limit, blobs)
     return msgspec.json.encode(made), blobs
+
+
+# Not inside `split_blobs`: a function that refers to itself would keep the blobs until the collector runs.
+def _without_blobs(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
+    if isinstance(value, str):
+        if len(value) * 4 <= limit:  # at most four bytes per character
+            return value
+        content = value.encode()
+        if len(content) <= limit:
+            return value
+        digest = hashlib.sha256(content).hexdigest()
+        blobs[digest] = content
+        return {_BLOB: digest}
+    if isinstance(value, dict):
+        if (own := _own_mark(value)) is not None:
+            return {f"${own}": _without_blobs(value[own], limit, blobs)}
+        return {name: _without_blobs(item, limit, blobs) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_blobs(item, limit, blobs) for item in value]
+    return value
 
 
 def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
