@@ -567,7 +567,7 @@ class Host:
         Args:
             session_id: Id of a root session.
             principal: The caller.
-            purge: Whether the store deletes it too, with all sessions that work for it.
+            purge: Whether nothing of it is kept: the store deletes it, with all sessions that work for it.
 
         Raises:
             StillNeeded: The store cannot delete it: it has forks, or another node owns it.

@@ -369,8 +369,9 @@ class HostSessions:
         return True
 
     async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
+        find = self.facts_to_read if purge else self.facts
         for place in range(1, _TRIES + 1):
-            facts = await self.facts(owner, session_id)
+            facts = await find(owner, session_id)
             assert facts is not None  # noqa: S101 - else it is unknown
             refuse_child(facts)
             is_stored_alone = not facts.is_here
@@ -378,7 +379,10 @@ class HostSessions:
                 with suppress(SessionDown):  # it ended by itself meanwhile
                     session = await self.open(facts, owner)
                     await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
-            if not purge or not self.has_store:
+            if not purge:
+                return
+            if not self.has_store:
+                await self.supervisor.end_forgotten(owner.tenant_id, facts.session_id)
                 return
             try:
                 with suppress(SessionNotFound):

@@ -104,11 +104,13 @@ class EndedSessions:
         )
 
     def drop_tree(self, scope: str, root: str) -> None:
-        handles = [*self._handles.items()]
-        of_tree = [key for key, one in handles if (one.ports.scope, one.bus.path[0]) == (scope, root)]
-        for key in (*of_tree, key_of(scope, root)):
-            self._words.pop(key, None)
-            self._handles.pop(key, None)
+        """Keep nothing of a session and its children, however they ended."""
+        self._words.pop(key_of(scope, root), None)
+        for due in [one for one in self._due if (one[2].ports.scope, one[2].bus.path[0]) == (scope, root)]:
+            self._due.remove(due)
+            self._words.pop(due[1], None)
+            self._handles.pop(due[1], None)
+            due[2].let_go()
 
     def error_for(self, scope: str, session_id: str, down: str | None) -> SessionDown:
         """Return the error for a missing session: it may be at rest, which is not an end."""

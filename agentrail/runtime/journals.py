@@ -726,7 +726,9 @@ class Journals:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
             remove = partial(keeping.store.delete, scope, SessionId(session_id))
             is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
-            return await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
+            deleted = await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
+            self._shared.ended.drop_tree(scope, session_id)
+            return deleted
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         keeping, ports = self._shared.store_of("journal"), cell.ports

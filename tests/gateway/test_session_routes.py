@@ -378,3 +378,25 @@ async def test_a_session_that_is_not_kept_is_in_no_list_and_goes_when_it_ends():
         await eventually(lambda: [one.session for one in store.find(Filters())] == ["c"])
         error_of(await web.client.get("/sessions/a"), 404, "session_unknown")
         error_of(await web.post("/sessions", {"keep": "no"}), 422, "field_invalid")
+
+
+@pytest.mark.parametrize("is_ended_before", [False, True])
+@pytest.mark.parametrize("store", [MemoryStore, lambda: None])
+async def test_nothing_of_a_purged_session_can_be_read(store, is_ended_before):
+    """Neither its events, as a stream and as a page, nor its calls: the five minutes of an ended session are not for it."""
+    async with serving(answering(*MANY), store=store()) as web:
+        (await web.post("/chat", {"message": "Hi", "session_id": "a"})).raise_for_status()
+        if is_ended_before:
+            (await web.client.delete("/sessions/a")).raise_for_status()
+        assert (await web.client.delete("/sessions/a?purge=true")).status_code == 204
+        for path in (
+            "",
+            "/messages",
+            "/events",
+            "/events?after=0",
+            "/events?after=0&format=json",
+            "/calls/c",
+        ):
+            error_of(await web.client.get(f"/sessions/a{path}"), 404, "session_unknown")
+        error_of(await web.client.delete("/sessions/a?purge=true"), 404, "session_unknown")
+        (await web.post("/chat", {"message": "Hi", "session_id": "a"})).raise_for_status()

@@ -105,3 +105,25 @@ async def test_one_that_ended_is_freed_without_the_collector(store):
             assert cell() is None
         finally:
             gc.enable()
+
+
+@on_virtual_time
+async def test_nothing_is_kept_of_one_that_was_deleted_in_the_store():
+    """Nor of what worked for it: its events cannot be read, and they are freed at once. Others keep their five minutes."""
+    async with open_over(MemoryStore()) as supervisor:
+        for name in ("s-1", "s-2"):
+            session = await supervisor.start_session(model=saying("a"), session_id=name)
+            await session.ask("Hi")
+            await session.stop()
+        cell = weakref.ref(supervisor.last_words("s-1").session._cell)  # noqa: SLF001 - what is to be freed
+        del session
+        gc.disable()
+        try:
+            await supervisor.delete_session("s-1", purge=True)
+            assert supervisor.last_words("s-1") is None
+            assert cell() is None
+        finally:
+            gc.enable()
+        assert supervisor.last_words("s-2").session is not None
+        await trio.sleep(301)
+        assert supervisor.last_words("s-2").session is None

@@ -263,14 +263,15 @@ async def test_a_response_that_is_not_stored_leaves_nothing():
         error_of(await get(web, told["id"]), 404, "request_unknown")
 
 
-async def test_a_response_is_deleted_with_its_conversation():
+@pytest.mark.parametrize("store", [MemoryStore, lambda: None])
+async def test_a_response_is_deleted_with_its_conversation(store):
     """Where it is all of it; else the conversation is kept."""
-    async with serving(answering("One.", "Two."), store=MemoryStore()) as web:
+    async with serving(answering("One.", "Two."), store=store()) as web:
         one = await respond(web)
         two = await respond(web, "And?", previous_response_id=one["id"])
         error_of(await web.client.delete(f"{PATH}/{one['id']}"), 409, "request_not_alone")
         error_of(await web.client.delete(f"{PATH}/{two['id']}"), 409, "request_not_alone")
-    async with serving(answering("One."), store=MemoryStore()) as web:
+    async with serving(answering("One."), store=store()) as web:
         one = await respond(web)
         response = await web.client.delete(f"{PATH}/{one['id']}")
         assert response.json() == {"id": one["id"], "object": "response", "deleted": True}
