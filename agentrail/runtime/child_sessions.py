@@ -185,11 +185,13 @@ class ChildSessions:
         return cell, True
 
     def stop_agents(self, parent: SessionCell) -> None:
-        path = parent.state.data.config.path
+        scope, path = parent.ports.scope, parent.state.data.config.path
         for entry in tuple(self._shared.entries.values()):
-            if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
+            cell = entry.cell
+            is_below = cell.ports.scope == scope and cell.state.data.config.path[:-1] == path
+            if is_below and not cell.state.ended:
                 self._shared.nursery.start_soon(
-                    stop_quietly, entry.cell, "the parent session has ended", name="stop"
+                    stop_quietly, cell, "the parent session has ended", name="stop"
                 )
 
 

@@ -17,6 +17,7 @@ from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import calling, open_bare, rest, saying, take, until, until_status
+from tests.runtime.test_background_agents import SPAWN, Script, hangs, start
 
 pytestmark = pytest.mark.host("H-099")
 
@@ -252,3 +253,17 @@ async def test_work_behind_a_session_is_behind_that_of_its_scope():
         await anna.stop()
         assert [len(node.children) for node in (await supervisor.tree()).children] == [1]
         await bert.stop()
+
+
+async def test_the_end_of_a_session_leaves_agents_of_its_namesake_alone(supervisor, autojump_clock):
+    """An id of a session is one of its scope, and so are those of the sessions below it."""
+    ended, other = [
+        await start(supervisor, Script(calls(SPAWN)), agents=[hangs()], scope=scope)
+        for scope in ("anna", "bert")
+    ]
+    for session in (ended, other):
+        await session.ask("go")
+    await ended.stop()
+    await trio.sleep(5)
+    assert [one.session_id for one in supervisor.sessions(scope="anna")] == []
+    assert [one.session_id for one in supervisor.sessions(scope="bert")] == ["boss", "boss:agent-1"]
