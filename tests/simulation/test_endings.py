@@ -259,6 +259,25 @@ def test_code_that_never_returns_to_the_loop_is_a_broken_life(monkeypatch, where
     assert broken.said.startswith(f"a step of a task has no end: see {__file__}:")
 
 
+@pytest.mark.simulation("V-001")
+def test_a_life_that_takes_long_is_the_same_as_on_a_fast_machine(monkeypatch):
+    """The watch over endless steps used to ring in long lives, and Trio woke up from its signal: one step more."""
+
+    def slow(world):
+        world.profile("shop", model=FunctionModel(lambda request: says("ok")))
+
+        async def live():
+            for _ in range(20):
+                sum(range(1_000_000))
+                await trio.sleep(1.0)
+
+        world.inhabit("a guest", live)
+
+    fast = run(slow, 5, nodes=1, hours=HOURS)
+    monkeypatch.setattr("agentrail.testing.simulation.life.SPIN_SECONDS", 0.25)
+    assert run(slow, 5, nodes=1, hours=HOURS).digest == fast.digest
+
+
 async def _use_a_thread():
     await trio.to_thread.run_sync(int)
 

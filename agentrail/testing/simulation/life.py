@@ -259,16 +259,17 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
         stack.enter_context(world.network.installed())
         await world.live(judge.finish)
 
+    endless = _EndlessSteps(judge)
     with (
         ExitStack() as stack,  # left after the run, whose last tasks may still use the network
         watching(world.log),
         hearing(world.log),
         simulated_files(),
         simulated_witnesses(),
-        _no_endless_step(instruments[0], judge),
+        endless.found(),
     ):
         try:
-            trio.run(live, clock=FakeClock(), instruments=instruments)
+            trio.run(live, clock=FakeClock(), instruments=[*instruments, endless])
         except trio.TrioInternalError as error:
             if not isinstance(error.__cause__, Deadlock):
                 raise
@@ -283,29 +284,35 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
     return False
 
 
-@contextmanager
-def _no_endless_step(order: TaskOrder, judge: _Judge) -> Iterator[None]:
-    """Interrupt code that takes the processor and never returns to the loop. Only the main thread gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = -1
+class _EndlessSteps(trio.abc.Instrument):
+    """Interrupts code that takes the processor and never returns to the loop. Only the main thread gets signals."""
 
-    def look(_: int, frame: FrameType | None) -> None:
-        nonlocal before
-        if before == order.steps and frame is not None:
-            at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            judge.note_broken("a life ends", f"a step of a task has no end: see {at}")
-            raise KeyboardInterrupt
-        before = order.steps
+    def __init__(self, judge: _Judge) -> None:
+        self._judge = judge
+        self._is_heard = threading.current_thread() is threading.main_thread()
 
-    handler = signal.signal(signal.SIGVTALRM, look)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SPIN_SECONDS, SPIN_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, handler)
+    def after_io_wait(self, timeout: float) -> None:
+        """Give the next turn of the loop its time. A timer that also rings in a life that goes on would wake Trio: a step more."""
+        del timeout
+        if self._is_heard:
+            signal.setitimer(signal.ITIMER_VIRTUAL, SPIN_SECONDS)
+
+    @contextmanager
+    def found(self) -> Iterator[None]:
+        if not self._is_heard:
+            yield
+            return
+        handler = signal.signal(signal.SIGVTALRM, self._interrupt)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, handler)
+
+    def _interrupt(self, _: int, frame: FrameType | None) -> None:
+        at = "" if frame is None else f": see {frame.f_code.co_filename}:{frame.f_lineno}"
+        self._judge.note_broken("a life ends", f"a step of a task has no end{at}")
+        raise KeyboardInterrupt
 
 
 def _refusals(judge: _Judge) -> list[Seam]:
