@@ -22,7 +22,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_nodes import place_of_session
 from agentrail.runtime.shared_resources import Shared
-from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly
+from agentrail.runtime.shutdown import fault_of_within, leave_for_move, leave_quietly, tree_by_tree
 from agentrail.runtime.trust import is_living, silent_nodes
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -183,7 +183,7 @@ class Moves:
         keeping = self._keeping()
         self._shared.is_draining = True
         async with trio.open_nursery() as nursery:
-            for entry in reversed(self._shared.entries.values()):
+            async for entry in tree_by_tree(self._shared.entries.values()):
                 if len(entry.cell.state.data.config.path) == 1 and not entry.cell.is_leaving:
                     nursery.start_soon(leave_quietly, entry.cell, within)
         await keeping.writer.wait_empty()

@@ -1,5 +1,6 @@
 """Shutdown of sessions: stop, rest or end with a parent. And release of the resources that they hold."""
 
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -11,6 +12,7 @@ from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.signals import StatusQuery, StopSession
 from agentrail.errors import CodecError, OptionError, SessionBusy, SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
+from agentrail.messages import SessionId
 from agentrail.otp.exits import Killed
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
@@ -21,6 +23,7 @@ from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rest import Rested, RestRequest
 from agentrail.runtime.session_sandbox import Workspace
+from agentrail.runtime.shared_resources import SessionEntry
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
 """Seconds that a call waits for the end of its child session: less than an abort waits for the call."""
@@ -34,6 +37,22 @@ LEAVE_WITHIN_SECONDS: Final = 2.0
 CLOSE_WITHIN_SECONDS: Final = 2.0
 
 MOVE_LOOK_SECONDS: Final = 0.05
+
+
+_TREES_IN_ONE_GO: Final = 16
+
+
+async def tree_by_tree(entries: Iterable[SessionEntry]) -> AsyncIterator[SessionEntry]:
+    """Yield these sessions, newest first. After some trees other tasks run, or the ends of thousands would hold the loop."""
+    # A tree stays in one turn of the loop: a parent must not go on without a child that was stopped first.
+    trees: dict[tuple[str, SessionId], list[SessionEntry]] = {}
+    for entry in reversed(tuple(entries)):
+        trees.setdefault((entry.cell.ports.scope, entry.cell.state.data.config.path[0]), []).append(entry)
+    for number, tree in enumerate(trees.values(), start=1):
+        for entry in tree:
+            yield entry
+        if number % _TREES_IN_ONE_GO == 0:
+            await trio.lowlevel.checkpoint()
 
 
 async def stop_quietly(cell: SessionCell, reason: str) -> None:

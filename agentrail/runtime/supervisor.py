@@ -97,6 +97,7 @@ from agentrail.runtime.shutdown import (
     leave_quietly,
     rest_session,
     stop_quietly,
+    tree_by_tree,
 )
 from agentrail.runtime.tool_sources import SessionTools, ToolSources, is_shared
 from agentrail.runtime.tool_specs import ToolSpecs
@@ -696,7 +697,7 @@ class SessionSupervisor:
         self._shared.down = reason
         self._hibernation.close_hollow()
         async with trio.open_nursery() as nursery:
-            for entry in reversed(self._shared.entries.values()):
+            async for entry in tree_by_tree(self._shared.entries.values()):
                 if entry.cell.is_leaving:  # it stops on its own
                     continue
                 if entry.cell.journal is None:

@@ -4,6 +4,7 @@ import pytest
 import trio
 import trio.testing
 
+from agentrail import open_supervisor
 from agentrail.errors import MailboxFull, PromptQueueFull, SessionDown
 from agentrail.events import AgentEnd, AgentStart
 from agentrail.testing.models import FunctionModel, says
@@ -79,3 +80,33 @@ async def test_a_besieged_session_can_be_closed():
                 await session.status()
     assert len(told) == callers
     assert {down.reason for down in told} == {"the supervisor was closed"}
+
+
+class Turns(trio.abc.Instrument):
+    """Counts the steps of tasks in each turn of the loop."""
+
+    def __init__(self):
+        """Count from now on."""
+        self.longest = self._now = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        """A turn has ended."""
+        del timeout
+        self.longest, self._now = max(self.longest, self._now), 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count a step."""
+        del task
+        self._now += 1
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_sessions_end_in_turns_so_that_the_loop_stays_free(store):
+    """The heartbeat of a node, and sessions of another supervisor, wait for no more than a part of them."""
+    turns = Turns()
+    async with open_supervisor(store=store) as supervisor:
+        for _ in range(400):
+            await supervisor.start_session(model=saying("ok"))
+        trio.lowlevel.add_instrument(turns)
+    trio.lowlevel.remove_instrument(turns)
+    assert turns.longest < 100
