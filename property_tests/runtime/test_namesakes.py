@@ -85,6 +85,7 @@ async def _live(acts: Acts, others: Acts, store: str | None) -> list[Any]:
 @example(acts=[("hours", "y")], others=[("stop", "x")], store=None)  # its agents were stopped, too
 @given(acts=TOLD, others=TOLD, store=st.sampled_from((None, "memory:")))
 def test_a_tenant_notices_nothing_of_another_with_the_same_ids(acts, others, store):
+    """What its acts come to, and which sessions it has, depends on its own acts alone."""
     alone, together = (
         trio.run(_live, FIRST + acts, then, store, clock=trio.testing.MockClock(autojump_threshold=0))
         for then in ([None] * len(FIRST + others), FIRST + others)
