@@ -38,6 +38,17 @@ def _of_prompts_too(name: str) -> str:
     return f"{_of_the_model(name)}, or for one prompt session.prompt(…, settings={{{name!r}: …}})"
 
 
+def _of_the_supervisor(name: str) -> str:
+    return f"sessions share it, so give it to their supervisor: agentrail.open_supervisor({name}=…)"
+
+
+# fmt: off
+_OPTIONS_OF_SUPERVISORS: Final = (
+    "environ", "shell_fallback", "scripts", "deps_for", "memories", "notes", "knowledge", "embedder", "store", "data_dir",
+    "store_patience", "resume", "revive", "on_drift", "durability", "keep_days", "keep_bytes", "hibernate_after", "advertise",
+    "lease", "telemetry", "metrics", "audit",
+)
+# fmt: on
 _IS_SYSTEM_PROMPT: Final = "use system_prompt=…"
 _IS_MESSAGES: Final = "use messages=[…]"
 _IS_MAX_TURNS: Final = "use max_turns=…"
@@ -92,9 +103,12 @@ OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "max_cost": _IS_BUDGET,
         "max_budget": _IS_BUDGET,
         "usage_limits": _IS_BUDGET,
+        "checkpointer": _of_the_supervisor("store"),
+        "mcp_servers": "use mcp=[McpServer(…), …]",
+        **{one: _of_the_supervisor(one) for one in _OPTIONS_OF_SUPERVISORS},
     }
 )
-"""Maps a foreign option name to its replacement here."""
+"""Maps a foreign option name, and those of a supervisor, to the right place."""
 
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")

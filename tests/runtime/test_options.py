@@ -1,11 +1,13 @@
 """The options: all that is wrong is said at once, and nothing is started."""
 
+import inspect
 import math
 import re
 
 import attrs
 import pytest
 
+import agentrail
 from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions
@@ -128,6 +130,15 @@ def test_a_blueprint_gives_options_and_explicit_ones_win():
 
 
 OPTIONS = {one.name for one in attrs.fields(SessionOptions)}
+OF_SUPERVISORS = set(inspect.signature(agentrail.open_supervisor).parameters)
+
+
+@pytest.mark.parametrize("name", sorted(OF_SUPERVISORS - OPTIONS - {"shell_fallback"}))
+async def test_an_option_of_the_supervisor_names_its_place(name):
+    """`open_session(store=…)` must not suggest `scope`, the nearest name here; `shell_fallback` it accepts."""
+    with pytest.raises(OptionError, match=rf"{name!r}: .*agentrail\.open_supervisor\({name}=…\)"):
+        async with agentrail.open_session(model="demo:", **{name: "x"}):
+            pass
 
 
 async def test_a_word_of_another_library_is_answered_with_ours(supervisor):
@@ -139,7 +150,9 @@ async def test_a_word_of_another_library_is_answered_with_ours(supervisor):
         (fault,) = caught.value.faults
         assert fault == f"there is no option {word!r}: {answer}"
         named = set(re.findall(r"\b(\w+)=(?!=)", fault))
-        assert named <= OPTIONS | {"output", "settings", "max_cost_usd", "max_total_tokens"}, word
+        assert (
+            named <= OPTIONS | {"output", "settings", "max_cost_usd", "max_total_tokens"} | OF_SUPERVISORS
+        ), word
         assert named or "session." in fault, word
         assert all(hasattr(Session, call) for call in re.findall(r"session\.(\w+)", fault)), word
         known = {one.name for one in attrs.fields(ProviderOptions)}
