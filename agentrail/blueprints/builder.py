@@ -418,7 +418,9 @@ def import_name(name: str, folder: str) -> Any:
     """Import `package.module:NAME` from a file in the directory or an installed package."""
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
-        raise OptionError([f"{name!r:.80} is not package.module:NAME"])
+        raise OptionError(
+            [f"{name!r:.80} is not package.module:NAME, such as desk:tools for `tools` in desk.py"]
+        )
 
     def refuse(error: BaseException) -> NoReturn:
         if isinstance(error, OptionError):

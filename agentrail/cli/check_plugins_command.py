@@ -3,17 +3,17 @@
 import itertools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
 from agentrail import outside
+from agentrail.blueprints.builder import import_name
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_all, write_error
 from agentrail.cli.text_output import print_text
-from agentrail.errors import AgentrailError
-from agentrail.named_modules import NAMED_MODULES
+from agentrail.errors import AgentrailError, OptionError
 
 if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
@@ -29,10 +29,6 @@ ORDER_SECONDS: Final = 5.0
 _BAR_WIDTH: Final = 30
 _EVERY: Final = 20
 PORTION: Final = 50
-
-
-class NotThere(Exception):
-    """The name leads to no stack. The message says how far the lookup got."""
 
 
 def check_plugins(
@@ -55,9 +51,6 @@ def check_plugins(
         return Exit.USAGE
     try:
         machine = load_machine(stack, combinations=combinations)
-    except NotThere as error:
-        write_error(f"{error}.")
-        return Exit.USAGE
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -70,33 +63,15 @@ def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
         from agentrail.testing import stacks
     except ModuleNotFoundError as error:
         message = f"check-plugins needs {error.name}: pip install hypothesis"
-        raise NotThere(message) from error
-    found = load_named(path, str(Path.cwd()))
+        raise OptionError([message]) from error
+    found = import_name(path, str(Path.cwd()))
     if isinstance(found, type) and issubclass(found, stacks.StackMachine):
         return found
     if not isinstance(found, list | tuple):
         message = f"{path!r} is a {type(found).__name__}, expected a list of plugins, or a class from stacks.stack_machine"
-        raise NotThere(message)
+        raise OptionError([message])
     max_size = min(MAX_COMBINED, len(found)) if combinations and found else None
     return stacks.stack_machine(found, max_size=max_size, origin=(path, found))
-
-
-def load_named(path: str, folder: str) -> Any:
-    module_name, colon, name = path.partition(":")
-    if not (module_name and colon and name):
-        message = f"{path!r} names no stack: expected package.module:NAME"
-        raise NotThere(message)
-    try:
-        return getattr(NAMED_MODULES.load(module_name, folder), name)
-    except AttributeError:
-        message = f"{module_name!r} has no {name!r}: give the list of plugins a name there"
-        raise NotThere(message) from None
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a script that exits would otherwise end this command successfully
-        message = f"{module_name!r} cannot be imported: {type(error).__name__}: {error}"
-        raise NotThere(message) from error
 
 
 def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | None) -> Exit:

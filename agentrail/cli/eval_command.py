@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentrail.blueprints import Blueprint
-from agentrail.cli.check_plugins_command import NotThere, load_named
+from agentrail.blueprints.builder import import_name
 from agentrail.cli.config_setup import ConfigFiles, read_setup
 from agentrail.cli.ctrl_c import Interrupts
 from agentrail.cli.event_text import on_one_line, without_controls
@@ -143,8 +143,8 @@ def _read(file: Path) -> bytes:
 
 def _named(name: str, file: Path) -> Any:
     try:
-        return load_named(name, str(file.parent))
-    except NotThere as error:
+        return import_name(name, str(file.parent))
+    except OptionError as error:
         raise OptionError([f"{file}: {error}"]) from error
 
 

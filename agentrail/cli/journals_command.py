@@ -18,7 +18,7 @@ from cyclopts import Parameter
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.app import make_provider, provider_of
-from agentrail.cli.check_plugins_command import NotThere, load_named
+from agentrail.blueprints.builder import import_name
 from agentrail.cli.event_text import without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
@@ -94,10 +94,10 @@ def journals(  # noqa: PLR0913 - an option each
 ) -> Exit:
     if holds is not None and (against or model):
         raise OptionError(["--holds checks sessions as they were recorded: leave out --against and --model"])
-    other = OtherStack() if against is None else other_stack(_named(against))
+    other = OtherStack() if against is None else other_stack(import_name(against, str(Path.cwd())))
     judge: JudgeJournal = partial(_compared, other=other)
     if holds is not None:
-        judge = partial(_held, name=holds, rule=_guarded("--holds", _named(holds)))
+        judge = partial(_held, name=holds, rule=_guarded("--holds", import_name(holds, str(Path.cwd()))))
     elif model is not None:
         try:
             provider_of(model)
@@ -117,13 +117,6 @@ def journals(  # noqa: PLR0913 - an option each
     if counts.total() == counts["left out"]:
         return Exit.NOTHING_LEFT
     return Exit.DONE if counts.total() == counts["same"] + counts["left out"] else Exit.FAILED
-
-
-def _named(name: str) -> Any:
-    try:
-        return load_named(name, str(Path.cwd()))
-    except NotThere as error:
-        raise OptionError([str(error)]) from error
 
 
 def other_stack(found: Any) -> OtherStack:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 import agentrail.plugins
+from agentrail.blueprints.builder import import_name
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -22,7 +23,6 @@ from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import SessionId
-from agentrail.named_modules import NAMED_MODULES
 from agentrail.plugins.base import Plugin
 
 app: Final = App(name="plugins", result_action="return_value")
@@ -92,7 +92,14 @@ def show_plugin(plugin: type[Plugin[Any]]) -> str:
 
 def find_stack(name: str) -> Sequence[PluginEntry]:
     if ":" in name:
-        return _stack_in(*name.split(":", 1))
+        stack = import_name(name, str(Path.cwd()))
+        match stack:
+            case (_, dict()):  # one plugin with its options
+                return [stack]
+            case list() | tuple():
+                return list(stack)
+            case _:
+                return [stack]
     known = {plugin.__name__: plugin for plugin in built_ins()}
     wanted = [word.strip() for word in name.split(",") if word.strip()]
     unknown = [word for word in wanted if word not in known]
@@ -103,21 +110,6 @@ def find_stack(name: str) -> Sequence[PluginEntry]:
         message = f"{missing} is not a built-in plugin{hint} are {', '.join(known)}; your own are package.module:NAME"
         raise OptionError([message])
     return [known[word] for word in wanted]
-
-
-def _stack_in(module: str, name: str) -> Sequence[PluginEntry]:
-    try:
-        stack = getattr(NAMED_MODULES.load(module, str(Path.cwd())), name)
-    except (ImportError, AttributeError) as error:
-        message = f"there is no stack {name!r} in module {module!r}: {error}"
-        raise OptionError([message]) from error
-    match stack:
-        case (_, dict()):  # one plugin with its options
-            return [stack]
-        case list() | tuple():
-            return list(stack)
-        case _:
-            return [stack]
 
 
 def _show_option(option: inspect.Parameter) -> str:

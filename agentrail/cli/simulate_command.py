@@ -128,7 +128,7 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
         return Exit.NOTHING_LEFT
     except (DamagedSimFile, ImportError, OSError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"{file} ends with an error of the scenario or of a node: {describe_bug(error)}"
         raise _Faulty(message) from error
     for one in told:
@@ -172,8 +172,11 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
         check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
     except (LookupError, ValueError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
-    except Exception as error:
-        message = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a module that exits would otherwise end this command with its code
+        message = f"{name!r} cannot be imported: {describe_bug(error)}"
         raise _Faulty(message) from error
     if nodes is not None and nodes > 1 and name.startswith(("with:sqlite:", "with:memory:")):
         message = f"--nodes is {nodes}: nodes share sessions only with --store postgres"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentrail.cli import check_plugins_command
-from agentrail.cli.check_plugins_command import NotThere, describe_progress, describe_tally, load_machine
+from agentrail.cli.check_plugins_command import describe_progress, describe_tally, load_machine
 from agentrail.cli.exit_codes import Exit
+from agentrail.errors import OptionError
 from agentrail.testing import stacks
 from tests.cli.rig import open_process, read_all, run_line, wait_until
 
@@ -36,7 +37,13 @@ NUMBER = 7
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory with a module of stacks that is installed nowhere."""
-    modules = {"mine": STACK, "raises": "1 / 0", "no_python": "STACK = [", "leaves": "raise SystemExit(0)"}
+    modules = {
+        "mine": STACK,
+        "raises": "1 / 0",
+        "no_python": "STACK = [",
+        "leaves": "raise SystemExit(0)",
+        "misspelt": "import math\nSTACK = [math.pie]",
+    }
     for name, text in modules.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     return tmp_path
@@ -94,12 +101,13 @@ async def test_bad_input_is_told_before_anything_is_tried(folder):
     """Each exits with 2, and a sentence says what was expected."""
     for line, words in (
         ("mine:GOOD --examples 0", "--examples is 0: expected 1 or more"),
-        ("mine", "expected package.module:NAME"),
+        ("mine", "'mine' is not package.module:NAME"),
         ("mine:NOBODY", "'mine' has no 'NOBODY'"),
-        ("nowhere:STACK", "'nowhere' cannot be imported: ModuleNotFoundError"),
-        ("raises:STACK", "'raises' cannot be imported: ZeroDivisionError: division by zero"),
-        ("no_python:STACK", "'no_python' cannot be imported: SyntaxError: "),
-        ("leaves:STACK", "'leaves' cannot be imported: SystemExit: 0"),
+        ("nowhere:STACK", "module 'nowhere': ModuleNotFoundError"),
+        ("raises:STACK", "module 'raises': ZeroDivisionError: division by zero"),
+        ("misspelt:STACK", "module 'misspelt': AttributeError: module 'math' has no attribute 'pie'"),
+        ("no_python:STACK", "module 'no_python': SyntaxError: "),
+        ("leaves:STACK", "module 'leaves': ImportError: it exits the interpreter on import (SystemExit: 0)"),
         ("mine:NUMBER", "is a int, expected a list of plugins"),
         ("mine:BROKEN", "two plugins are named 'quiet'"),
     ):
@@ -178,5 +186,5 @@ def test_what_was_found_before_an_interrupt_is_printed():
     assert f"plugin {PLANTED}:APPROVAL_SKIPPED[0]" in told
 
     assert load_machine(f"{PLANTED}:Spending", combinations=False).__name__ == "Spending"
-    with pytest.raises(NotThere, match="names no stack"):
+    with pytest.raises(OptionError, match="'planted' is not package"):
         load_machine("planted", combinations=False)

@@ -58,8 +58,8 @@ async def test_what_cannot_be_explained_is_said(tmp_path):
             "is not a built-in plugin. Did you mean 'SecurityGuard'? There are Permissions",
         ),
         (",", CALL, "nothing is not a built-in plugin"),
-        ("no.such.module:STACK", CALL, "there is no stack 'STACK' in module 'no.such.module'"),
-        ("agentrail.plugins:Nope", CALL, "there is no stack 'Nope' in module 'agentrail.plugins'"),
+        ("no.such.module:STACK", CALL, "module 'no.such.module': ModuleNotFoundError"),
+        ("agentrail.plugins:Nope", CALL, "module 'agentrail.plugins' has no 'Nope'"),
         ("SecurityGuard,SecurityGuard", CALL, "two plugins are named 'SecurityGuard'"),
         ("SecurityGuard", {"hook": "Before"}, "expected an object whose `hook` is one of SessionStarted"),
         ("SecurityGuard", {"hook": "BeforeTool"}, "missing required field `name`"),
@@ -87,5 +87,5 @@ def test_a_stack_of_ones_own_is_found(tmp_path, monkeypatch):
     assert find_stack("stack_of_mine:PAIR") == [pair]
     assert find_stack("stack_of_mine:TWO") == [p.OutputFilter, p.CostGuard]
     assert find_stack("agentrail.plugins:CostGuard") == [p.CostGuard]
-    with pytest.raises(OptionError, match="there is no stack 'NONE'"):
+    with pytest.raises(OptionError, match="'stack_of_mine' has no 'NONE'"):
         find_stack("stack_of_mine:NONE")

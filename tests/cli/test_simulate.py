@@ -91,6 +91,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a module of scenarios that is installed nowhere."""
     (tmp_path / "my_world.py").write_text(COUNTING)
     (tmp_path / "raising_world.py").write_text("1 / 0")
+    (tmp_path / "exiting_world.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -240,6 +241,8 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--scenario my_world:missing", "'my_world' has no 'missing'"),
         ("--scenario raising_world:any", "division by zero"),
         ("--scenario no_such_module:any", "no_such_module"),
+        ("--scenario exiting_world:any", "exiting_world:any' cannot be imported: SystemExit"),
+        ("--against exiting_world:any", "exiting_world:any' cannot be imported: SystemExit"),
         ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
         ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
         ("--seed 1 --hours 0", "expected 1 to 50 nodes and at most 24 hours"),
