@@ -24,8 +24,9 @@ class ApplicationFailed(Exception):
 def find_application(name: str) -> "AsgiApp":
     """Find an application by its name, in a module of the current directory or an installed one."""
     module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise OptionError(["name an application as package.module:NAME; create_app makes one"])
+    if not (module and colon and attribute) or "/" in module or module.startswith("."):
+        message = f"expected an application as package.module:NAME, such as desk:app for `app` in desk.py (got {name!r})"
+        raise OptionError([message])
     imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
     if not hasattr(imported, attribute):
         raise OptionError(

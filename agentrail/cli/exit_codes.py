@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.cli.stdio import end_sentence
 from agentrail.errors import AgentrailError, ErrorInfo, RemoteRefused
 from agentrail.errors.advice import WHAT_TO_DO
 from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
@@ -63,11 +64,11 @@ def describe_error(error: AgentrailError) -> str:
     """Describe an error of a request. The message contains the advice, except for errors of a server."""
     said = str(error).rstrip(".")
     if not isinstance(error, RemoteRefused):
-        return f"{said}."
+        return end_sentence(f"{said}.")
     advice = error.hint or ""
     if error.retry_after_seconds is not None:
         advice = f"try again in {error.retry_after_seconds:g} s"
-    return f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}."
+    return end_sentence(f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}.")
 
 
 def first_error(group: BaseExceptionGroup[AgentrailError]) -> AgentrailError:

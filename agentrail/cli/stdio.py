@@ -34,7 +34,12 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def write_error(text: str) -> None:
     """Write a sentence to stderr. Only while no other task runs."""
-    write_all(DESCRIPTORS["err"], f"agentrail: {text}\n".encode("utf-8", "replace"))
+    write_all(DESCRIPTORS["err"], f"agentrail: {end_sentence(text)}\n".encode("utf-8", "replace"))
+
+
+def end_sentence(text: str) -> str:
+    """Drop the full stop after a question."""
+    return text.removesuffix(".") if text.endswith("?.") else text
 
 
 def open_missing_streams() -> None:

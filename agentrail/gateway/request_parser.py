@@ -362,7 +362,7 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
     try:
         plain = read_apart(text, long) if long else read_json(text)
     except Misfit as misfit:
-        raise CallRefused(error_answer("bad_json", f"the body is {misfit}"[:300])) from None
+        raise CallRefused(error_answer("bad_json", f"the body is invalid: {misfit}"[:300])) from None
     if not isinstance(plain, dict):
         refuse_call("bad_json", "the body is not a JSON object: expected one, at byte 0")
     return plain

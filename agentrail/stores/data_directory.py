@@ -27,5 +27,5 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
 
 def no_store_at(path: Path, reason: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place with --data-dir"
+        f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place, with the command by --data-dir"
     )

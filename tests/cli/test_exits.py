@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 from agentrail.cli.chat_session import Chat
-from agentrail.cli.exit_codes import ADVICE, Exit, describe_failure, exit_of
-from agentrail.errors import ErrorInfo, ProviderError, RemoteRefused
+from agentrail.cli.exit_codes import ADVICE, Exit, describe_error, describe_failure, exit_of
+from agentrail.cli.stdio import write_error
+from agentrail.errors import ErrorInfo, OptionError, ProviderError, RemoteRefused
 from agentrail.events import AbortReceipt, AbortSettled, AgentAbort, AgentEnd, AgentError
 from agentrail.messages import TokenUsage
 
@@ -34,6 +35,19 @@ def test_a_failure_says_what_happened_and_what_to_do():
         == "silent. What to do: try again."
     )
     assert describe_failure(ErrorInfo(code="new", message="silent")) == "silent."
+
+
+def test_a_question_keeps_its_mark_alone(capfd):
+    """No full stop comes after "did you mean 'timeout'?"."""
+    asked = "did you mean 'timeout'?"
+    write_error(f"{asked}.")
+    assert capfd.readouterr().err == f"agentrail: {asked}\n"
+    assert describe_error(OptionError([asked])) == asked
+    assert (
+        describe_error(RemoteRefused("no", code="field_unknown", more={"hint": asked}))
+        == f"no. What to do: {asked}"
+    )
+    assert describe_error(OptionError(["no"])) == "no."
 
 
 async def test_a_chat_goes_on_where_the_server_takes_no_more_messages_for_a_while():

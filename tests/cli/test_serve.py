@@ -148,9 +148,9 @@ def test_what_is_no_application_is_said(monkeypatch):
     module.make, module.thing = (lambda: print), SimpleNamespace()
     monkeypatch.setitem(sys.modules, "application_of_mine", module)
     for name, said in (
-        ("", "name an application as package.module:NAME"),
-        ("module", "name an application"),
-        (":app", "name an application"),
+        *((wrong, "expected an application as package.module:NAME") for wrong in ("", "module", ":app")),
+        ("./desk.py:app", r"such as desk:app for `app` in desk.py \(got './desk.py:app'\)"),
+        ("folder/desk:app", "such as desk:app"),
         ("no.such.module:app", "there is no module 'no.such.module'"),
         (
             "no_such_module:app",

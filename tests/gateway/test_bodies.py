@@ -56,6 +56,21 @@ def test_a_call_that_needs_nothing_said_needs_no_body(nothing):
 
 
 @pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b'{"a": 1, "a": 2}', "the body is invalid: the key 'a' appears twice in one object"),
+        (
+            b"{'a': 1}",
+            "the body is invalid: not JSON: JSON is malformed: object keys must be strings (byte 1)",
+        ),
+    ],
+)
+def test_a_malformed_body_is_described_in_a_sentence(body, fault):
+    """A caller reads the message as it stands."""
+    assert refused(decode_body, AbortBody, body, LIMITS)[2].message == fault
+
+
+@pytest.mark.parametrize(
     "inside",
     [b"[" * 400_000, b"[]," * 60_000 + b"[]", b'"",' * 120_000 + b'""', b"1," * 600_000 + b"1"],
     ids=["deep", "containers", "texts", "numbers"],
