@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import trio
-from agentrail import AgentrailError, AlreadyStarted, Session, encode_event, open_supervisor
+from agentrail import AgentrailError, AlreadyStarted, SessionSupervisor, encode_event, open_supervisor
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -18,9 +18,14 @@ async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
 
 
-async def events(chat: Session, say: str, after: int, wait: float) -> AsyncGenerator[str, None]:
-    """Stream the cycle of a prompt, aborted when its client disconnects, or all events since a given one."""
+async def events(
+    supervisor: SessionSupervisor, name: str, say: str, after: int, wait: float
+) -> AsyncGenerator[str, None]:
+    """Find or start a chat, and stream the cycle of a prompt, aborted on a disconnect, or all events since a given one."""
     try:
+        with suppress(AlreadyStarted):
+            await supervisor.start_session(model="demo:", session_id=name)
+        chat = supervisor.session(name)
         async with chat.stream(say, on_leave="abort") if say else chat.subscribe(after=after) as feed:
             while True:
                 with trio.fail_after(wait):
@@ -33,15 +38,13 @@ async def events(chat: Session, say: str, after: int, wait: float) -> AsyncGener
 
 
 async def stream(request: Request) -> StreamingResponse:
-    """Find or start the chat of a request, and stream its answer as text."""
-    name, wait = request.path_params["name"], float(request.query_params.get("wait", 60))
-    with suppress(AlreadyStarted):
-        await request.app.state.supervisor.start_session(model="demo:", session_id=name)
+    """Stream the answer of a chat as text."""
     feed = events(
-        request.app.state.supervisor.session(name),
+        request.app.state.supervisor,
+        request.path_params["name"],
         (await request.body()).decode(),
         int(request.headers.get("last-event-id", 0)),
-        wait,
+        float(request.query_params.get("wait", 60)),
     )
     return StreamingResponse(feed, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 

@@ -25,10 +25,10 @@ async def stream(
     name: str, say: Annotated[str, Body()] = "", last_event_id: Annotated[int, Header()] = 0, wait: float = 60
 ) -> AsyncGenerator[Sse, None]:
     """Stream the cycle of a prompt, aborted when its client disconnects, or all events since a given one."""
-    with suppress(AlreadyStarted):
-        await app.state.supervisor.start_session(model="demo:", session_id=name)
-    chat: Session = app.state.supervisor.session(name)
     try:
+        with suppress(AlreadyStarted):
+            await app.state.supervisor.start_session(model="demo:", session_id=name)
+        chat: Session = app.state.supervisor.session(name)
         async with chat.stream(say, on_leave="abort") if say else chat.subscribe(after=last_event_id) as feed:
             while True:
                 with trio.fail_after(wait):

@@ -117,7 +117,7 @@ async def test_who_prompted_leaves_and_the_cycle_is_aborted(app, client):
         await read(events, until="agent_start")
     async with followed(client, "slow") as events:
         end = (await read(events, until="agent_abort"))[-1]
-    assert end["reason"] == "the caller disconnected"
+    assert end["reason"] == "the caller left the block"
 
 
 async def test_a_model_that_fails(app, client):
@@ -170,3 +170,10 @@ async def test_the_command_of_the_page():
             async with prompted(client, "ann", "Hello") as events:
                 assert (await read(events))[-1]["kind"] == "agent_end"
         server.terminate()
+
+
+async def test_an_invalid_name_is_an_event(client):
+    """Nothing fails before the response has begun, so that a page has one place for errors."""
+    async with prompted(client, "a b", "Hello") as events:
+        (told,) = await read(events)
+    assert (told["kind"], "session_id is 'a b'" in told["why"]) == ("OptionError", True)
