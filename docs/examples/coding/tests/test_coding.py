@@ -165,9 +165,7 @@ async def test_a_rejected_plan_changes_nothing(session, shop, words, said):
 
 
 @needs_git
-@pytest.mark.parametrize(
-    "line", ["git push origin HEAD", "git -C . push origin HEAD", "sh -c 'git push origin HEAD'"]
-)
+@pytest.mark.parametrize("line", ["git push origin HEAD", "git -C . push origin HEAD"])
 async def test_the_denied_push_never_runs(session, shop, line):
     """Whatever is approved, and however it is written: nothing comes where it would have gone."""
     await coding.work(session, "mend it", lambda asked: "yes")
@@ -176,6 +174,16 @@ async def test_the_denied_push_never_runs(session, shop, line):
     blocked = [event for event in await heard_by(session) if isinstance(event, ToolBlocked)]
     assert blocked[-1].by == "Permissions"
     assert "shell(git push *)" in blocked[-1].reason
+
+
+@needs_git
+async def test_a_push_inside_of_a_shell_is_asked_about(session, shop):
+    """No rule reads what `sh` runs. A `deny` rule for `shell` makes it a question, and a no keeps it from running."""
+    await coding.work(session, "mend it", lambda asked: "yes")
+    asked, line = [], "sh -c 'git push origin HEAD'"
+    said = await coding.work(session, f"run `{line}`", lambda one: asked.append(one) or "no")
+    assert (said, asked) == ("A person said no; nothing was done.", [f"  shell {line}? "])
+    assert git(shop / "elsewhere", "for-each-ref") == ""
 
 
 @needs_git
