@@ -386,7 +386,7 @@ class ActorHandle:
             CallingSelf: Your move: the caller is the actor itself, in its own task.
             MailboxFull: Your move: too many messages wait already.
             NoMailbox: Your move: the actor is a worker.
-            ValueError: Your move: the timeout is negative or NaN.
+            ValueError: Your move: the timeout is negative, NaN or no number.
 
         Cancellation: Always a checkpoint. If cancelled, the work continues and its answer is dropped.
         """
@@ -428,7 +428,7 @@ class ActorHandle:
             CallTimeout: It did not end in time. The stop continues.
             CallingSelf: Your move: called from the actor's own task.
             TypeError: Your move: `reason` is not an exit reason.
-            ValueError: Your move: the timeout is negative or NaN.
+            ValueError: Your move: the timeout is negative, NaN or no number.
 
         Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """
@@ -510,8 +510,8 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
     return cell.mailbox
 
 
-def check_timeout(seconds: float | None) -> None:
-    if seconds is not None and not seconds >= 0:
+def check_timeout(seconds: object) -> None:
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
         message = f"timeout_seconds is {seconds!r}: expected seconds >= 0, or None for no limit"
         raise ValueError(message)
 

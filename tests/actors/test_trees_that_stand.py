@@ -1,5 +1,6 @@
 """What may not take a tree down, or let it stop late: garbage, deep errors, crash loops, inits that do not obey."""
 
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -93,8 +94,9 @@ async def test_what_is_no_machine_is_not_called(stage):
         for target, words in ((supervisor, "call its methods"), (supervisor.handle("w"), "use machine")):
             with pytest.raises(NoMailbox, match=words):
                 await get_state(target)
-        with pytest.raises(ValueError, match="timeout_seconds"):
-            await supervisor.call("hello", timeout_seconds=-1)
+        for bad in (-1, math.nan, "5"):
+            with pytest.raises(ValueError, match="timeout_seconds"):
+                await supervisor.call("hello", timeout_seconds=bad)
         assert trio.current_time() == began
         assert supervisor.handle("w").statistics().accepted == 0
         handle = supervisor.handle("below")
