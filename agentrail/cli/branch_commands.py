@@ -13,6 +13,7 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.sessions_command import SessionArgument
 from agentrail.cli.stdio import write_all
+from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import (
     USUAL_PLACE,
     StorePlace,
@@ -96,7 +97,7 @@ def fork(  # noqa: PLR0913 - the options of a command
     named = in_scope(found.scope, session_id)
     say(
         f"{named}: a fork of {shown_id(found)} after record {number}; "
-        f"{go_there}agentrail chat --resume {named} continues it"
+        f"{go_there}agentrail chat --resume {named}{store_arguments(place.store, place.data_dir)} continues it"
     )
     return Exit.DONE
 
@@ -183,7 +184,8 @@ def import_(
         raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
     with writing(place) as opened:
         sessions = import_stored(opened, data)
-    say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} continues it")
+    again = f"{sessions[0]}{store_arguments(place.store, place.data_dir)}"
+    say(f"imported {', '.join(sessions)}; agentrail chat --resume {again} continues it")
     return Exit.DONE
 
 

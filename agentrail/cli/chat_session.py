@@ -39,6 +39,7 @@ from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_code import Resumable, find_resumable
 from agentrail.cli.shared_stores import open_equipped
 from agentrail.cli.stdio import write_error
+from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import in_scope
 from agentrail.cli.terminal.key_bindings import Chosen, KeyPress, SentLine, decide_ctrl_c
 from agentrail.commands import (
@@ -652,7 +653,7 @@ async def _start(  # noqa: PLR0913, PLR0917 - same as `hold`
                 interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
                 await chat.talk()
                 await _leave_terminal(terminal)  # before running work is stopped, which may take a while
-            await _end(chat, store, tell)
+            await _end(chat, store, order, tell)
     except AgentrailError as error:  # from the options; once the chat runs, errors come in groups
         await _leave_terminal(terminal)
         write_error(describe_error(error))
@@ -759,12 +760,13 @@ async def _session_for(
     return await supervisor.start_session(with_origin(options, order.choices, order.setup)), None
 
 
-async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
+async def _end(chat: Chat, store: Store | None, order: ChatOrder, tell: Say) -> None:
     if store is None or not is_lasting(store):
         return
     session = chat.session
     if chat.was_used:
         again = in_scope(session.scope, session.session_id)
+        again += store_arguments(order.keeping.store, order.keeping.data_dir)
         await tell(f"session {session.session_id} is kept: agentrail chat --resume {again}")
     else:
         await outside.offload(store.delete, session.scope, session.session_id)

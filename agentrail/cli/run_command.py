@@ -39,7 +39,7 @@ from agentrail.cli.run_setup import (
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.shared_stores import open_equipped
 from agentrail.cli.stdio import OutputClosed, OutputFailed
-from agentrail.cli.storage_options import KeepingOptions, KeptIn, keeping_from
+from agentrail.cli.storage_options import KeepingOptions, KeptIn, keeping_from, store_arguments
 from agentrail.cli.text_output import end_without_output
 from agentrail.errors import AgentrailError, InteractionError, OptionError, SessionDown
 from agentrail.events import ApprovalRequired, AskUser, Event
@@ -207,7 +207,12 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
                 code = await _run_cycle(order, chosen, supervisor, printer, stop)
             if is_lasting(store) and stop.session is not None:
                 session_id = stop.session.session_id
-                await printer.say(f"session {session_id} is kept: agentrail chat --resume {session_id}")
+                of = (
+                    ""
+                    if order.keeping is None
+                    else store_arguments(order.keeping.store, order.keeping.data_dir)
+                )
+                await printer.say(f"session {session_id} is kept: agentrail chat --resume {session_id}{of}")
             return code
     except AgentrailError as error:
         await printer.say(f"error: {describe_error(error)}")

@@ -1,6 +1,7 @@
 """The storage options of `run` and `chat`, as typed. Imports no store."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -81,6 +82,15 @@ def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
         keep_days=given.keep_days,
         keep_bytes=given.keep_bytes,
     )
+
+
+def store_arguments(store: str | None, data_dir: Path | None) -> str:
+    """Return the options with which another command finds this store, each after a space, without its password."""
+    from agentrail.stores.store_urls import shown_store
+
+    named = None if store in {None, DEFAULT_STORE} else shown_store(f"{store}")
+    given = {"--store": named, "--data-dir": data_dir}
+    return "".join(f" {name} {shlex.quote(f'{value}')}" for name, value in given.items() if value is not None)
 
 
 def directory_of(data_dir: Path | None) -> Path:

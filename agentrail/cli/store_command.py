@@ -1,13 +1,12 @@
 """`agentrail store`: commands for a whole store instead of one session."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.storage_options import DEFAULT_STORE
+from agentrail.cli.storage_options import store_arguments
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, say, shown_id, store_command, writing
 from agentrail.errors import OptionError
 from agentrail.runtime.restored_store import note_restored
@@ -85,7 +84,7 @@ def migrate_store(
 def restored(*, place: StorePlace = USUAL_PLACE) -> Exit:
     with writing(place) as store:
         found = note_restored(store)
-    of = "" if place.store == DEFAULT_STORE else f" --store {shlex.quote(shown_store(place.store))}"
+    of = store_arguments(place.store, place.data_dir)
     for one in found.parked:
         name = shown_id(one)
         say(f"{name}: parked (restored); agentrail sessions resume {name} --on-drift go_on{of}")

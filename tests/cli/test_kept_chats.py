@@ -158,3 +158,14 @@ async def test_a_second_chat_beside_the_first_works_and_says_that_it_is_not_kept
         assert (second.code, "this session is not kept" in second.err) == (0, True)
         assert f"is written by process {typist.process.pid}" in second.err
         assert "You said: hello" in second.out
+
+
+@pytest.mark.parametrize("first", ["run hello", "chat"])
+async def test_the_hint_of_a_session_in_another_store_finds_it(tmp_path, kept, first):
+    """The printed command, as it is, continues the session."""
+    line = f"{first} --model demo:fast --tools none --store 'sqlite:{tmp_path}/my own.db'"
+    ran = await run_line(line, stdin=b"hello\n", variables=kept)
+    again = ran.err.rpartition("is kept: agentrail ")[2].strip()
+    assert f"--store 'sqlite:{tmp_path}/my own.db'" in again
+    ran = await run_line(again, stdin=b"and now\n", variables=kept)
+    assert (ran.code, "> hello" in ran.out) == (0, True)
