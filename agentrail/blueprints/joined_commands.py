@@ -115,7 +115,9 @@ def _list_skills(registry: CommandRegistry, skills: SkillsOfAgents) -> SlashComm
     async def run(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - as above
         own = skills if isinstance(skills, SkillSet) else skills.get(call.desk.agent or "", NO_SKILLS)
         lines = tuple(f"{one.name}: {one.text.description}" for one in own.skills)
-        return CommandAnswer(lines=lines or ("this session has no skills",))
+        return CommandAnswer(
+            lines=lines or ("this session has no skills: name them for its agent, as in skills = ['*']",)
+        )
 
     built_in = registry.find("skills")
     return SlashCommand(

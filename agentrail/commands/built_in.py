@@ -109,7 +109,7 @@ async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: RUF029 - a comma
     said = (
         f"the skills are listed to the model in about {found[0]} tokens"
         if found
-        else "this session has no skills"
+        else "this session has no skills: name them for its agent, as in skills = ['*']"
     )
     return CommandAnswer(lines=(said,))
 

@@ -456,7 +456,9 @@ async def test_a_skill_is_opened_by_its_name(tmp_path):
     assert (row.source, row.available) == ("skill", True)
     assert join_commands(CommandRegistry()).commands == CommandRegistry().commands
     none = join_commands(CommandRegistry(), skills=read_skills())
-    assert (await answered(none, "/skills")).lines == ("this session has no skills",)
+    assert (await answered(none, "/skills")).lines == (
+        "this session has no skills: name them for its agent, as in skills = ['*']",
+    )
 
 
 async def test_on_a_server_a_skill_is_opened_by_who_has_it(tmp_path):
@@ -475,7 +477,10 @@ async def test_on_a_server_a_skill_is_opened_by_who_has_it(tmp_path):
         await registry.run_line("/review", CommandDesk(session=SESSION, agent="scribe"))
     with pytest.raises(CommandError, match="needs the agent scribe or critic"):
         await registry.run_line("/notes", CommandDesk(session=SESSION, agent="plain"))
-    for agent, lines in (("critic", ["notes", "review"]), ("plain", ["this session has no skills"])):
+    for agent, lines in (
+        ("critic", ["notes", "review"]),
+        ("plain", ["this session has no skills"]),
+    ):
         answer = await registry.run_line("/skills", CommandDesk(session=SESSION, agent=agent))
         assert [line.partition(":")[0] for line in answer.lines] == lines
 

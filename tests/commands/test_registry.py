@@ -346,7 +346,10 @@ async def test_what_the_built_in_commands_say_of_a_session():
         bare = await supervisor.start_session(model=model, session_id="bare")
         empty = CommandDesk(session=bare)
         assert await told("tools", on=empty) == "the model has no tools"
-        assert await told("skills", on=empty) == "this session has no skills"
+        assert (
+            await told("skills", on=empty)
+            == "this session has no skills: name them for its agent, as in skills = ['*']"
+        )
         assert await told("memory", on=empty) == "no memory is sent with requests"
         assert await told("plan", on=empty) == "there is no plan and there are no todos"
         assert await told("permissions", on=empty) == "there are no rules: the session's plugins decide"
