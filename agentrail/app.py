@@ -22,6 +22,7 @@ from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallS
 from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.abc.tool_source import ToolServer, ToolSource
 from agentrail.actors.trio_check import need_trio
+from agentrail.core.journal.record import Record
 from agentrail.core.values.port_members import offers
 from agentrail.errors import (
     AgentrailError,
@@ -32,6 +33,7 @@ from agentrail.errors import (
     ProviderError,
     StoreUnavailable,
     Timeout,
+    Trimmed,
 )
 from agentrail.errors.advice import Advice, advise
 from agentrail.messages import SessionId
@@ -84,7 +86,7 @@ from agentrail.stores.store_names import (
     faults_of_node,
     opened_store,
 )
-from agentrail.telemetry.audit import AuditLog, Nodes, nodes_in
+from agentrail.telemetry.audit import AuditLog
 from agentrail.telemetry.open_telemetry import OpenTelemetry, faults_of_telemetry
 from agentrail.telemetry.reader import EventConsumer, TelemetryReader
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
@@ -327,7 +329,7 @@ async def _opened_audit(name: str | None, store: Store | None) -> AsyncIterator[
         yield None
         return
     file = AuditFile(path_of_audit(name, store))
-    log = AuditLog(file.read, file.append, partial(_nodes_of, store))
+    log = AuditLog(file.read, file.append, partial(_records_of, store))
     try:
         await outside.offload(log.open)
         yield log
@@ -335,12 +337,14 @@ async def _opened_audit(name: str | None, store: Store | None) -> AsyncIterator[
         file.close()
 
 
-def _nodes_of(store: Store | None, scope: str, session: SessionId) -> Nodes:
+def _records_of(store: Store | None, scope: str, session: SessionId, after: int) -> Sequence[Record]:
     try:
-        return () if store is None else nodes_in(read_after(store, scope, session, 0))
+        return () if store is None else read_after(store, scope, session, after)
+    except Trimmed as error:
+        return _records_of(store, scope, session, error.first - 1)
     except StoreUnavailable:
         raise
-    except AgentrailError:  # deleted or trimmed meanwhile
+    except AgentrailError:  # deleted meanwhile
         return ()
 
 

@@ -31,13 +31,14 @@ def path_of_audit(name: object, store: object) -> Path:
 class AuditFile:
     path: Path
     _file: int = -1
+    _pid: int = 0
 
     def read(self) -> Iterator[bytes]:
         """Open or create the file, become its only writer, and yield its lines. One that was cut off is removed."""
         self.close()
         keep_private(self.path)
         try:
-            self._file = os.open(self.path, _FLAGS, 0o600)
+            self._file, self._pid = os.open(self.path, _FLAGS, 0o600), os.getpid()
             found = os.fstat(self._file)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             sync_directory(self.path.parent)
@@ -68,5 +69,8 @@ class AuditFile:
 
     def close(self) -> None:
         if self._file >= 0:
+            # Forked processes share the lock: only closed, it would stay with them.
+            if self._pid == os.getpid():
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
             self._file = -1

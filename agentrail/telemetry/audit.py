@@ -206,11 +206,11 @@ class AuditLog:
         self,
         read: Callable[[], Iterable[bytes]],
         append: Callable[[bytes], None],
-        look: Callable[[str, SessionId], Nodes],
+        look: Callable[[str, SessionId, int], Sequence[Record]],
     ) -> None:
-        """Create it from functions that block: to read the log, to append to it durably, and to find a session's nodes."""
+        """Create it from functions that block: to read the log, to append to it durably, and to read a session's records after a number."""
         self._read, self._append, self._look = read, append, look
-        self._nodes: dict[tuple[str, str], Nodes] = {}
+        self._nodes: dict[tuple[str, str], tuple[Nodes, int]] = {}  # and the last record that was read
         self._tail: AuditTail | None = None
 
     def open(self) -> AuditTail:
@@ -240,8 +240,10 @@ class AuditLog:
             last = tail.last.get(place)
             is_new = place not in self._nodes or last is None or meta.seq <= last.event
             if is_new or isinstance(event, events.SessionRecovered):  # by another node, perhaps
-                self._nodes[place] = self._look(origin.scope, SessionId(origin.session_id))
-            lines.append(tail.seal(line_of(origin, event, self._nodes[place], last)))
+                nodes, seq = ((), 0) if is_new else self._nodes[place]
+                read = self._look(origin.scope, SessionId(origin.session_id), seq)
+                self._nodes[place] = (*nodes, *nodes_in(read)), read[-1].seq if read else seq
+            lines.append(tail.seal(line_of(origin, event, self._nodes[place][0], last)))
         if lines:
             self._append(b"".join(lines))
         self._tail = tail

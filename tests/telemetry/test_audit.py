@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -260,6 +262,49 @@ async def test_a_session_that_has_ended_takes_no_memory_and_gets_no_second_line(
     file.close()
 
 
+async def test_each_wake_of_a_session_reads_the_records_since_the_last_one(tmp_path):
+    """Nodes that took it meanwhile are added, and the nodes before stay known. A new session with its id is read from its start."""
+    file, after = AuditFile(tmp_path / "audit.jsonl"), []
+    opened = encode_body(OpenedBody(state=msgspec.Raw(b"{}"), engine="1", node="n-1"))
+    drafts = [
+        Draft(at_ms=1, kind="opened", body=opened),
+        taken_draft(node="n-2", cause="gone", engine="1", at_ms=2, events=2),
+    ]
+    records = sealed(drafts, Tail(), scope="acme", session="s")[0]
+    there = [*records[:1]]
+
+    def look(scope, session, seq):
+        after.append((scope, session, seq))
+        return there[seq:]
+
+    log = AuditLog(file.read, file.append, look)
+    await log.take(heard(1, 2))
+    there.append(records[1])
+    await log.take(
+        [at(3, events.SessionRecovered(decisions=())), at(4, events.SessionRecovered(decisions=()))]
+    )
+    await log.take([timed(1, 9_000)])
+    assert after == [("acme", "s", 0), ("acme", "s", 1), ("acme", "s", 2), ("acme", "s", 0)]
+    nodes = [json.loads(raw)["node"] for raw in file.path.read_bytes().splitlines()]
+    assert nodes == ["n-1", "n-1", "n-2", "n-2", "n-1"]
+    file.close()
+
+
+async def test_lines_about_a_trimmed_session_name_their_node(tmp_path):
+    """Its journal cannot be read from the start. The record of the last takeover remains."""
+    path, model = tmp_path / "audit.jsonl", ScriptedModel([says("a")] * 9)
+    options = {"store": f"sqlite:{tmp_path}/s.db", "audit": f"file:{path}"}
+    async with agentrail.open_supervisor(**options) as supervisor:
+        session = await supervisor.start_session(model=model, session_id="s", sandbox="memory")
+        for _ in range(5):
+            await session.ask("Hi")
+    async with agentrail.open_supervisor(**options, revive=lambda _: {"model": model}) as supervisor:
+        assert await supervisor.trim_session("s", before=5) > 0
+        await (await supervisor.resume_session("s")).ask("Hi")
+    first, *_, last = [json.loads(raw).get("node") for raw in path.read_bytes().splitlines()]
+    assert last not in {None, first}
+
+
 async def test_an_id_that_is_used_again_has_new_decisions_and_a_clock_that_went_back_makes_none(tmp_path):
     """A lower number belongs to a new session only if its time is later than all before."""
     file = AuditFile(tmp_path / "audit.jsonl")
@@ -323,6 +368,40 @@ async def test_a_file_that_was_moved_away_is_followed_by_a_new_one(tmp_path):
     assert names_in(tmp_path / "monday.jsonl") == [1]
     assert names_in(file.path) == [2]
     file.close()
+
+
+def test_a_forked_process_does_not_keep_the_log(tmp_path):
+    """Its copy of the lock does not outlive that of the process that forked it, and to close it releases nothing."""
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "audit.jsonl")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+FORKING = """
+import os, sys, time
+from pathlib import Path
+from agentrail.errors import OptionError
+from agentrail.stores.audit_file import AuditFile
+first, second = AuditFile(Path(sys.argv[1])), AuditFile(Path(sys.argv[1]))
+list(first.read())
+if not os.fork():
+    first.close()
+    os._exit(0)
+os.wait()
+try:
+    list(second.read())
+except OptionError:
+    pass
+else:
+    sys.exit("the other process released it")
+child = os.fork()
+if not child:
+    time.sleep(30)
+    os._exit(0)
+first.close()
+list(second.read())
+os.kill(child, 9)
+"""
 
 
 def spoil_with_link(path):
