@@ -1,5 +1,6 @@
 """The tree of commands. Only the requested command's module is imported."""
 
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import metadata
@@ -290,7 +291,14 @@ app.command(
 def _import_and_run(arguments: Sequence[str]) -> object:
     with no_looks():
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-    return command(*bound.args, **bound.kwargs)
+    try:
+        return command(*bound.args, **bound.kwargs)
+    except OSError as error:
+        if not isinstance(getattr(command, "__self__", None), App):  # whose methods print a help
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the buffered rest, which is flushed at the exit
+        write_error(f"the output cannot be written: {error.strerror}.")
+        return Exit.FAILED
 
 
 def describe_usage_error(error: CycloptsError) -> str:

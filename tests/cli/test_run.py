@@ -111,6 +111,17 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly_and_a_full_dis
         assert "Traceback" not in err
 
 
+async def test_a_help_that_cannot_be_written_ends_with_a_sentence():
+    """A full disk is not a bug of ours. The same holds for the version."""
+    for arguments in (("--help",), ("sessions", "list", "--help"), ("--version",)):
+        full = os.open("/dev/full", os.O_WRONLY)
+        async with open_process(*arguments, stdout=full) as process:
+            os.close(full)
+            assert await process.wait() == 1
+            err = await read_all(process.stderr)
+            assert err == "agentrail: the output cannot be written: No space left on device.\n"
+
+
 def test_tools_are_found_by_name():
     """Names with commas between them, blanks and repetitions forgiven; `none` is none; an empty name is a slip, and never means all tools."""
     assert [tool.name for tool in decide_tools("shell, list_dir,shell")] == ["shell", "list_dir"]
