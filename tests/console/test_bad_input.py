@@ -55,11 +55,15 @@ def test_a_token_that_expires_is_asked_for_and_what_was_typed_stays(pages, story
 # --- sessions that are not there
 
 
-USERS = {"ann": Principal(tenant_id="acme", user_id="ann"), "bob": Principal(tenant_id="acme", user_id="bob")}
+USERS = {
+    "ann": Principal(tenant_id="acme", user_id="ann"),
+    "bob": Principal(tenant_id="acme", user_id="bob"),
+    "ops": Principal(tenant_id="acme", user_id="ops", scopes={"use", "inspect"}),
+}
 
 
 def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told_alike(pages, console_server):
-    """By a real server: what is foreign is as if it were not there; what is deleted while it is open stays readable, and takes no more words."""
+    """By a real server: what is foreign is as if it were not there; what is deleted while it is open stays readable, and takes no more words. Whoever may inspect is led to the journal."""
     known = {"authorization": "Bearer ann"}
     console_server.start(
         answering("Hello, Ann."),
@@ -77,6 +81,11 @@ def test_a_session_that_never_was_one_of_others_and_one_that_is_deleted_are_told
     shows(foreign, "Session not found")
     assert foreign.inner_text("#content").replace("of-none", "ID") == told
     assert "Good morning" not in told
+    operator = pages.open(console_server.link("#token=ops&to=/s/of-ann"))
+    pages.of(operator).expects.append("404")
+    shows(operator, "Session not found")  # in its place
+    operator.get_by_role("link", name="Journal").click()
+    shows(operator, "Good morning.")
     foreign.get_by_role("link", name="Go to the sessions").click()
     until(foreign, "() => location.hash === '#/'")
     page = pages.open(console_server.link("#token=ann&to=/s/of-ann"))

@@ -118,14 +118,18 @@ function OneSession(props) {
     navigate(hrefOf("/s/:id", { id: sessionId }), { replace: true }),
   );
 
-  if (known.name === "absent") return html`<${Missing} />`;
+  // Those who may inspect can read the journals of other users' sessions, which the list shows them.
+  const journal =
+    info.journal && info.principal.scopes.includes("inspect")
+      ? html`<a class="button" href=${hrefOf("/s/:id/journal", { id: sessionId })}>${words.journal}</a>`
+      : null;
+  if (known.name === "absent") return html`<${Missing} journal=${journal} />`;
   if (known.name === "failed" && view.seq === 0) {
     if (known.error.code === DRIFTED)
       return html`<div class="session-missing"><${Drift} error=${known.error} session=${session} api=${api} /></div>`;
     return html`<div class="session-missing"><${Problem} error=${known.error} onRetry=${() => session.tryAgain()} /></div>`;
   }
-  const hasJournal = info.journal && info.principal.scopes.includes("inspect");
-  const tools = html`<${SessionTools} sessionId=${sessionId} hasJournal=${hasJournal} onFork=${() => setDialog({ kind: "fork", at: null })} onCopyId=${() => void copy(sessionId)} onSearch=${() => {
+  const tools = html`<${SessionTools} sessionId=${sessionId} journal=${journal} onFork=${() => setDialog({ kind: "fork", at: null })} onCopyId=${() => void copy(sessionId)} onSearch=${() => {
     setPanelOpen(false);
     setSearching(true);
   }} />`;
@@ -155,10 +159,11 @@ function OneSession(props) {
   <//><//><//>`;
 }
 
-function Missing() {
+/** @param {{ journal: unknown }} props */
+function Missing({ journal }) {
   return html`<div class="session-missing">
     <h1>${words.absent}</h1>
-    <${Empty} words=${words.absentHint} action=${html`<a class="button" href="#/">${text.shell.toSessions}</a>`} />
+    <${Empty} words=${words.absentHint} action=${html`<a class="button" href="#/">${text.shell.toSessions}</a> ${journal}`} />
   </div>`;
 }
 

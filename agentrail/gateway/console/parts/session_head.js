@@ -1,7 +1,6 @@
 // The head of an open session: its title, how it stands, what it says it is doing, and the few things that are done with all of it.
 
 import { money } from "../pure/numbers.js";
-import { hrefOf } from "../pure/route.js";
 import { nameOfView } from "../pure/session_name.js";
 import { text } from "../text/en.js";
 import { html } from "../ui.js";
@@ -76,11 +75,11 @@ function beganAt(view) {
 
 /**
  * What is done with all of a session: in the head where there is room, else in the panel.
- * @param {{ sessionId: string, hasJournal: boolean, onFork: () => void, onCopyId: () => void, onSearch: () => void }} props
+ * @param {{ sessionId: string, journal: unknown, onFork: () => void, onCopyId: () => void, onSearch: () => void }} props
  */
-export function SessionTools({ sessionId, hasJournal, onFork, onCopyId, onSearch }) {
+export function SessionTools({ sessionId, journal, onFork, onCopyId, onSearch }) {
   return html`<button type="button" class="button narrow-only" onClick=${onSearch}>${words.search}</button>
     <button type="button" class="button" onClick=${onFork}>${words.fork}</button>
     <button type="button" class="button" title=${sessionId} onClick=${onCopyId}>${words.copyId}</button>
-    ${hasJournal ? html`<a class="button" href=${hrefOf("/s/:id/journal", { id: sessionId })}>${words.journal}</a>` : null}`;
+    ${journal}`;
 }
