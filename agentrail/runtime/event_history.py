@@ -88,11 +88,12 @@ def page_of_events(
         low, high = range_after(edge, last, size, undone) if is_forth else range_before(edge, size, undone)
         if low > high:
             break
-        events, kept_from = read(low, high)
+        events, begins = read(low, high)
+        kept_from = max(kept_from, begins)
         wanted = [one for one in events if _is_wanted(one, asked.kinds, undone)]
         found = [*found, *wanted] if is_forth else [*wanted, *found]
         looked_at += high - low + 1
-        edge = high if is_forth else max(low, min(kept_from, edge))
+        edge = max(high, min(kept_from - 1, last)) if is_forth else max(low, min(kept_from, edge))
         if len(found) >= asked.limit or looked_at >= MAX_LOOKED_AT or (not is_forth and kept_from >= low):
             break
     if len(found) > asked.limit:
@@ -168,7 +169,11 @@ class PastEvents:
             old, kept_from = self.read(stored, finder, ask, low, min(high, first_kept - 1))
             return [*old, *live], kept_from
 
-        return page_of_events(asked, last, () if asked.undone else self.undone(stored), read)
+        skipped = () if asked.undone else self.undone(stored)
+        if stored.forked_from is not None and stored.first_seq == 1:
+            (opened,) = self._store.read(stored.scope, stored.session, 0, 1)
+            skipped = ((1, opened.events), *skipped)  # the numbers of its parent
+        return page_of_events(asked, last, skipped, read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
         key = (stored.scope, stored.session)

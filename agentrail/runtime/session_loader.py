@@ -277,14 +277,7 @@ def read_after(
 
 
 def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int, *, seen: int = 0) -> int:
-    """Check that a session can resume without the records before a number. This blocks.
-
-    Args:
-        store: Its store.
-        scope: Its scope.
-        session_id: Its id.
-        before: The first record to keep.
-        seen: Number of the last record already checked.
+    """Check that a session can resume without the records before a number. Those up to `seen` were checked already. This blocks.
 
     Returns:
         Number of the last record checked now.

@@ -7,6 +7,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
+import agentrail
 from agentrail.core.journal.rewound_events import counts, range_after, range_before
 from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.wire.codec import decode_event
@@ -161,6 +162,47 @@ async def test_what_a_rewind_has_undone_is_in_no_page():
         assert seqs(back) == list(range(first - 3, first + 1))
         forth = await page(web, f"&limit=2&after={first}")
         assert all(seq > undone for seq in seqs(forth))
+
+
+class CountingStore(MemoryStore):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def read(self, *args, **given):
+        self.reads += 1
+        return super().read(*args, **given)
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+async def test_numbers_that_a_session_does_not_have_are_passed_at_once(is_trimmed):
+    """A fork begins after the numbers of its parent, a trimmed session after those of its dropped records, in both directions."""
+    store, model = CountingStore(), answering(*("Hello",) * 42)
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        session = await supervisor.start_session(model=model, sandbox="memory")
+        for _ in range(40):
+            await session.ask("Hi")
+        if not is_trimmed:
+            session = await session.fork(100)
+            await session.ask("Hi")
+    session_id = session.session_id
+    if is_trimmed:
+        async with agentrail.open_supervisor(store=store) as supervisor:
+            await (await supervisor.resume_session(session_id, model=answering("Hello"))).ask("Hi")
+            shot = store.snapshots("", session_id)[-1].seq
+            assert await supervisor.trim_session(session_id, before=shot) > 50
+    async with agentrail.open_supervisor(store=store) as supervisor:
+        store.reads = 0
+        first = await supervisor.events_page(session_id, after=0, limit=1)
+        own = first.events[0].meta.seq
+        assert own > 50
+        assert (first.first, first.last, first.more) == (1, own, True)
+        before = await supervisor.events_page(session_id, before=own, limit=1)
+        assert (before.events, before.more) == ((), False)
+        assert first.kept_from == before.kept_from == (own if is_trimmed else 1)
+        whole = await supervisor.events_page(session_id, limit=5_000)
+        assert [event.meta.seq for event in whole.events] == list(range(own, whole.last + 1))
+        assert store.reads < 20
 
 
 async def until(web, fits):
