@@ -52,6 +52,7 @@ from agentrail.stores.sqlite_connections import (
     forget,
     forgotten_after,
     is_damage,
+    reason_of,
     translated,
 )
 from agentrail.stores.sqlite_damage import (
@@ -283,7 +284,7 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if found < schema.version:
             check_steps(schema, found)
-            _copy(connector, connection, found)
+            _write_copy(connector, connection, connector.path.with_name(f"{connector.path.name}.v{found}"))
             bring_up(connection, schema, found)
     except BaseException:
         forget(connection)
@@ -311,32 +312,8 @@ def _write_log_again(connector: Connector) -> None:
         file.xClose()
 
 
-def _copy(connector: Connector, connection: apsw.Connection, version: int) -> None:
-    """Copy a store before an upgrade to `.v<version>`, replacing an older copy once complete."""
-    path = connector.path
-    kept = path.with_name(f"{path.name}.v{version}")
-    fresh = kept.with_name(kept.name + ".new")
-    fresh.unlink(missing_ok=True)
-    make_private_file(fresh)
-    with closing(connector.at(fresh).to_fill()) as copy:
-        with copy.backup("main", connection, "main") as running:
-            running.step()
-        copy.pragma("journal_mode", "delete")
-    fresh.rename(kept)
-    sync_directory(path.parent)
-
-
-# Copies of the file of a `SqliteStore`, made by SQLite while it is in use. A copy exists completely or not at
-# all.
-
-
 def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int:
-    """Copy the database of a connection to a new file that only its owner may read.
-
-    Args:
-        connector: Connector of the store.
-        source: Connection to read from.
-        path: Path of the copy.
+    """Copy the database of a connection to a new file that only its owner may read, completely or not at all.
 
     Returns:
         Size of the copy in bytes.
@@ -348,25 +325,31 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
     """
     if path.exists():
         raise OptionError([f"{os.fspath(path)!r} already exists: name a new file"])
-    fresh = path.with_name(f"{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)
-        make_private_file(fresh)
-        try:
-            with closing(connector.at(fresh).to_fill()) as copy:
-                with copy.backup("main", source, "main") as running:
-                    running.step()  # in one step: later writes are not included
-                copy.pragma("journal_mode", "delete")  # a single file, without a log
-            fresh.rename(path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
+        _write_copy(connector, source, path)
         return path.stat().st_size
-    except OSError as error:
-        raise no_store_at(path, error.strerror or str(error)) from error
-    except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
-        raise no_store_at(path, str(error)) from error
+    except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
+        reason = error.strerror if isinstance(error, OSError) else reason_of(error)
+        message = f"the copy {os.fspath(path)!r} cannot be written: {reason}; name another place"
+        raise StoreUnavailable(message) from error
+
+
+def _write_copy(connector: Connector, source: apsw.Connection, path: Path) -> None:
+    """Copy a database. The copy replaces an older one once complete."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    make_private_file(fresh)
+    try:
+        with closing(connector.at(fresh).to_fill()) as copy:
+            with copy.backup("main", source, "main") as running:
+                running.step()  # in one step: later writes are not included
+            copy.pragma("journal_mode", "delete")  # a single file, without a log
+        fresh.rename(path)
+    except BaseException:
+        for left in (fresh, fresh.with_name(f"{fresh.name}-journal")):
+            left.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
 
 
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024

@@ -192,9 +192,12 @@ def translated(path: Path) -> Iterator[None]:
         message = f"the store {os.fspath(path)!r} is damaged ({error}): the writing process repairs it at its next attempt"
         raise StoreUnavailable(message) from error
     except tuple(_TROUBLE) as error:
-        reason = next(text for kind, text in _TROUBLE.items() if isinstance(error, kind))
-        message = f"the store {os.fspath(path)!r} cannot be used now: {reason} ({error}); sessions continue when it can"
+        message = f"the store {os.fspath(path)!r} cannot be used now: {reason_of(error)} ({error}); sessions continue when it can"
         raise StoreUnavailable(message) from error
+
+
+def reason_of(error: BaseException) -> str:
+    return next(text for kind, text in _TROUBLE.items() if isinstance(error, kind))
 
 
 class ReadConnections:

@@ -93,6 +93,35 @@ os.kill(child, 9)
 """
 
 
+def test_a_copy_that_does_not_fit_leaves_nothing_and_tells_why(tmp_path):
+    """Neither a part of it nor its rollback journal, which would take the space that is missing."""
+    command = [sys.executable, "-c", COPYING, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+COPYING = """
+import os, resource, sys
+from pathlib import Path
+import apsw
+from agentrail.errors import StoreUnavailable
+from agentrail.stores.sqlite import copy_store
+from agentrail.stores.sqlite_connections import Connector
+source = Path(sys.argv[1], "s.db")
+connection = apsw.Connection(str(source))
+connection.execute("CREATE TABLE t AS SELECT zeroblob(1000000)")
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+copy = source.with_name("copy.db")
+try:
+    copy_store(Connector(path=source), connection, copy)
+except StoreUnavailable as error:
+    assert str(error) == f"the copy '{copy}' cannot be written: the disk could not be read or written; name another place", error
+else:
+    sys.exit("it was copied")
+assert os.listdir(source.parent) == ["s.db"], os.listdir(source.parent)
+"""
+
+
 @pytest.mark.journal(18)
 def test_a_second_process_hears_who_writes_and_may_read(path, other):
     """`StoreInUse` with the pid and since when; lists beside it work, also of what is written meanwhile (J-018)."""
