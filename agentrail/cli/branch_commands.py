@@ -145,7 +145,7 @@ def export(
     if file is None:
         write_all(1, data)
         return Exit.DONE
-    write_new_file(file, data)
+    write_new_file(file, [data])
     say(f"{file}: {len(data)} bytes")
     return Exit.DONE
 

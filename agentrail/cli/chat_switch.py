@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.session_views import shorten, show_rows, standing_word
-from agentrail.cli.store_access import all_sessions, find_one, latest_of, shown_id
+from agentrail.cli.store_access import all_sessions, find_one, latest_of, shown_id, write_new_file
 from agentrail.cli.terminal.completion import Words
 from agentrail.core.values.transcript import transcript_of
-from agentrail.errors import AgentrailError, CommandError
+from agentrail.errors import AgentrailError, CommandError, OptionError
 from agentrail.messages import JsonObject, Message, SessionId
 from agentrail.runtime.journal_state import journal_entries
 
@@ -117,12 +117,7 @@ def _latest_first(store: Store) -> list[StoredSession]:
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:
     try:
-        with file.open("x", encoding="utf-8", errors="replace") as opened:
-            opened.write(transcript_of(messages))
-    except FileExistsError:
-        message = f"{file} already exists: name a new file"
-        raise CommandError(message) from None
-    except OSError as error:
-        message = f"{shorten(str(file))} cannot be written: {error.strerror}"
-        raise CommandError(message) from error
+        write_new_file(file, [transcript_of(messages).encode("utf-8", "replace")])
+    except OptionError as error:
+        raise CommandError(str(error)) from error
     return f"{file}: {len(messages)} messages"

@@ -55,11 +55,11 @@ def from_sessions(
                 write_error(f"{shown_id(stored)} is left out: {error}")
                 continue
             _make_directory(directory / "cassettes")
-            write_new_file(directory / cassette, _without_secrets(lines))
+            write_new_file(directory / cassette, [_without_secrets(lines)])
             cases.append(msgspec.json.encode(case))
     if not cases:
         raise OptionError(["no case was made: --where and --since choose no session that can be replayed"])
-    write_new_file(directory / "cases.jsonl", _without_secrets([one.decode() for one in cases]))
+    write_new_file(directory / "cases.jsonl", [_without_secrets([one.decode() for one in cases])])
     say(f"{directory / 'cases.jsonl'}: {len(cases)} cases")
     return Exit.DONE
 

@@ -370,7 +370,7 @@ def _write_page(opened: Store, found: StoredSession, path: Path) -> None:
     word = standing_word(found, is_owned=Owners.of(opened).owns(found))
     walked = steps(records_of(opened, found), sources_of(found.session, opened.blob))
     data = "".join(trace_page(found, word, walked, tokens=tokens)).encode()
-    write_new_file(path, data)
+    write_new_file(path, [data])
     say(f"{path}: {len(data):,} bytes")
 
 

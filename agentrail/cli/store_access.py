@@ -1,7 +1,7 @@
 """Stores in commands: the options that name one, reading while another process writes, and replaying journals."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
@@ -259,11 +259,18 @@ def say(text: str) -> None:
     write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))
 
 
-def write_new_file(file: Path, data: bytes) -> None:
+def write_new_file(file: Path, pieces: Iterable[bytes]) -> None:
+    """Write a new file. A part of it would look like all, so it is removed."""
+    is_own = False
     try:
         with file.open("xb") as opened:
-            opened.write(data)
+            is_own = True
+            opened.writelines(pieces)
+        is_own = False
     except FileExistsError:
         raise OptionError([f"{file} already exists: name a new file"]) from None
     except OSError as error:
         raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
+    finally:
+        if is_own:
+            file.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from agentrail.cli.store_access import (
     shown_id,
     sources_of,
     store_command,
+    write_new_file,
 )
 from agentrail.core.journal.spans import JournalSpan, encode_otlp
 from agentrail.errors import AgentrailError, OptionError
@@ -111,20 +112,13 @@ async def _send(consumer: SpanConsumer, spans: Iterator[list[JournalSpan]]) -> t
 
 
 def _write(file: Path, spans: Iterator[list[JournalSpan]]) -> int:
-    """Write spans to a new file. A part of them would look like all, so it is removed."""
-    count, is_own = 0, False
-    try:
-        with file.open("xb") as opened:
-            is_own = True
-            for some in spans:
-                opened.write(encode_otlp(some))
-                count += len(some)
-        is_own = False
-    except FileExistsError:
-        raise OptionError([f"{file} already exists: name a new file"]) from None
-    except OSError as error:
-        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
-    finally:
-        if is_own:
-            file.unlink(missing_ok=True)
+    count = 0
+
+    def encoded() -> Iterator[bytes]:
+        nonlocal count
+        for some in spans:
+            count += len(some)
+            yield encode_otlp(some)
+
+    write_new_file(file, encoded())
     return count

@@ -4,6 +4,7 @@ Called as functions over a file of SQLite, in this process; `test_sessions` and 
 """
 
 import base64
+import errno
 import hashlib
 import json
 import re
@@ -17,6 +18,7 @@ from agentrail.cli import branch_commands, sessions_command, store_access
 from agentrail.cli.command_tree import app
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.store_access import StorePlace
+from agentrail.errors import OptionError
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.scenario import run_scenario
@@ -142,6 +144,22 @@ def test_an_export_is_lived_again_with_all_of_its_sessions_unless_it_was_changed
     assert "without content" in said()[1]
     assert sessions_command.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
     assert "cannot be read" in said()[1]
+
+
+def test_a_file_that_cannot_be_written_whole_is_removed(tmp_path):
+    """A part of an export would look like all of it, and refuse the next attempt under this name."""
+
+    def pieces():
+        yield b"a part"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OptionError, match=r"s\.jsonl cannot be written: No space left on device"):
+        store_access.write_new_file(tmp_path / "s.jsonl", pieces())
+    assert list(tmp_path.iterdir()) == []
+    store_access.write_new_file(tmp_path / "s.jsonl", [b"all"])
+    with pytest.raises(OptionError, match="already exists"):
+        store_access.write_new_file(tmp_path / "s.jsonl", pieces())
+    assert (tmp_path / "s.jsonl").read_bytes() == b"all"
 
 
 def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
