@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import trio
 from attrs import define, field, frozen
-from h11 import DONE, IDLE, Request as HttpRequest
+from h11 import DONE, IDLE, SEND_BODY, Request as HttpRequest
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Body, Data, Event as StreamEvent, Request, StreamClosed
@@ -42,7 +42,7 @@ FRAMES: Final = Pace(500, 1.0, 500)
 """Rate limit on WebSocket frames: parts of messages, pings and pongs. Commands have their own, lower limit."""
 
 _LINGER_SECONDS: Final = 1.0
-"""Time during which a refused WebSocket still reads and discards input.
+"""Time during which a refused WebSocket, or a call that is answered before its body came, still reads and discards input.
 
 Closing a connection with unread bytes resets it, and our last message would be lost.
 """
@@ -91,13 +91,21 @@ class StrictHttp(H11Protocol):
     """One connection of HTTP/1.1."""
 
     _head = b""
+    _heard_at = 0.0
+    _is_answered = False
+    _taking = trio.CancelScope()
 
     async def handle(self, event: Event) -> None:
-        """Handle received data."""
-        if isinstance(event, RawData) and self.connection.their_state is IDLE:
-            self._head += event.data
+        """Handle received data. The rest of a request that is answered already is discarded."""
+        self._heard_at, taking = trio.current_time(), trio.CancelScope()
+        if isinstance(event, RawData):
+            if self._is_answered:
+                return
+            self._taking = taking
+            self._head += event.data if self.connection.their_state is IDLE else b""
         try:
-            await super().handle(event)
+            with taking:
+                await super().handle(event)
         except _HeadRefused as refused:
             await self._send_error_response(refused.status)
             await self.send(Closed())
@@ -140,6 +148,13 @@ class StrictHttp(H11Protocol):
         )
 
     async def _maybe_recycle(self) -> None:
+        if self.connection.their_state is SEND_BODY and self.stream is not None:
+            self._is_answered, self._heard_at = True, trio.current_time()
+            self._taking.cancel(reason="the application has answered, and reads no more")
+            self.stream.app_put = None  # full perhaps, and no one takes from it
+            until = trio.current_time() + _LINGER_SECONDS
+            while trio.current_time() < min(until, self._heard_at + _LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+                await trio.sleep(_LINGER_STEP_SECONDS / 2)
         if self.connection.our_state is DONE and self.connection.their_state is DONE:
             self._head = bytes(self.connection.trailing_data[0])  # the beginning of the next request
         await super()._maybe_recycle()

@@ -44,7 +44,9 @@ class App:
             await self.live(scope, receive, send)
             return
         self.seen.append(scope["path"])
-        route = {"/raise": self.fail, "/flood": self.flood, "/wait": self.wait}.get(scope["path"], self.greet)
+        route = {"/raise": self.fail, "/flood": self.flood, "/wait": self.wait, "/late": self.be_late}.get(
+            scope["path"], self.greet
+        )
         await route(scope, send)
 
     async def live(self, scope, receive, send):
@@ -55,6 +57,10 @@ class App:
         assert (await receive())["type"] == "lifespan.shutdown"
         self.seen.append("over")
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def be_late(self, scope, send):
+        await trio.sleep(0.3)
+        await self.greet(scope, send)
 
     async def greet(self, scope, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
@@ -157,6 +163,21 @@ async def test_a_connection_that_ended_is_freed_without_the_collector():
                     await trio.sleep(0.05)
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("size", [5, 3_000_000])
+@pytest.mark.parametrize("path", ["/", "/late"])
+async def test_a_call_that_is_answered_before_its_body_is_read_ends_its_connection(path, size):
+    """Its client gets the whole answer, and no task waits for a reader."""
+    async with serving(App()) as (_, connect), await connect() as early, trio.open_nursery() as nursery:
+        await early.send_all(
+            b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (path.encode(), size + 1)
+        )
+        nursery.start_soon(early.send_all, b"x" * size)  # one byte never comes
+        answer = b""
+        while piece := await early.receive_some():
+            answer += piece
+        assert answer.endswith(b"ok")
 
 
 @pytest.mark.host("H-071")
