@@ -124,8 +124,7 @@ class WebhookSender:
                 }
             },
         )
-        judge = partial(self._judge, address)
-        backend = GuardedBackend(judge, self._resolve, max_bytes=_MAX_ANSWER_BYTES)
+        backend = GuardedBackend(partial(self._judge, address), self._resolve, max_bytes=_MAX_ANSWER_BYTES)
         # One pool per attempt, and no client of the library: a client would follow redirects and log the
         # address, which may contain the receiver's secret token.
         async with GuardedTransport(backend, await self._context(address)) as transport:
@@ -395,8 +394,7 @@ class WebhookDelivery:
             try:
                 secrets = self._webhooks.secrets_of(message.tenant_id)
                 # Not `now_ms`: receivers compare it with their own clocks, and this one may have been set since the start.
-                at_ms = int(outside.wall() * 1000)
-                status = await self._send(signed(message, secrets, at_ms=at_ms))
+                status = await self._send(signed(message, secrets, at_ms=int(outside.wall() * 1000)))
                 answer = TryAnswer(status=int(status))
             # A boundary: a failing receiver or operator function does not affect others.
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
