@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -285,6 +287,16 @@ def test_no_life_begins_after_the_time_of_until(folder, capfd):
     assert capfd.readouterr().out == ""
     lives.main(json.dumps(work | {"count": 1, "until": outside.wall() + 3600}))
     assert json.loads(capfd.readouterr().out)["outcome"] == "held"
+
+
+def test_a_process_of_lives_whose_reader_has_gone_ends_in_silence(folder):
+    """The command ends with the first broken life, and does not wait for the others."""
+    work = {"name": "my_world:honest", "nodes": 1, "hours": 0.003, "first": 1, "count": 2}
+    command = [sys.executable, "-m", "agentrail.testing.simulation.lives", json.dumps(work)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 @pytest.mark.check

@@ -3,8 +3,9 @@
 python -m agentrail.testing.simulation.lives '{"name": "cluster", "first": 0, "step": 1, "count": 200}'
 """
 
+import os
 import sys
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -165,5 +166,9 @@ def main(given: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path.cwd()))
-    with suppress(KeyboardInterrupt):  # between two lives
+    try:
         main(*sys.argv[1:])
+    except KeyboardInterrupt:  # between two lives
+        pass
+    except BrokenPipeError:  # the command has ended, for example with the broken life of another process
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the buffered rest, which is flushed at the exit
