@@ -5,6 +5,7 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,7 +15,7 @@ from attrs import define, field, frozen
 from h11 import DONE, IDLE, SEND_BODY, Request as HttpRequest
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
-from hypercorn.protocol.events import Body, Data, Event as StreamEvent, Request, StreamClosed
+from hypercorn.protocol.events import Body, Data, Event as StreamEvent, Request, Response, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import FrameTooLargeError, WSStream
@@ -146,6 +147,16 @@ class StrictHttp(H11Protocol):
                 state=self.connection_state,
             )
         )
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        """Send a part of an answer. One that does not wait for the body of its request announces the end of the connection."""
+        if isinstance(event, Response):
+            with trio.move_on_after(_LINGER_STEP_SECONDS):  # most bodies come right after their head
+                while self.connection.their_state is SEND_BODY:  # noqa: ASYNC110 - h11 has no event
+                    await trio.sleep(0.002)
+            if self.connection.their_state is SEND_BODY:
+                event = replace(event, headers=[*event.headers, (b"connection", b"close")])
+        await super().stream_send(event)
 
     async def _maybe_recycle(self) -> None:
         if self.connection.their_state is SEND_BODY and self.stream is not None:

@@ -114,6 +114,7 @@ async def read_ok(stream):
         piece = await stream.receive_some()
         assert piece, held
         held += piece
+    return held
 
 
 async def read_all(stream):
@@ -168,7 +169,7 @@ async def test_a_connection_that_ended_is_freed_without_the_collector():
 @pytest.mark.parametrize("size", [5, 3_000_000])
 @pytest.mark.parametrize("path", ["/", "/late"])
 async def test_a_call_that_is_answered_before_its_body_is_read_ends_its_connection(path, size):
-    """Its client gets the whole answer, and no task waits for a reader."""
+    """It says so, as a pool would lose its next call (RFC 9112, 9.6). Its client gets the whole answer, and no task waits for a reader."""
     async with serving(App()) as (_, connect), await connect() as early, trio.open_nursery() as nursery:
         await early.send_all(
             b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (path.encode(), size + 1)
@@ -178,6 +179,17 @@ async def test_a_call_that_is_answered_before_its_body_is_read_ends_its_connecti
         while piece := await early.receive_some():
             answer += piece
         assert answer.endswith(b"ok")
+        assert b"\r\nconnection: close\r\n" in answer
+
+
+async def test_a_body_that_comes_at_once_leaves_the_connection_open():
+    """With its head, and right after it: the next call of a pool uses it again."""
+    async with serving(App()) as (_, connect), await connect() as kept:
+        for pause in (0.0, 0.01):
+            await kept.send_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+            await trio.sleep(pause)
+            await kept.send_all(b"hello")
+            assert b"connection: close" not in await read_ok(kept)
 
 
 @pytest.mark.host("H-071")
