@@ -433,22 +433,22 @@ def test_what_was_not_written_is_not_read():
 def test_text_that_is_no_such_json_is_refused():
     """Cut off, doubled, too large, too deep, no UTF-8, or another document: one error, at once."""
     for text, words in (
-        (b"", "no JSON: Input data was truncated"),
+        (b"", "not JSON: Input data was truncated"),
         (b"[]", "expected an object, got an array"),
-        (b'{"codec":1,', "no JSON: "),
+        (b'{"codec":1,', "not JSON: "),
         (b'{"codec":1,"codec":1}', "the key 'codec' appears twice in one object"),
-        (b'{"codec":NaN}', "no JSON: "),
-        (b'{"codec":1e999}', "no JSON: Number out of range"),
-        (b'{"codec":"\\ud800"}', "no JSON: "),
-        (b'{"codec":"\xff"}', "no JSON: "),
-        ('{"codec":"\ud800"}', "no JSON: "),
+        (b'{"codec":NaN}', "not JSON: "),
+        (b'{"codec":1e999}', "not JSON: Number out of range"),
+        (b'{"codec":"\\ud800"}', "not JSON: "),
+        (b'{"codec":"\xff"}', "not JSON: "),
+        ('{"codec":"\ud800"}', "not JSON: "),
         (b'{"codec":' + b"9" * 4_000 + b"}", "a number of more than 3000 digits"),
         (b'{"codec":' + b"9" * 100_000 + b"}", "a number of more than 3000 digits"),
         (b'{"codec":"' + b"9" * 4_000 + b'"}', "expected a version >= 1, got '99"),
         (b'{"codec":' + b"9" * 2_000 + b"}", "of version a number of many digits"),
-        (b"[" * 100_000, "no JSON: "),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "no JSON: "),
-        (b'{"codec":1}{"codec":1}', "no JSON: "),
+        (b"[" * 100_000, "not JSON: "),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "not JSON: "),
+        (b'{"codec":1}{"codec":1}', "not JSON: "),
     ):
         with pytest.raises(CodecError) as raised:
             codec.decode_session(text)
