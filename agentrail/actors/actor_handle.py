@@ -386,7 +386,7 @@ class ActorHandle:
             CallingSelf: Your move: the caller is the actor itself, in its own task.
             MailboxFull: Your move: too many messages wait already.
             NoMailbox: Your move: the actor is a worker.
-            ValueError: Your move: the timeout is negative, NaN or no number.
+            ValueError: Your move: the timeout is negative or not a number.
 
         Cancellation: Always a checkpoint. If cancelled, the work continues and its answer is dropped.
         """
@@ -428,7 +428,7 @@ class ActorHandle:
             CallTimeout: It did not end in time. The stop continues.
             CallingSelf: Your move: called from the actor's own task.
             TypeError: Your move: `reason` is not an exit reason.
-            ValueError: Your move: the timeout is negative, NaN or no number.
+            ValueError: Your move: the timeout is negative or not a number.
 
         Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """

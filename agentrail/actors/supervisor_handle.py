@@ -133,7 +133,7 @@ class TaskHandle:
         Raises:
             ActorDown: The task ended without a value.
             CallTimeout: The value did not arrive in time, in this or an earlier call.
-            ValueError: Your move: the timeout is negative, NaN or no number.
+            ValueError: Your move: the timeout is negative or not a number.
 
         Cancellation: Always a checkpoint.
         """
@@ -200,7 +200,7 @@ class Supervisor(ActorHandle):
             NoMailbox: Your move: always, unless one of the errors below applies.
             ActorDown: The supervisor has ended.
             CallingSelf: Your move: called from its own task.
-            ValueError: Your move: the timeout is negative, NaN or no number.
+            ValueError: Your move: the timeout is negative or not a number.
 
         Cancellation: Always a checkpoint.
         """

@@ -205,14 +205,10 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
             )
             async with opened as supervisor:
                 code = await _run_cycle(order, chosen, supervisor, printer, stop)
-            if is_lasting(store) and stop.session is not None:
+            if order.keeping is not None and is_lasting(store) and stop.session is not None:
                 session_id = stop.session.session_id
-                of = (
-                    ""
-                    if order.keeping is None
-                    else store_arguments(order.keeping.store, order.keeping.data_dir)
-                )
-                await printer.say(f"session {session_id} is kept: agentrail chat --resume {session_id}{of}")
+                again = f"{session_id}{store_arguments(order.keeping.store, order.keeping.data_dir)}"
+                await printer.say(f"session {session_id} is kept: agentrail chat --resume {again}")
             return code
     except AgentrailError as error:
         await printer.say(f"error: {describe_error(error)}")

@@ -172,10 +172,7 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
         check_life_size(1 if nodes is None else nodes, 1.0 if hours is None else hours)
     except (LookupError, ValueError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a module that exits would otherwise end this command with its code
+    except (Exception, SystemExit) as error:  # a module that exits would end this command with its code
         message = f"{name!r} cannot be imported: {describe_bug(error)}"
         raise _Faulty(message) from error
     if nodes is not None and nodes > 1 and name.startswith(("with:sqlite:", "with:memory:")):

@@ -85,12 +85,17 @@ def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
 
 
 def store_arguments(store: str | None, data_dir: Path | None) -> str:
-    """Return the options with which another command finds this store, each after a space, without its password."""
-    from agentrail.stores.store_urls import shown_store
+    """Return the options with which a command finds this store from any directory, each after a space, without its password."""
+    from agentrail.stores.store_urls import shown_store  # only here: every command imports this module
 
-    named = None if store in {None, DEFAULT_STORE} else shown_store(f"{store}")
-    given = {"--store": named, "--data-dir": data_dir}
-    return "".join(f" {name} {shlex.quote(f'{value}')}" for name, value in given.items() if value is not None)
+    words: list[str] = []
+    if store is not None and store != DEFAULT_STORE:
+        file = store.removeprefix(DEFAULT_STORE)
+        whole = f"{DEFAULT_STORE}{Path(file).expanduser().absolute()}"
+        words += "--store", shown_store(store) if file == store else whole
+    if data_dir is not None:
+        words += "--data-dir", f"{data_dir.absolute()}"
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def directory_of(data_dir: Path | None) -> Path:

@@ -3,9 +3,11 @@
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from agentrail.cli.storage_options import store_arguments
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below, wait_until
 
 UNCONFINED = ("--tools", "shell", "--shell-fallback", "unconfined")
@@ -158,6 +160,17 @@ async def test_a_second_chat_beside_the_first_works_and_says_that_it_is_not_kept
         assert (second.code, "this session is not kept" in second.err) == (0, True)
         assert f"is written by process {typist.process.pid}" in second.err
         assert "You said: hello" in second.out
+
+
+def test_the_hint_of_a_store_holds_in_any_directory(tmp_path, monkeypatch):
+    """That of a fork with files changes the directory first. A password is left out."""
+    monkeypatch.chdir(tmp_path)
+    assert store_arguments(None, None) == store_arguments("sqlite:", None) == ""
+    assert (
+        store_arguments("sqlite:own.db", Path("d"))
+        == f" --store sqlite:{tmp_path}/own.db --data-dir {tmp_path}/d"
+    )
+    assert "secret" not in store_arguments("postgres://ann:secret@db.example/x", None)
 
 
 @pytest.mark.parametrize("first", ["run hello", "chat"])

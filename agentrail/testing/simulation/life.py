@@ -266,7 +266,7 @@ def _live(scenario: WorldScenario, world: World, judge: _Judge, instruments: lis
         hearing(world.log),
         simulated_files(),
         simulated_witnesses(),
-        endless.found(),
+        endless.interrupted(),
     ):
         try:
             trio.run(live, clock=FakeClock(), instruments=[*instruments, endless])
@@ -292,13 +292,13 @@ class _EndlessSteps(trio.abc.Instrument):
         self._is_heard = threading.current_thread() is threading.main_thread()
 
     def after_io_wait(self, timeout: float) -> None:
-        """Give the next turn of the loop its time. A timer that also rings in a life that goes on would wake Trio: a step more."""
+        """Start the timer anew. It must not ring in a life that continues: a signal wakes a task of Trio, which is a step more."""
         del timeout
         if self._is_heard:
             signal.setitimer(signal.ITIMER_VIRTUAL, SPIN_SECONDS)
 
     @contextmanager
-    def found(self) -> Iterator[None]:
+    def interrupted(self) -> Iterator[None]:
         if not self._is_heard:
             yield
             return
