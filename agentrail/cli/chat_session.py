@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -217,6 +218,8 @@ def reader_below(directory: Path) -> Callable[[str], bytes]:
 _ANSWER_SECONDS: Final = 10.0
 """Time limit for a command that waits for a server."""
 
+_TOOLS_SECONDS: Final = 3.0
+
 _TOLD: Final = (YourMove, RemoteRefused, Unreachable)
 """Errors that are shown while the chat continues: a server that rate-limits for a minute still has the session."""
 _MAX_WAITING_EVENTS: Final = 100_000
@@ -416,6 +419,7 @@ class Chat:
                     await self._say(told)
                     return
             content = await self._content(text)
+            await self._wait_for_tools()
             receipt = await self.session.prompt(content)
         except (CommandError, *_TOLD) as error:
             await self._say(f"error: {describe_error(error)}")
@@ -425,6 +429,12 @@ class Chat:
         await self._look_who_waits()
         if receipt.queued:
             await self._say(f"queued at position {receipt.position}; 0 is next")
+
+    async def _wait_for_tools(self) -> None:
+        """Let the model see the tools of MCP servers that are still starting. A person does not wait for slow ones."""
+        if self.supervisor is not None and not self.was_used:
+            with trio.move_on_after(inf if self.desk.in_order else _TOOLS_SECONDS):
+                await self.supervisor.wait_for_tools(self.session.session_id, scope=self.session.scope)
 
     async def _content(self, text: str) -> Content:
         if self.desk.in_order or not pictures_in(text):

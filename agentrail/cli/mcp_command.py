@@ -49,6 +49,7 @@ _WIDTH: Final = 24
 _REQUEST_SECONDS: Final = 5.0
 _MAX_HEAD_BYTES: Final = 16_384
 _PATH: Final = "/callback"
+_NO_SERVER: Final = "no server is configured: write [mcp.NAME] into agentrail.toml, and trust the project"
 _DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 Names = Annotated[str, Parameter(help="Names of servers, as shown by mcp list. Default: all.")]
@@ -115,7 +116,7 @@ def list_servers(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
 
 def _listed(read: Configuration) -> Iterator[str]:
     if not read.settings.mcp:
-        yield "no server is configured: write [mcp.NAME] into agentrail.toml"
+        yield _NO_SERVER
     for name, said in read.settings.mcp.items():
         form = said.value
         what = form.url or " ".join(form.command or ())
@@ -218,6 +219,8 @@ def _run(
     try:
         read = _read(files).check()
         servers = {one.name: one for one in servers_of(read.settings, os.environ)}
+        if not servers and not names:
+            raise OptionError([_NO_SERVER])
         unknown = [name for name in names if name not in servers]
         if unknown:
             there = f"there are {', '.join(servers)}" if servers else "none is configured"

@@ -25,6 +25,17 @@ def table(name="plain", mode="obedient", argument="", more=""):
     return f"[mcp.{name}]\ncommand = {command}\n{more}"
 
 
+@pytest.mark.parametrize("trust", [(), ("--trust-project",)])
+async def test_no_server_is_no_success(place, trust):
+    """`mcp check` in a directory that is not trusted had printed an empty line and succeeded."""
+    write(place, "" if trust else table())
+    for line in ("mcp check", "mcp accept"):
+        ran = await run_in(place, *line.split(), *trust)
+        assert (ran.code, "no server is configured: write [mcp.NAME]" in ran.err) == (2, True), line
+    listed = await run_in(place, "mcp", "list", *trust)
+    assert (listed.code, "no server is configured: write [mcp.NAME]" in listed.out) == (0, True)
+
+
 async def test_servers_are_listed_checked_and_called(place):
     """Each has its place, its tools and a result; a wrong name says which there are."""
     write(place, table(more='env = { KEY = { env = "TRACKER_WORD" } }\n'))
@@ -263,9 +274,13 @@ async def test_a_chat_lists_and_runs_prompts(place):
     assert "Mine." in ran.out
 
 
-async def test_a_chat_asks_before_a_tool_of_a_server_runs(place):
-    """By default, as before every tool that does more than read: nothing had asked, since the tool comes after the plugins are chosen."""
-    write(place, table(more="required = true\n"))
+@pytest.mark.parametrize("more", ["required = true\n", ""])
+async def test_a_chat_asks_before_a_tool_of_a_server_runs(place, more):
+    """By default, as before every tool that does more than read: nothing had asked, since the tool comes after the plugins are chosen.
+
+    The first prompt waits for a server that is still starting, as that of `run` does.
+    """
+    write(place, table(more=more))
     words = ("chat", "--model", "demo:fast", "--tools", "none", "--trust-project", "--store", "memory:")
     typed = b"please echo\n/approve\n/quit\n"
     asked = await run_in(place, *words, stdin=typed)
