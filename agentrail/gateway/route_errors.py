@@ -41,6 +41,7 @@ BRANCHING: Final = f"{ON_SESSION} session_is_child cannot_go_on option_error you
 
 _MORE_STATUSES: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {
     ("POST", "/chat"): {409: "cycle_failed"},  # if a budget is spent
+    ("GET", "/v1/models/{agent_id}"): {404: "model_not_found"},
     ("POST", "/v1/chat/completions"): {404: "model_not_found", 409: "cycle_failed"},
     ("POST", "/v1/responses"): {404: "model_not_found", 409: "cycle_failed"},
 }

@@ -98,8 +98,7 @@ async def answer_openai_call(
     try:
         profile = await call.host.profile_for(call.principal, model if isinstance(model, str) else "")
     except ProfileUnknown as error:
-        answer = error_answer("model_not_found", str(error), more={"field": "model"})
-        raise CallRefused(evolve(answer, status=404)) from None
+        raise _model_unknown(str(error)) from None
     parameters_of = partial(
         read_parameters, client_system=profile.client_system, allows_settings=profile.client_settings
     )
@@ -108,6 +107,10 @@ async def answer_openai_call(
         return await carry_out(call, profile, asked)
     except OpenAiRefused as refused:
         refuse_wire_call(refused.refusal)
+
+
+def _model_unknown(message: str) -> CallRefused:
+    return CallRefused(evolve(error_answer("model_not_found", message, more={"field": "model"}), status=404))
 
 
 async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the call's
@@ -230,6 +233,13 @@ async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the ha
     return answer_json(ModelList(data=tuple([ModelEntry(id=one) for one in profiles])))
 
 
+async def _show_model(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - same
+    profiles, name = call.host.options.checked_profiles, call.params["agent_id"]
+    if name not in profiles.by_id:
+        raise _model_unknown(f"there is no profile with this id: expected one of {profiles.named()}")
+    return answer_json(ModelEntry(id=name))
+
+
 async def _complete(call: RouteCall) -> Result:
     def read(plain: Mapping[str, Any], parameters_of: ReadParameters) -> ChatAsked:
         return read_chat(plain, call.head.headers.get("x-session-id"), parameters_of)
@@ -281,6 +291,14 @@ OPENAI_ROUTES: Final = (
         _list_models,
         does="lists the profiles as models",
         replies={200: ModelList},
+        needs_user=False,
+    ),
+    openai_route(
+        "GET",
+        "/v1/models/{agent_id}",
+        _show_model,
+        does="shows a profile as a model",
+        replies={200: ModelEntry},
         needs_user=False,
     ),
     openai_route(

@@ -99,7 +99,12 @@ async def test_models_are_the_profiles():
     """Each under its id."""
     profiles = [profile(answering("a")), profile(answering("b"), "shop")]
     async with serving(None, profiles=profiles) as web, official(web) as client:
-        assert [model.id async for model in client.models.list()] == ["desk", "shop"]
+        listed = [model async for model in client.models.list()]
+        assert [model.id for model in listed] == ["desk", "shop"]
+        assert [await client.models.retrieve(model.id) for model in listed] == listed
+        with pytest.raises(library("openai").NotFoundError, match="of desk, shop") as unknown:
+            await client.models.retrieve("none")
+        assert unknown.value.code == "model_not_found"
 
 
 @pytest.mark.protocol(47)
