@@ -236,9 +236,12 @@ class _Campaign:
     is_over: bool = False
 
     async def run(self, works: "list[SeedRange]") -> None:
-        async with trio.open_nursery() as nursery:
-            for work in works:
-                nursery.start_soon(self._follow, work, nursery.cancel_scope)
+        async with trio.open_nursery() as ending:
+            ending.start_soon(_interrupted)
+            async with trio.open_nursery() as nursery:
+                for work in works:
+                    nursery.start_soon(self._follow, work, nursery.cancel_scope)
+            ending.cancel_scope.cancel(reason="all lives are lived")
 
     async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
         command = [
@@ -278,6 +281,13 @@ class _Campaign:
                 if lived.outcome != "held":
                     self.is_over = True
                     all_of_them.cancel(reason="a life is broken")
+
+
+async def _interrupted() -> None:
+    """Take SIGTERM for a Ctrl-C. By default it would end this process alone, and not those of the lives."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            raise KeyboardInterrupt
 
 
 def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) -> Exit:

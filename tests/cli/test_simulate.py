@@ -300,7 +300,8 @@ def test_a_process_of_lives_whose_reader_has_gone_ends_in_silence(folder):
 
 
 @pytest.mark.check
-async def test_ctrl_c_tells_what_was_lived(folder):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+async def test_ctrl_c_tells_what_was_lived(folder, sent):
     """The processes of the lives save them so far, and end with the command, with exit code 130."""
     line = (
         "simulate",
@@ -316,7 +317,7 @@ async def test_ctrl_c_tells_what_was_lived(folder):
     )
     async with open_process(*line, cwd=folder) as process:
         await wait_until((folder / "begun").exists)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         told = b"".join([piece async for piece in process.stdout])
         assert await process.wait() == 130
     assert b'"outcome":"interrupted"' in told
