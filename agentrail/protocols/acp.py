@@ -419,7 +419,7 @@ def session_settings(model: str, mode: str | None, when_busy: str) -> dict[str, 
 
 
 def _title(name: str) -> str:
-    return name if ":" in name else name.replace("_", " ").capitalize()
+    return name if ":" in name else name.replace("_", " ").replace("dont", "don't").capitalize()
 
 
 def commands_update(session_id: str, commands: Iterable[tuple[str, str, str]]) -> Frame:
