@@ -421,6 +421,28 @@ def test_an_effect_without_a_result_is_found_at_the_calm_end():
     assert said == ["s: pay acted for c9, which has no result"]
 
 
+@pytest.mark.parametrize("place", ["node-0", "node-1"])
+@pytest.mark.parametrize("takes", [1, 2])
+def test_a_result_whose_append_failed_counts_if_the_next_take_finds_it(place, takes):
+    """Seen in `single`, whose syncs failed: the node started again and found the record. After a take that failed too, nothing is known."""
+    log, run = paying()
+    append = len(log.lines) + 1
+    log.live(finished(run.effect_id), completed("r3", m.Text(text="paid")))
+    lines = changed_line(log.lines, append, facts=evolve(log.lines[append].facts, answer=OSError()))
+    later = number_of(lines, StoreCall, -1)
+    log.lines = changed_line(lines, later, facts=evolve(lines[later].facts, answer=OSError()))
+    for node in range(takes):
+        log.take(f"n{node}")
+    first = number_of(log.lines, StoreCall, -takes)
+    if takes == 2:
+        log.lines = changed_line(log.lines, first, facts=evolve(log.lines[first].facts, answer=OSError()))
+    log.recover()
+    log.calm()
+    places = {"n0": place, "n1": place}
+    lines = [evolve(line, place=places.get(line.place, line.place)) for line in log.lines]
+    assert judged(Ledgers, lines) == ["s: pay acted for c1, which has no result"][: takes - 1]
+
+
 # --- acknowledgements
 
 

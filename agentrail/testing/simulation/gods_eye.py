@@ -76,6 +76,8 @@ class GodsEye:
         self._seen: dict[str, float] = {}  # the last heartbeat of each node that was not reported gone
         self._waiting: dict[LineKey, list[tuple[int, SessionStep]]] = {}
         self._void: dict[LineKey, list[SessionStep]] = {}
+        # Of ended processes, by session: a call that failed may have stored their records nevertheless.
+        self._unsure: dict[str, list[tuple[int, SessionStep]]] = {}
 
     def look(self, line: LogLine) -> None:
         self.line, self.now = line, line.at
@@ -195,9 +197,12 @@ class GodsEye:
     def _settle(self, node: str, place: str) -> None:
         if node and node not in self._places:
             self._places[node] = place
-            for known in (self._waiting, self._void):  # of an earlier process
-                for key in [key for key in known if key[1] == place]:
-                    del known[key]
+            for key in [key for key in self._waiting if key[1] == place]:  # of an earlier process
+                waiting = self._waiting.pop(key)
+                if key[0] in self.journals and self.journals[key[0]].place == place:
+                    self._unsure[key[0]] = waiting
+            for key in [key for key in self._void if key[1] == place]:
+                del self._void[key]
         if node:
             self._nodes[place] = node
 
@@ -253,13 +258,21 @@ class GodsEye:
                 self.fault = f"{place} takes it from a living node, whose lease is not over"
             elif one.tail.seq <= journal.seq:
                 self.fault = f"{place} takes {one.tail.seq - 1} records, although {journal.seq} were durable"
+            # If no take came between, the records that are there are those of the last owner.
+            durable = one.tail.seq - 1 if one.tail.epoch == journal.epoch + 1 else journal.seq
+            for key in [key for key in self._waiting if key[0] == one.session]:
+                waiting = self._waiting.pop(key)
+                if key[1] == journal.place:
+                    self._unsure[one.session] = [step for step in waiting if step[0] <= durable]
+                    waiting = [step for step in waiting if step[0] > durable]
+                self._void.setdefault(key, []).extend(step for _, step in waiting)
+            unsure = self._unsure.pop(one.session, ())
+            self.steps += [(one.session, step) for seq, step in unsure if seq <= durable]
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
             journal.place = place
             journal.events = journal.events_of_the_last = one.events
             journal.taken_at = journal.changed_at = self.now
             journal.is_working = one.standing.is_working
-            for key in [key for key in self._waiting if key[0] == one.session]:
-                self._void.setdefault(key, []).extend(step for _, step in self._waiting.pop(key))
         self.taken = (*self.taken, *taken.sessions)
 
     def _lives(self, node: str, taker: str) -> bool:
