@@ -236,7 +236,8 @@ async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the ha
 async def _show_model(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - same
     profiles, name = call.host.options.checked_profiles, call.params["agent_id"]
     if name not in profiles.by_id:
-        raise _model_unknown(f"there is no profile with this id: expected one of {profiles.named()}")
+        message = f"there is no profile with this id: expected one of {profiles.named()}"
+        raise _model_unknown(message)
     return answer_json(ModelEntry(id=name))
 
 
