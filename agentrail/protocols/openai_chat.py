@@ -96,8 +96,8 @@ def _show(own: Completion, change: ResponseChange, response: Response) -> tuple[
         case PartText(text=text):
             return own, (_chunk(own, {"reasoning_content": text}),) if own.shows_reasoning else ()
         case Begun():
-            begun = replace(own, told_in="", calls=0)
-            return begun, (_chunk(own, {"role": "assistant", "content": ""}),)
+            begun = replace(own, created=response.at_ms // 1_000, told_in="", calls=0)
+            return begun, (_chunk(begun, {"role": "assistant", "content": ""}),)
         case TakenBack(message_id=message_id):
             return _tell(own, _BEGINS_AGAIN) if message_id == own.told_in else (own, ())
         case CallShown(call_id=call_id, call=call, is_new=is_new):
@@ -297,7 +297,7 @@ def decide_chat(asked: ChatAsked, status: Status | None, past: Sequence[Message]
         for result in message.results
     }
     if results:
-        decisions: tuple[ClientDecision, ...] = check_results(results, status, past)
+        decisions: tuple[ClientDecision, ...] = check_results(results, status, past, "messages")
     else:
         decisions = _decide_words(words, asked, status)
         words = () if decisions else words

@@ -309,20 +309,18 @@ def result_in_past(call_id: str, text: str, past: Sequence[Message]) -> ToolMess
 
 
 def check_results(
-    results: Mapping[str, str], status: Status, past: Sequence[Message]
+    results: Mapping[str, str], status: Status, past: Sequence[Message], place: str
 ) -> tuple[AnswerBody, ...]:
-    """Return the answers to the client's calls, if they are those of all open ones and of no other."""
+    """Return the answers to the client's calls, if they are those of all open ones and of no other. `place` is where it sent them."""
     refs: dict[str, str] = {call.call_id: call.ref for call in status.client_calls}
     made = {call.call_id for one in past if isinstance(one, AssistantMessage) for call in one.calls}
     for call_id in results:
         if call_id not in refs:
             code = "already_resolved" if call_id in made else "unknown_call"
-            refuse_request(
-                "messages", f"has a result of {call_id!r:.80}, a call that does not wait for one", code
-            )
+            refuse_request(place, f"must not answer {call_id!r:.80}, a call that does not wait", code)
     missing = [call_id for call_id in refs if call_id not in results]
     if missing:
-        refuse_request("messages", f"has no result of the open call {missing[0]!r:.80}", "result_missing")
+        refuse_request(place, f"must have a result of the open call {missing[0]!r:.80}", "result_missing")
     return tuple([AnswerBody(ref=refs[call_id], text=text) for call_id, text in results.items()])
 
 

@@ -419,7 +419,7 @@ def decide_response(asked: ResponseAsked, status: Status | None, past: Sequence[
         else:
             decisions.append(RejectBody(approval_id=name, reason=reason, auto_resume=True))
     if asked.results:
-        decisions += check_results(asked.results, status, past)
+        decisions += check_results(asked.results, status, past, "input")
     words = [block for one in asked.messages if isinstance(one, UserMessage) for block in one.content]
     if not decisions and not words:
         refuse_request("input", "has nothing new for this session", "messages_missing")

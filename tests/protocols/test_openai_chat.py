@@ -141,6 +141,12 @@ def evolve_own(**changes):
     return Completion(**{name: getattr(OWN, name) for name in OWN.__struct_fields__} | changes)
 
 
+def test_a_request_sent_again_has_the_time_of_its_first_answer():
+    """`created` is when the cycle began, and not when this request came."""
+    frames = [shown(*BEGIN, HELLO, END, own=evolve_own(created=came)) for came in (7, 8)]
+    assert frames[0] == frames[1]
+
+
 def test_thinking_is_reasoning_if_the_client_asks_for_it():
     """And nothing otherwise."""
     told = whole_completion(shown(*BEGIN, thinks("Hm."), HELLO, END, own=evolve_own(shows_reasoning=True)))

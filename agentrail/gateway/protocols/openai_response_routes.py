@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.errors import IdInvalid, SessionNotFound, SessionUnknown
+from agentrail.errors import IdInvalid, OptionError, SessionNotFound, SessionUnknown
 from agentrail.events import AgentResumed, AgentStart, Event, PromptQueued, PromptReceived
 from agentrail.gateway.error_responses import refuse_call
 from agentrail.gateway.path_endpoint import CallAim, Result, RouteCall, WholeAnswer, answer_json
@@ -232,6 +232,10 @@ async def _session_of(
     later = PageAsked(after=end, limit=1, kinds=_BEGINS)
     if not (await call.host.read_events(asked.session_id, call.principal, later)).events:
         return session, False
+    if not call.host.has_store:
+        raise OptionError(
+            ["previous_response_id names an earlier response, and without a store this server cannot branch"]
+        )
     return await fork_once(call, session, end, None if name is None else f"{kept.seq} {name}")
 
 

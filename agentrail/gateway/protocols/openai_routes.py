@@ -124,19 +124,20 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
     session: Session | None,
 ) -> ResponseStream[Own] | HandledResponse:
     """Carry out the plan for a request, and return the response to it."""
+    place = "input" if isinstance(call.body, ResponseBody) else "messages"
     name = named_by_client(None, call.head.headers.get("idempotency-key"))
     if session is not None and name and key_of_answer(call, session, name) in call.gateway.answers:
-        refuse_request("messages", "were sent before, and answered what was open", "already_resolved")
+        refuse_request(place, "must be new: what was open has been answered", "already_resolved")
     past = () if session is None else await session.messages()
     status = None if session is None else await session.status()
     plan = decide(asked, status, past)
     parameters = asked.parameters
     said = plan.words or plan.past_words
     if not (said or plan.decisions):
-        refuse_request("messages", "have no user's message with text or an image", "messages_missing")
+        refuse_request(place, "must have a message of the user with text or an image", "messages_missing")
     has_images = any(isinstance(block, Image) for block in plan.words)
     if has_images and not takes_images(profile):
-        refuse_request("messages", "have an image, which this model does not take", "images_unsupported")
+        refuse_request(place, "must have no image, because this model takes none", "images_unsupported")
     if parameters.ignored:
         call.more_headers["x-agentrail-ignored"] = ", ".join(parameters.ignored)
     if plan.differs:

@@ -96,6 +96,16 @@ async def test_an_earlier_response_is_forked_and_both_branches_go_on():
             assert said == words
 
 
+async def test_a_server_without_a_store_does_not_branch():
+    """It says so in the words of a request, not of Python."""
+    async with serving(answering("One.", "Two.")) as web:
+        one = await respond(web)
+        await respond(web, "And?", previous_response_id=one["id"])
+        body = {"model": "desk", "input": "Or?", "previous_response_id": one["id"]}
+        error = error_of(await web.post(PATH, body), 422, "option_error")
+        assert "without a store this server cannot branch" in error["message"]
+
+
 @pytest.mark.protocol(52)
 @pytest.mark.parametrize("place", ["earlier", "last"])
 async def test_a_request_sent_again_has_one_branch(place):
@@ -130,7 +140,8 @@ async def test_a_refused_request_leaves_no_branch(more, status, code, is_stream)
         one = await respond(web)
         await respond(web, "And?", previous_response_id=one["id"])
         body = {"model": "desk", "previous_response_id": one["id"], "stream": is_stream, **more}
-        error_of(await web.post(PATH, body), status, code)
+        error = error_of(await web.post(PATH, body), status, code)
+        assert error["param"] in {"input", None}
         assert len((await web.client.get("/sessions")).json()["sessions"]) == 1
 
 
