@@ -28,6 +28,7 @@ from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_all
 from agentrail.cli.storage_options import DataDirectory, directory_of
 from agentrail.cli.store_access import say, store_command
+from agentrail.config.structure import no_such_key
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.evals.dataset import Case, Dataset, read_cases
@@ -100,7 +101,13 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     """Read an eval file, and everything that it names. Nothing has run if something is wrong."""
     text = _read(file).decode(errors="replace")
     try:
-        given: EvalFile = _TO_EVAL(tomllib.loads(text))
+        plain = tomllib.loads(text)
+        unknown = [name for name in plain if name not in EvalFile.__struct_fields__]
+        if unknown:
+            raise OptionError(
+                [f"{file}: {unknown[0]}: {no_such_key(unknown[0], EvalFile.__struct_fields__)}"]
+            )
+        given: EvalFile = _TO_EVAL(plain)
     except (ValueError, RecursionError) as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
     place = file.parent / given.dataset if given.dataset else file

@@ -126,7 +126,10 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
     except NotRepeatable as error:
         write_error(f"{error}.")
         return Exit.NOTHING_LEFT
-    except (DamagedSimFile, ImportError, OSError, AgentrailError) as error:
+    except OSError as error:
+        message = f"{file} cannot be read: {error.strerror}"
+        raise _Faulty(message) from error
+    except (DamagedSimFile, ImportError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error
     except (Exception, SystemExit) as error:
         message = f"{file} ends with an error of the scenario or of a node: {describe_bug(error)}"

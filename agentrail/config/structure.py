@@ -8,7 +8,7 @@ import functools
 import math
 import re
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args, get_origin
 
@@ -117,7 +117,7 @@ def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
         case ForbiddenExtraKeysError():
             known = [_written(one.name) for one in attrs.fields(error.cl)]
             for name in sorted(error.extra_fields):
-                yield (*path, name), _no_such_key(name, known)
+                yield (*path, name), no_such_key(name, known)
         case KeyError():
             yield path, "is missing: write it"
         case _:
@@ -128,7 +128,7 @@ def _written(name: str) -> str:
     return name.removesuffix("_")
 
 
-def _no_such_key(name: str, known: list[str]) -> str:
+def no_such_key(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     guess = f"did you mean {near[0]!r}" if near else f"expected one of {', '.join(known)}"
     return f"unknown key, {guess}"

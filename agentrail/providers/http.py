@@ -542,7 +542,7 @@ def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
     is_distrusted = advice is Advice.CERTIFICATE
     if is_distrusted:
         words = "showed a certificate that is not trusted"
-    elif advice is not None and vendor.base_url:
+    elif advice is not None and vendor.base_url not in {"", vendor.name}:
         words = f"{words} at {vendor.base_url}"
     told = (
         ""

@@ -78,6 +78,8 @@ async def test_a_refused_connection_is_said_in_a_sentence():
     assert (ran.code, "cannot be reached" in ran.err) == (1, True)
     assert "check the network and --base-url" in ran.err
     assert "Traceback" not in ran.err
+    looked = await run_line(f"doctor --model openai-chat:x --base-url {REFUSED}")
+    assert looked.out.count(REFUSED) == 1
 
 
 async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():

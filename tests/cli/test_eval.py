@@ -150,7 +150,7 @@ REFUSED = [
         "desk:answer gives no blueprint: AttributeError: 'Case' object",
     ),
     ("eval.toml", 'task = "desk:desk"', "", "eval.toml names no task"),
-    ("eval.toml", "repeats = 2", "repaets = 2", "eval.toml: Object contains unknown field `repaets`"),
+    ("eval.toml", "repeats = 2", "repaets = 2", "eval.toml: repaets: unknown key, did you mean 'repeats'"),
     ("eval.toml", "repeats = 2", "repeats = ", "eval.toml: Invalid value (at line 3"),
     ("eval.toml", "cases.jsonl", "nothing.jsonl", "nothing.jsonl cannot be read: No such file"),
     ("eval.toml", "repeats = 2", "repeats = 0", "repeats 0"),

@@ -258,7 +258,7 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--store memory --world drain", "world 'drain' restarts its nodes"),
         ("--faults network,flood", "fault 'flood' is unknown"),
         ("--store sqlite --world nowhere", "world 'nowhere' is unknown"),
-        ("no_such_file.sim", "no_such_file.sim"),
+        ("no_such_file.sim", "no_such_file.sim cannot be read: No such file or directory."),
     ],
 )
 def test_wrong_usage_is_said_and_nothing_lives(folder, capfd, line, said):
