@@ -6,8 +6,10 @@ At most sixty-four public names, resolved on first use, so that `import agentrai
 import os
 import sys
 
-# Before any other import: `python -m agentrail` would find a `typing.py` of the current directory first.
-if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith("agentrail"):
+# Before any other import: `python -m agentrail` would find a `typing.py` of the current directory first. So would processes of `simulate`.
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith(
+    ("agentrail", "agentrail.testing.simulation.lives")
+):
     from agentrail.search_path import leave_out_current
 
     leave_out_current()

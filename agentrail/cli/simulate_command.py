@@ -249,6 +249,7 @@ class _Campaign:
     async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
         command = [
             sys.executable,
+            "-P",
             "-m",
             "agentrail.testing.simulation.lives",
             msgspec.json.encode(work).decode(),

@@ -14,7 +14,8 @@ from agentrail import outside
 from agentrail.cli import simulate_command
 from agentrail.cli.command_tree import app
 from agentrail.testing.simulation import lives
-from tests.cli.rig import open_process, wait_until
+from tests.cli.rig import command, open_process, wait_until
+from tests.forked import environment
 from tests.thinned import each
 
 COUNTING = """
@@ -297,6 +298,23 @@ def test_a_process_of_lives_whose_reader_has_gone_ends_in_silence(folder):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(("path", "scenario"), [(None, "single"), (".", "my_world:honest")])
+def test_nothing_of_the_directory_runs_but_what_is_named(folder, path, scenario):
+    """Neither in the processes of the lives, nor in those that compare them. They had found a `msgspec.py` there before the library."""
+    for name in ("msgspec", "trio", "json", "typing"):
+        (folder / f"{name}.py").write_text(
+            "from pathlib import Path\nPath('ran').touch()\nraise SystemExit(3)\n"
+        )
+    line = command(
+        "simulate", "--seeds", "100-100", "--scenario", scenario, "--nodes", "1", "--hours", "0.003"
+    )
+    variables = {} if path is None else {"PYTHONPATH": path}
+    ran = subprocess.run(line, cwd=folder, env=environment(**variables), capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b""), ran.stdout
+    assert not (folder / "ran").exists()
 
 
 @pytest.mark.check

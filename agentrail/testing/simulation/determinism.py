@@ -18,6 +18,7 @@ from typing import Any, Final
 import trio
 from attrs import frozen
 
+from agentrail.search_path import LEFT_OUT
 from agentrail.testing.digest import Digest
 
 _PROCESSES: Final = ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "4242424242", "PYTHONMALLOC": "malloc"})
@@ -136,7 +137,14 @@ def _play(name: str, seed: object, options: Sequence[Any]) -> list[bytes]:
 
 def _start(name: str, seed: object, options: Any, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
-        [sys.executable, "-m", "agentrail.testing.simulation.determinism", name, json.dumps([seed, options])],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "agentrail.testing.simulation.determinism",
+            name,
+            json.dumps([seed, options, LEFT_OUT]),
+        ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -155,7 +163,8 @@ def _main(name: str, given: str) -> None:
     from agentrail.testing.simulation.life import run  # noqa: PLC0415 - only for this program
     from agentrail.testing.simulation.worlds import find_scenario  # noqa: PLC0415 - only for this program
 
-    seed, options = json.loads(given)
+    seed, options, left_out = json.loads(given)
+    LEFT_OUT.extend(left_out)
     lines, folder = options.pop("lines", None), options.pop("folder")
     digest = Digest() if lines is None else TracedDigest()
     with digest.listening(), redirect_stdout(sys.stderr):  # stdout is for the digest

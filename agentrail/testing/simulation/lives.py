@@ -165,7 +165,6 @@ def main(given: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path.cwd()))
     try:
         main(*sys.argv[1:])
     except KeyboardInterrupt:  # between two lives

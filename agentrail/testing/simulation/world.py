@@ -491,7 +491,8 @@ class World:
             advertise=f"http://{node.place}",
             auth=principal_of,
             allowed_hosts=[each.place for each in self.nodes],
-            **self._options,
+            # Not the user's, so that no life depends on the environment.
+            **{"data_dir": f"/{node.place}", **self._options},
         )
         node.served = app.state.host
         async with node.served.open() as host, trio.open_nursery() as nursery:
