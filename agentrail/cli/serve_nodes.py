@@ -170,7 +170,7 @@ class ServedNodes:
     async def _run_once(self, one: NodeProcess, url: str) -> int:
         # In a session of its own: Ctrl-C reaches only this process, which passes it on. A pipe as stdin ends when this process does, even by SIGKILL.
         process = await outside.processes().open(
-            [sys.executable, "-m", "agentrail", *one.arguments],
+            [sys.executable, "-P", "-m", "agentrail", *one.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
