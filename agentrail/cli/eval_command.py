@@ -266,7 +266,8 @@ def _run(
 ) -> EvalReport:
     """Run an eval until it ends or is interrupted, and return the report of the runs that are done, in order."""
     view = _EvalView([scorer_name(one) for one in scorers], len(dataset.cases) * given.repeats)
-    directory_of(place.data_dir).mkdir(parents=True, exist_ok=True)
+    if place.store is None:
+        directory_of(place.data_dir).mkdir(parents=True, exist_ok=True)
 
     faults: list[AgentrailError] = []
 

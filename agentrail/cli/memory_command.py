@@ -27,7 +27,7 @@ from agentrail.cli.default_stores import PLACES, decide_place
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_error
-from agentrail.cli.storage_options import DataDirectory, directory_of
+from agentrail.cli.storage_options import DataDirectory, directory_for
 from agentrail.cli.store_access import StorePlace, say, store_command, writing
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
 from agentrail.errors import OptionError, StoreInUse
@@ -93,8 +93,7 @@ def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
 
 
 def _directory(place: StorePlace) -> Path:
-    # Looked up only where needed: a command that names a file may run without a home directory.
-    return directory_of(place.data_dir) if place.store == "sqlite:" else Path()
+    return directory_for(place.store, place.data_dir) or Path()
 
 
 def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:

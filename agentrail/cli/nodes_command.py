@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from agentrail import outside
 from agentrail.abc.store import NODE_LEASE_SECONDS, Node, SharedSecret, Store
 from agentrail.cli.exit_codes import Exit
-from agentrail.cli.storage_options import directory_of
+from agentrail.cli.storage_options import directory_for
 from agentrail.cli.store_access import USUAL_PLACE, StorePlace, find_one, say, store_command
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
@@ -196,7 +196,7 @@ def gone(
 
 
 def _open(place: StorePlace) -> Store:
-    store = open_store(place.store, directory_of(place.data_dir), read_only=True)
+    store = open_store(place.store, directory_for(place.store, place.data_dir), read_only=True)
     if has_other_nodes(store):
         return store
     store.close()

@@ -17,7 +17,7 @@ from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_code import Resumable, code_of, refuse_without_code, resumable_of
 from agentrail.cli.session_views import conversation, shorten
 from agentrail.cli.shared_stores import open_equipped
-from agentrail.cli.storage_options import DEFAULT_STORE, KeepingOptions, directory_of
+from agentrail.cli.storage_options import DEFAULT_STORE, KeepingOptions, directory_for
 from agentrail.cli.store_access import (
     StorePlace,
     all_sessions,
@@ -49,10 +49,7 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
     """
     try:
         name = DEFAULT_STORE if options.store is None else options.store
-        # Looked up only where needed: a command with a named file, or without a store, may run without a home
-        # directory.
-        needs_none = options.data_dir is None and name != DEFAULT_STORE
-        directory = None if needs_none else directory_of(options.data_dir)
+        directory = directory_for(name, options.data_dir)
         store = await outside.offload(partial(open_store, name, directory))
     except (StoreInUse, StoreUnavailable) as error:
         if is_needed or options.store is not None or options.resume is not None:

@@ -100,3 +100,8 @@ def store_arguments(store: str | None, data_dir: Path | None) -> str:
 
 def directory_of(data_dir: Path | None) -> Path:
     return find_data_directory(os.environ) if data_dir is None else data_dir
+
+
+def directory_for(store: str, data_dir: Path | None) -> Path | None:
+    """Return the data directory, or None if a store needs none: with a named file or database, a command may run without a home directory."""
+    return None if data_dir is None and store != DEFAULT_STORE else directory_of(data_dir)

@@ -15,7 +15,7 @@ from agentrail.abc.store import TEMPORARY_SESSIONS, Filters, OwedStore, Store, S
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory, directory_of
+from agentrail.cli.storage_options import DEFAULT_STORE, STORE_VARIABLE, DataDirectory, directory_for
 from agentrail.cli.text_output import end_without_output
 from agentrail.config.settings import modules_of
 from agentrail.core.journal.fold import GetBlob, Sources
@@ -64,13 +64,13 @@ _PAGE: Final = 1_000
 @contextmanager
 def reading(place: StorePlace) -> Iterator[Store]:
     """Open a store for reading, even while another process writes it."""
-    with _closing(open_store(place.store, directory_of(place.data_dir), read_only=True)) as opened:
+    with _closing(open_store(place.store, directory_for(place.store, place.data_dir), read_only=True)) as opened:
         yield opened
 
 
 @contextmanager
 def writing(place: StorePlace) -> Iterator[Store]:
-    with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
+    with _closing(open_store(place.store, directory_for(place.store, place.data_dir))) as opened:
         yield opened
 
 

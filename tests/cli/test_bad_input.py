@@ -1,6 +1,7 @@
 """What people get wrong, and what servers do: a sentence that says what to do, the right exit code, no traceback."""
 
 import json
+import re
 import sys
 
 import trio
@@ -92,3 +93,17 @@ async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():
     (result,) = [event["result"]["text"] for event in events if event["kind"] == "tool_execution_end"]
     assert ran.code == 0
     assert result.startswith("a\ufffdb")
+
+
+async def test_a_command_that_names_its_store_needs_no_home(tmp_path):
+    """As a system service runs it: none of HOME, XDG_DATA_HOME and AGENTRAIL_DATA_DIR is set."""
+    named = f"--store sqlite:{tmp_path / 'named.db'}"
+    kept = await run_line(f"run --keep hi --model demo:fast {named}")
+    (name,) = re.findall(r"session (\S+) is kept", kept.err)
+    for line in (
+        "sessions list", f"sessions show {name}", f"sessions export {name}", f"sessions fork {name}",
+        "cost", "store check", "evals journals",
+    ):  # fmt: skip
+        ran = await run_line(f"{line} {named}")
+        assert ran.code == 0, (line, ran.err)
+    assert "none of AGENTRAIL_DATA_DIR, XDG_DATA_HOME and HOME is set" in (await run_line("cost")).err
