@@ -766,6 +766,11 @@ def test_owners_that_spend_one_budget_twice_are_found():
     old_owner.line("effect", msgspec.structs.replace(start, request=request))
     (said,) = judged(Budgets, [*old_owner.lines[1:], *log.lines])
     assert said == f"s: {2 * bound.tokens} tokens are spent and reserved, of {limit}"
+    # Seen in `tree`: a node that has lost the session and does not know it yet reserves as well. Nothing of it leaves.
+    asked = number_of(log.lines, StartStream) + 1
+    for place, found in (("node-0", [said]), ("node-1", [])):
+        late = evolve(old_owner.lines[1], place=place)
+        assert judged(Budgets, [*log.lines[:asked], late]) == found
 
 
 def test_a_child_with_a_budget_that_nobody_lent_is_found():

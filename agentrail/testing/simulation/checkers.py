@@ -435,7 +435,10 @@ class Budgets(Checker):
                 for reservation, _ in was.open:
                     if reservation not in held:
                         self._out.get(session, {}).pop(reservation, None)
-            return None if now is None else self._judge_step(session, what, now)
+            is_late = self.eye.is_late(
+                session, line.place
+            )  # its effects never leave, and its ledger is out of date
+            return None if now is None or is_late else self._judge_step(session, what, now)
         if line.kind == "effect" and isinstance(what, StartStream) and session in self._ledgers:
             name = f"{session}/{what.request.attempt}"
             bound = dict(self._ledgers[session].open).get(name)  # type: ignore[call-overload]

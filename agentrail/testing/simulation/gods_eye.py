@@ -129,6 +129,10 @@ class GodsEye:
             low, high = min(low, before if since < 0 else low), max(high, before - max(since, 0.0) / 2)
         return low, high
 
+    def is_late(self, session: str, place: str) -> bool:
+        """Whether another node has taken a session from this place, which may not know it yet."""
+        return session in self.journals and self.journals[session].place not in {"", place}
+
     def waits(self, session: str, place: str, effect: object) -> bool:
         """Whether an effect belongs to a step that is not durable yet."""
         waiting = self._waiting.get((session, place), ())
@@ -141,7 +145,7 @@ class GodsEye:
     def _step(self, place: str, session: str, step: SessionStep) -> None:
         journal, key = self.journals.get(session), (session, place)
         waiting = self._waiting.setdefault(key, [])
-        if journal is not None and journal.place not in ("", place):
+        if self.is_late(session, place):
             if step.record or self._void.get(key):  # a query tells what was durable before the take
                 self._void.setdefault(key, []).append(step)
         elif journal is None or step.record > journal.seq or waiting:
