@@ -264,9 +264,13 @@ class HostSessions:
 
     def _end_of(self, facts: SessionFacts, owner: SessionOwner) -> SessionDown:
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
-        if words is not None and words.how == "rested":  # since the facts were read: it continues elsewhere
+        if words is None or (
+            words.how == "rested" and facts.has_ended
+        ):  # on another node, to which it had moved
+            return SessionDown(facts.session_id, "it has ended")
+        if words.how == "rested":  # since the facts were read: it continues elsewhere
             return SessionRested(facts.session_id, words.reason)
-        return SessionDown(facts.session_id, words.reason if words and words.reason else "it has ended")
+        return SessionDown(facts.session_id, words.reason or "it has ended")
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
         try:

@@ -11,7 +11,14 @@ import trio.lowlevel
 import agentrail
 from agentrail.abc.living_nodes import is_first, living_nodes
 from agentrail.abc.store import Beat, Node, Standing
-from agentrail.errors import DayBudgetSpent, OptionError, QuotaReached, StoreUnavailable
+from agentrail.errors import (
+    DayBudgetSpent,
+    OptionError,
+    QuotaReached,
+    SessionDown,
+    SessionRested,
+    StoreUnavailable,
+)
 from agentrail.host import Limits, Webhooks
 from agentrail.host.identity import SessionOwner
 from agentrail.host.quotas import LOOK_AGAIN_SECONDS
@@ -345,6 +352,25 @@ async def test_a_session_that_hibernates_on_one_node_continues_there_after_it_di
         assert first.host.supervisor.statistics().asleep == 0
         assert not store.get(ANN.tenant_id, "s").standing.is_working
         assert store.get(ANN.tenant_id, "s").node == first.id
+
+
+@on_virtual_time
+async def test_a_session_that_moved_away_and_was_stopped_there_has_ended_on_every_node():
+    """The node that it had left answered that it rests, and clients tried again for ever."""
+    store = shared_store()
+    async with nodes(store, FunctionModel(never_answering), answering("Done.")) as (one, two):
+        await asked(one.host, session_id="s")
+        await trio.sleep(1)
+        one.is_dead = True  # until the other one has taken its sessions
+        await trio.sleep(30)
+        assert store.get(ANN.tenant_id, "s").node == two.id
+        one.is_dead = False
+        await trio.sleep(10)
+        await (await two.host.session("s", ANN)).stop()
+        for host in (one.host, two.host):
+            with pytest.raises(SessionDown) as down:
+                await host.session("s", ANN)
+            assert not isinstance(down.value, SessionRested)
 
 
 @on_virtual_time
