@@ -4,12 +4,22 @@ import msgspec
 import pytest
 
 from agentrail.core.policy.budget import Budget, Ledger, ReservationId, Spent, lend_at_most, spent_since
+from agentrail.core.policy.patience import MAX_PAUSE_MS, MAX_TOOL_PAUSE_MS
 from agentrail.core.policy.request_context import CompactionPlan
 from agentrail.core.protocol import effects as fx
-from agentrail.core.protocol.actions import ReadFile
+from agentrail.core.protocol.actions import OnToolError, ReadFile
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import GoOn, Restarted, SignalId, UpdatePluginOpts
+from agentrail.core.protocol.signals import (
+    GoOn,
+    Recovered,
+    Restarted,
+    SignalId,
+    StreamFailed,
+    TimerFired,
+    ToolFinished,
+    UpdatePluginOpts,
+)
 from agentrail.core.session import batch, cycle, machine, plugin_hooks, recovery
 from agentrail.core.session.effect_owners import OfPluginRequest, OfSummary, OfSurvivor
 from agentrail.core.session.open_calls import CallState
@@ -18,7 +28,7 @@ from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.values.toolbox import ToolSpec, read_call
-from agentrail.errors import PluginError
+from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import CompactEnd
 from agentrail.messages import CallId, PromptRef, Text, TokenUsage
 from tests.core.plugin_rig import Says, not_again
@@ -213,3 +223,42 @@ def test_permissions_that_no_plugin_can_hold_are_refused():
     assert isinstance(refusal.error, PluginError)
     assert "give it the plugin Permissions" in str(refusal.error)
     assert after.data.stack == state.data.stack
+
+
+DAY_MS = 86_400_000
+
+
+def recovered_from(pause, state):
+    """The timers that are set if a session pauses, and its process ends while the store's clock is set back by a day."""
+    *begun, failed = pause
+    paused, effects = machine.step(run(begun, state), failed)
+    (asked,) = [one for one in effects if isinstance(one, fx.SetTimer)]
+    again, effects = machine.step(paused, Recovered(at_ms=DAY_MS, open=tuple(paused.data.open)))
+    (timer,) = [one for one in effects if isinstance(one, fx.SetTimer)]
+    gone_on, effects = machine.step(again, TimerFired(at_ms=timer.at_ms, effect_id=timer.effect_id))
+    assert effects
+    assert gone_on.data.minted > again.data.minted
+    return asked.at_ms - 2 * DAY_MS, timer.at_ms - DAY_MS
+
+
+CUT = ErrorInfo(code="transport", message="cut", retryable=True)
+BROKEN = StreamFailed(at_ms=2 * DAY_MS, effect_id=EffectId("r1"), error=CUT, jitter=0.5)
+CRASHED = ToolFinished(
+    at_ms=2 * DAY_MS, effect_id=EffectId("t2"), text="x", is_error=True, crashed=True, started_at_ms=0, jitter=0.5
+)  # fmt: skip
+CALLED = (PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}')))
+
+
+def test_a_pause_is_no_longer_because_the_clock_was_set_back():
+    """A simulated life waited for hours: its session paused before a retry, its node was killed, and the store's clock was set back."""
+    asked, left = recovered_from((PROMPT, BROKEN), new_session())
+    assert (0 < asked < MAX_PAUSE_MS, left) == (True, MAX_PAUSE_MS)
+    asked, left = recovered_from((*CALLED, CRASHED), new_session())
+    assert (0 < asked < MAX_TOOL_PAUSE_MS, left) == (True, MAX_TOOL_PAUSE_MS)
+
+
+def test_a_pause_that_a_plugin_decides_is_kept():
+    """It may be longer than ours, so it cannot be told from one that the clock made longer."""
+    stack, states = load_stack([Says("Judge", hooks=(OnToolError,))])
+    asked, left = recovered_from((*CALLED, CRASHED), machine.new_session(config(), TOOLS, stack, states))
+    assert left == asked + DAY_MS

@@ -16,7 +16,7 @@ from agentrail.core.policy.calls import (
     validate_call,
     watched,
 )
-from agentrail.core.policy.patience import decide_tool_retry, tool_retries
+from agentrail.core.policy.patience import MAX_TOOL_PAUSE_MS, decide_tool_retry, tool_retries
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, OnToolError
 from agentrail.core.protocol.request import EffectId
@@ -452,10 +452,15 @@ def pause_is_over(step: StepContext, call_id: CallId) -> Next:
 
 
 def pause_call_anew(step: StepContext, state: CallState) -> None:
-    """Set the timer of a pause again after its shell was lost. A timer that is already due fires at once."""
+    """Set the timer of a pause again after its shell was lost. A timer that is already due fires at once.
+
+    Unless a plugin decides how long pauses are, none is longer than the longest one, although the store's clock may have been set
+    back meanwhile.
+    """
     assert state.effect_id is not None  # noqa: S101 - it pauses
     step.ended(state.effect_id)
-    _wait_to_retry(step, state)
+    latest_ms = state.due_at_ms if has_listeners(step, OnToolError) else step.at_ms + MAX_TOOL_PAUSE_MS
+    _wait_to_retry(step, state, min(state.due_at_ms, latest_ms))
 
 
 def run_anew(step: StepContext, state: CallState, *, has_begun: bool) -> CallState:
@@ -775,13 +780,14 @@ def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[b
         if outcome.hints.pause_ms is not None:
             pause_ms = outcome.hints.pause_ms
     step.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
-    _wait_to_retry(step, msgspec.structs.replace(state, stage="pausing", due_at_ms=step.at_ms + pause_ms))
+    due_at_ms = step.at_ms + pause_ms
+    _wait_to_retry(step, msgspec.structs.replace(state, stage="pausing", due_at_ms=due_at_ms), due_at_ms)
     return True, None
 
 
-def _wait_to_retry(step: StepContext, state: CallState) -> None:
+def _wait_to_retry(step: StepContext, state: CallState, until_ms: int) -> None:
     timer = step.mint("w")
-    step.start(SetTimer(effect_id=timer, at_ms=state.due_at_ms), OfRetry(state.call.call_id))
+    step.start(SetTimer(effect_id=timer, at_ms=until_ms), OfRetry(state.call.call_id))
     call_results.put(step, msgspec.structs.replace(state, effect_id=timer))
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from agentrail.core.policy.calls import settle_call_ids
 from agentrail.core.policy.patience import (
+    MAX_PAUSE_MS,
     Attempts,
     CompactFirst,
     GiveUp,
@@ -234,11 +235,15 @@ def send_anew(step: StepContext, phase: Phase) -> Next:
 
 
 def pause_request_anew(step: StepContext) -> None:
-    """Set the timer between two attempts again after its shell was lost. A timer that is already due fires at once."""
+    """Set the timer between two attempts again after its shell was lost. A timer that is already due fires at once.
+
+    No pause is longer than the longest one, although the store's clock may have been set back meanwhile.
+    """
     stream = step.stream
     step.ended(stream.effect_id)
     timer = step.mint("w")
-    step.start(SetTimer(effect_id=timer, at_ms=stream.due_at_ms), OfPause())
+    due_at_ms = min(stream.due_at_ms, step.at_ms + MAX_PAUSE_MS)
+    step.start(SetTimer(effect_id=timer, at_ms=due_at_ms), OfPause())
     step.data.stream = msgspec.structs.replace(stream, effect_id=timer)
 
 
