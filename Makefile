@@ -126,7 +126,7 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 20)) --delay 0.3 --slow --changed --busy 4 --seed $(SEED)
 
 # Each life is cut after some minutes of virtual time; `make nightly` has other seeds each day, and all worlds.
-WORLDS := single cluster desk tree protocols storm moves drain fleet
+WORLDS := single cluster desk tree office protocols storm moves drain fleet
 
 simulate: $(DEV)  ## a minute of simulated lives from fixed seeds: one node on a disk, and a cluster, each with faults; stops at a broken promise
 	$(BIN)/python -m agentrail simulate --world single --jobs 2 --seeds 0-39 --save build --shrink 0

@@ -13,7 +13,13 @@ from agentrail.events import (
     SubagentEnd,
 )
 from agentrail.testing.simulation.byte_network import ByteNetwork
-from agentrail.testing.simulation.facts import CallAnswered, CallAsked, Read, ReaderSubscribed
+from agentrail.testing.simulation.facts import (
+    CallAnswered,
+    CallAsked,
+    Read,
+    ReaderSubscribed,
+    SessionStep,
+)
 from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.network import SimulatedNetwork
 from agentrail.testing.simulation.web_people import WIRES
@@ -24,6 +30,7 @@ from agentrail.testing.simulation.worlds import (
     delegating_tree,
     desk,
     great_storm,
+    office,
     protocols,
     storm,
 )
@@ -174,3 +181,25 @@ def test_sessions_of_the_tree_delegate_and_reach_their_budget():
     report, _ = lived(delegating_tree, seed=2, hours=0.03)
     assert published(report, SubagentEnd)
     assert any(event.error.code == "budget_exceeded" for event in published(report, AgentError))
+
+
+@pytest.mark.check
+def test_sessions_of_the_office_use_what_the_shop_leaves_out():
+    """Agents in the background, context, a plugin of the host, and tools that report, ask and answer early. The operator's decisions are judged."""
+    report, _ = lived(office, seed=3, hours=0.03)
+    steps = [line.facts for line in report.log.lines if isinstance(line.facts, SessionStep)]
+    effects = {type(effect).__name__ for step in steps for effect in step.effects}
+    assert effects >= {"AskHost", "TellHost", "GatherContext", "StartAgent", "CloseAgent"}
+    signals = {type(step.signal).__name__ for step in steps}
+    assert signals >= {
+        "ToolProgressed",
+        "ToolAsked",
+        "ToolAnsweredEarly",
+        "AnswerCall",
+        "Respond",
+        "AbortTool",
+    }
+    asked = [
+        line for line in report.log.lines if line.place == "operator" and isinstance(line.facts, CallAsked)
+    ]
+    assert asked

@@ -260,7 +260,7 @@ class Person:
                         id=answered.id, outcome="ok", says=told, value=value, is_repeated=again
                     )
             except AgentrailError as error:
-                answered = _refusal(call_id, error)
+                answered = refusal(call_id, error)
                 is_final = links.first.fault is not None or is_once or not _is_passing(answered.code)
                 answered = evolve(answered, is_final=is_final)
                 if links.first.fault is not None:
@@ -349,7 +349,7 @@ def _is_passing(code: str) -> bool:
     return row is None or row.status in {421, 429} or row.status >= 500  # noqa: PLR2004 - of HTTP
 
 
-def _refusal(call_id: str, error: AgentrailError) -> CallAnswered:
+def refusal(call_id: str, error: AgentrailError) -> CallAnswered:
     """Return an error as an answer. Its status is that of an approval that was decided before."""
     status: object = getattr(error, "status", "")
     return CallAnswered(

@@ -19,6 +19,7 @@ from agentrail.core.policy.budget import Budget
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.agent import Agent
+from agentrail.testing.simulation import office as office_room
 from agentrail.testing.simulation.busy_actors import BusyActors
 from agentrail.testing.simulation.chatty_model import chatty_model
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS
@@ -221,6 +222,14 @@ def protocols(world: World) -> None:
     people(world, 2, "shop")
 
 
+def office(world: World) -> None:
+    """Serve a shop whose sessions use all that a session has: agents in the background, questions, forms, context. An operator changes them."""
+    _shop(world, *office_room.tools_of_office(), **office_room.options_of_office())
+    world.serve(plugins=[office_room.Attendant])
+    people(world, 4, "shop", sessions=3, pause=BUSY)
+    world.inhabit("operator", partial(office_room.keep_changing, world))
+
+
 class Against:
     """The shop, with plugins of a user in its sessions."""
 
@@ -314,6 +323,7 @@ WORLDS: Final[Mapping[str, WorldKind]] = MappingProxyType(
         "fleet": WorldKind(fleet, nodes=20),
         "great_storm": WorldKind(great_storm, hours=0.02),
         "moves": WorldKind(moves),
+        "office": WorldKind(office),
         "protocols": WorldKind(protocols),
         "single": WorldKind(single, nodes=1),
         "storm": WorldKind(storm, hours=0.02),
