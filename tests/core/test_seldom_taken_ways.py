@@ -7,7 +7,8 @@ from agentrail.core.policy.budget import Budget, Ledger, ReservationId, Spent, l
 from agentrail.core.policy.patience import MAX_PAUSE_MS, MAX_TOOL_PAUSE_MS
 from agentrail.core.policy.request_context import CompactionPlan
 from agentrail.core.protocol import effects as fx
-from agentrail.core.protocol.actions import OnToolError, ReadFile
+from agentrail.core.protocol.actions import ReadFile
+from agentrail.core.protocol.hooks import OnToolError
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (

@@ -68,6 +68,7 @@ async def _inquire(what: str, ctx: ToolContext) -> str:
 @tool(name="offer", effect_class="pure")
 async def _offer(what: str, ctx: ToolContext) -> str | ToolQuestion:
     """Ask the user across a restart."""
+    await trio.lowlevel.checkpoint()
     return ToolQuestion(question=f"{what}?") if ctx.resumption is None else f"{ctx.resumption.answer}"
 
 
