@@ -363,6 +363,19 @@ def test_an_old_owner_may_tell_what_was_durable():
     assert judged(Fences, log.lines) == []
 
 
+def test_an_owner_that_had_lost_the_session_and_took_it_again_may_tell_what_it_took():
+    """Seen in `drain`: what it did before it lost the session for the first time says nothing about its second time."""
+    log, _ = moved()
+    log.take("node-0")
+    log.recover()
+    old, asked = log.state, s.StatusQuery(at_ms=1, signal_id=s.SignalId("q1"))
+    log.take("node-1")
+    state, effects = step(old, asked)
+    log.line("step", SessionStep(old, asked, state, effects), place="node-0")
+    log.line("effect", effects[0], place="node-0")
+    assert judged(Fences, log.lines) == []
+
+
 def test_records_of_a_call_that_failed_are_not_folded():
     """A disk may fail after it has stored them. The next take shows that they are there, and the shadow knows nothing of them."""
     log, _ = paying()

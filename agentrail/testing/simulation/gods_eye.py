@@ -270,6 +270,7 @@ class GodsEye:
                     self._unsure[one.session] = [step for step in waiting if step[0] <= durable]
                     waiting = [step for step in waiting if step[0] > durable]
                 self._void.setdefault(key, []).extend(step for _, step in waiting)
+            self._void.pop((one.session, place), None)  # what it takes is what is stored
             unsure = self._unsure.pop(one.session, ())
             self.steps += [(one.session, step) for seq, step in unsure if seq <= durable]
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
