@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import trio
+
 from agentrail.cli.chat_session import Chat
 from agentrail.cli.exit_codes import ADVICE, Exit, describe_error, describe_failure, exit_of
 from agentrail.cli.stdio import write_error
@@ -64,6 +66,12 @@ async def test_a_chat_goes_on_where_the_server_takes_no_more_messages_for_a_whil
     async def content(text):
         return text
 
-    session, desk = SimpleNamespace(prompt=refuse), SimpleNamespace(asks_twice=False)
-    await Chat._prompt(SimpleNamespace(session=session, desk=desk, _say=say, _content=content), "Hi")  # noqa: SLF001 - what a line does
+    chat = SimpleNamespace(
+        session=SimpleNamespace(prompt=refuse),
+        desk=SimpleNamespace(asks_twice=False),
+        _say=say,
+        _content=content,
+        _wait_for_tools=trio.lowlevel.checkpoint,
+    )
+    await Chat._prompt(chat, "Hi")  # noqa: SLF001 - what a line does
     assert said == ["error: too many messages. What to do: try again in 7 s."]
