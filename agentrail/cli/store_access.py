@@ -64,7 +64,9 @@ _PAGE: Final = 1_000
 @contextmanager
 def reading(place: StorePlace) -> Iterator[Store]:
     """Open a store for reading, even while another process writes it."""
-    with _closing(open_store(place.store, directory_for(place.store, place.data_dir), read_only=True)) as opened:
+    with _closing(
+        open_store(place.store, directory_for(place.store, place.data_dir), read_only=True)
+    ) as opened:
         yield opened
 
 

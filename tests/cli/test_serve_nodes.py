@@ -260,9 +260,8 @@ async def prompt(address: str, text: str) -> None:
 @pytest.mark.check
 async def test_three_nodes_serve_one_session_and_survive_what_dies(place):
     """Three nodes answer for one session, a second command in the directory is refused with the pid, what is killed comes back, and Ctrl-C leaves no process."""
-    (place / "importlib.py").write_text(
-        "raise SystemExit(3)"
-    )  # nothing of the directory runs in a node either
+    # Nothing of the directory runs in a node either.
+    (place / "importlib.py").write_text("raise SystemExit(3)")
     async with serving(place, 3) as running:
         pids = [int(one) for one in await running.said(r"node \d answers at \S+, process (\d+)", 3)]
         addresses = (await running.said(r"(?m)^(http://\S+)\n", 3))[:3]
