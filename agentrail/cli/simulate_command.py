@@ -127,7 +127,8 @@ def _play(file: Path, *, shows_all: bool) -> Exit:
         write_error(f"{error}.")
         return Exit.NOTHING_LEFT
     except OSError as error:
-        message = f"{file} cannot be read: {error.strerror}"
+        # Perhaps another file, of the scenario.
+        message = f"{error.filename} cannot be read: {error.strerror}" if error.filename else str(error)
         raise _Faulty(message) from error
     except (DamagedSimFile, ImportError, AgentrailError) as error:
         raise _Faulty(str(error).rstrip(".")) from error

@@ -151,6 +151,12 @@ class AgentProfiles:
         profile = self.by_id.get(agent_id)
         return profile is not None and user_id in profile.approvers
 
+    def explain_unknown(self) -> str:
+        """Return the message for an id without a profile, with the known ids. A function that decides names none."""
+        return "there is no profile with this id" + (
+            f": expected one of {self.named()}" if self.by_id else ""
+        )
+
     def named(self) -> str:
         some = [*self.by_id][:MAX_PROFILES_NAMED]
         more = len(self.by_id) - len(some)

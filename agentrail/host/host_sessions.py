@@ -284,10 +284,7 @@ class HostSessions:
     async def profile(self, context: ProfileContext) -> AgentProfile:
         found = await resolve_profile(self.profiles, context)
         if found is None:
-            known = self.profiles.named()
-            there = f": expected one of {known}" if known else ""
-            message = f"there is no profile with this id{there}"
-            raise ProfileUnknown(message)
+            raise ProfileUnknown(self.profiles.explain_unknown())
         return found
 
     async def create(  # noqa: PLR0913 - all that a caller may say of a session, by keyword

@@ -237,8 +237,7 @@ async def _list_models(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the ha
 async def _show_model(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - same
     profiles, name = call.host.options.checked_profiles, call.params["agent_id"]
     if name not in profiles.by_id:
-        message = f"there is no profile with this id: expected one of {profiles.named()}"
-        raise _model_unknown(message)
+        raise _model_unknown(profiles.explain_unknown())
     return answer_json(ModelEntry(id=name))
 
 

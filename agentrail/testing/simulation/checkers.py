@@ -435,9 +435,8 @@ class Budgets(Checker):
                 for reservation, _ in was.open:
                     if reservation not in held:
                         self._out.get(session, {}).pop(reservation, None)
-            is_late = self.eye.is_late(
-                session, line.place
-            )  # its effects never leave, and its ledger is out of date
+            # The effects of a late owner never leave, and its ledger is out of date.
+            is_late = self.eye.is_late(session, line.place)
             return None if now is None or is_late else self._judge_step(session, what, now)
         if line.kind == "effect" and isinstance(what, StartStream) and session in self._ledgers:
             name = f"{session}/{what.request.attempt}"

@@ -264,15 +264,14 @@ class GodsEye:
                 self.fault = f"{place} takes {one.tail.seq - 1} records, although {journal.seq} were durable"
             # If no take came between, the records that are there are those of the last owner.
             durable = one.tail.seq - 1 if one.tail.epoch == journal.epoch + 1 else journal.seq
+            own = (one.session, journal.place)
+            known = [*self._unsure.pop(one.session, ()), *self._waiting.get(own, ())]
+            self.steps += [(one.session, step) for seq, step in known if seq <= durable]
             for key in [key for key in self._waiting if key[0] == one.session]:
                 waiting = self._waiting.pop(key)
-                if key[1] == journal.place:
-                    self._unsure[one.session] = [step for step in waiting if step[0] <= durable]
-                    waiting = [step for step in waiting if step[0] > durable]
-                self._void.setdefault(key, []).extend(step for _, step in waiting)
-            self._void.pop((one.session, place), None)  # what it takes is what is stored
-            unsure = self._unsure.pop(one.session, ())
-            self.steps += [(one.session, step) for seq, step in unsure if seq <= durable]
+                void = [step for seq, step in waiting if key != own or seq > durable]
+                self._void.setdefault(key, []).extend(void)
+            self._void.pop((one.session, place), None)  # of the time before: the taker reads the stored state
             journal.epoch, journal.node, journal.seq = one.tail.epoch, node, one.tail.seq
             journal.place = place
             journal.events = journal.events_of_the_last = one.events

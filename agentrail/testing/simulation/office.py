@@ -122,7 +122,7 @@ CHANGES: Final = (
 
 
 async def keep_changing(world: "World") -> None:
-    """Do something with a drawn session, again and again. In the calm end answer what is open. On an empty tape, do nothing."""
+    """Do something with a drawn session every few seconds. In the calm end, answer what is open."""
     operator = Operator(world)
     while trio.current_time() < world.calm_at + _AFTER_THE_END:
         await trio.sleep(world.tape.number("operator.pause", 1.0, 4.0))
