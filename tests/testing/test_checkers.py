@@ -23,6 +23,8 @@ from agentrail.events import (
     Envelope,
     EventsLost,
     LeftBehind,
+    PromptQueued,
+    PromptReceived,
 )
 from agentrail.outside import installed
 from agentrail.runtime import session_actor
@@ -503,6 +505,20 @@ def test_a_message_becomes_one_prompt():
         facts = evolve(log.lines[place].facts, signal=msgspec.structs.replace(named[1], client_id="m1"))
         (said,) = judged(MessagesOnce, changed_line(log.lines, place, facts=facts))
         assert said.startswith("s: message m1 was accepted twice, ")
+
+
+def test_what_a_session_queues_itself_is_not_the_message_of_its_step():
+    """A prompt that ends a suspended cycle also queues the news of an agent."""
+    people = PuppetPlugin((read_rule("BeforeTool.pay", "approve:may it?"),), name="people")
+    stack, states = load_stack([people])
+    log = WrittenLog(make_session(config(), Toolbox([PAY]), stack, states))
+    log.live(*CALLED)
+    news = msgspec.structs.replace(log.state.data.agents, notes=("[scout is idle]",), is_waking=True)
+    log.state = changed(log.state, agents=news)
+    log.live(prompt("p2", client_id="m2"))
+    published = [line.facts for line in log.lines if isinstance(line.facts, PromptQueued | PromptReceived)]
+    assert [event.ref.partition("/")[0] for event in published] == ["p1", "p2", "wake"]
+    assert judged(MessagesOnce, log.lines) == []
 
 
 def test_the_first_decision_counts():

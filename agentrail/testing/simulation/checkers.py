@@ -570,7 +570,9 @@ class MessagesOnce(Checker):
             name = getattr(step.signal, "client_id", None)
             for event in _events_of(step) if name else ():
                 is_refused = isinstance(event, SteeringReceived) and event.status == "rejected_full"
-                if isinstance(event, PromptReceived | PromptQueued | SteeringReceived) and not is_refused:
+                is_message = isinstance(event, PromptReceived | PromptQueued | SteeringReceived)
+                # A prompt that ends a suspended cycle can queue other messages in its step, such as steers or the news of an agent.
+                if is_message and event.ref == step.signal.ref and not is_refused:
                     first = self._refs.setdefault((session, str(name)), event.ref)
                     if first != event.ref:
                         return f"{session}: message {name} was accepted twice, as {first} and {event.ref}"
