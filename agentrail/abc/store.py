@@ -390,6 +390,14 @@ class ManyTaker(Protocol):
         ...
 
 
+class ManyGetter(Protocol):
+    """Optional interface of a store: reads many sessions with one query. `get_all` looks for it on the class, as `take_all` does."""
+
+    def get_many(self, places: Sequence[tuple[str, SessionId]]) -> tuple[StoredSession | None, ...]:
+        """Return sessions by scope and id, each as in `Store.get`. A reading call. May raise `StoreUnavailable`."""
+        ...
+
+
 class Store(Protocol):
     """Keeps journals. Every call but `close` may raise `StoreUnavailable`: its outcome is unknown.
 
@@ -669,6 +677,13 @@ class Store(Protocol):
     def close(self) -> None:
         """Close the store. Idempotent."""
         ...
+
+
+def get_all(store: Store, places: Sequence[tuple[str, SessionId]]) -> tuple[StoredSession | None, ...]:
+    """Return many sessions, with one query if supported (`ManyGetter`)."""
+    if hasattr(type(store), "get_many"):
+        return cast("ManyGetter", store).get_many(places)
+    return tuple([store.get(*place) for place in places])
 
 
 def take_all(store: Store, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:

@@ -11,7 +11,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider
-from agentrail.abc.store import Cause, Filters, StoredSession
+from agentrail.abc.store import Cause, Filters, StoredSession, get_all
 from agentrail.actors.deadlines import Deadlines
 from agentrail.core.session.state import SessionState
 from agentrail.errors import (
@@ -622,7 +622,7 @@ class Hibernation:
         if not held:
             return
         places = [(cell.ports.scope, cell.ports.session_id) for cell, _ in held]
-        rows = await keeping.read(lambda: [keeping.store.get(*place) for place in places])
+        rows = await keeping.read(partial(get_all, keeping.store, places))
         for (cell, slept), row in zip(held, rows, strict=True):
             # One that wakes meanwhile finds out for itself, and may use its sandbox already. One that has hibernated again has another row.
             is_asleep = cell.sleep is not None and cell.sleep.row is slept and cell.sleep.waking is None

@@ -60,7 +60,7 @@ from agentrail.stores.postgres_queries import (
     read_records,
     size_of,
 )
-from agentrail.stores.postgres_rows import fetch_session, fetch_snapshots, run_statement
+from agentrail.stores.postgres_rows import fetch_session, fetch_sessions, fetch_snapshots, run_statement
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, check_database
 from agentrail.stores.postgres_writes import (
     append_batch,
@@ -373,6 +373,10 @@ class PostgresStore:
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
         """Return one session, or None if the id is unknown."""
         return self._read(lambda connection: fetch_session(connection, scope, session))
+
+    def get_many(self, places: Sequence[tuple[str, SessionId]]) -> tuple[StoredSession | None, ...]:
+        """Return many sessions with one query. See `ManyGetter.get_many`."""
+        return self._read(partial(fetch_sessions, places=places))
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None

@@ -1,5 +1,6 @@
 """Rows of `PostgresStore` and their values, with the statements that several modules need."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -8,7 +9,7 @@ from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import SessionNotFound
 from agentrail.messages import SessionId
 from agentrail.stores.append_rules import NEIGHBOURS, PagedJournal, check_root, session_not_found
-from agentrail.stores.postgres_connections import PostgresConnection
+from agentrail.stores.postgres_connections import PostgresConnection, texts
 
 PostgresRow: TypeAlias = tuple[Any, ...]
 
@@ -97,6 +98,17 @@ def fetch_session(connection: PostgresConnection, scope: str, session: str) -> S
     statement = f"SELECT {SESSION_COLUMNS} FROM agentrail.session WHERE scope = %b AND session = %b"  # noqa: S608 - a constant
     rows = run_statement(connection, statement, scope.encode(), session.encode())
     return session_of(rows[0]) if rows else None
+
+
+def fetch_sessions(
+    connection: PostgresConnection, places: Sequence[tuple[str, SessionId]]
+) -> tuple[StoredSession | None, ...]:
+    statement = f"""SELECT {SESSION_COLUMNS} FROM agentrail.session
+        JOIN unnest(%b, %b) AS w (scope, session) USING (scope, session)"""  # noqa: S608 - a constant
+    values = texts(scope for scope, _ in places), texts(session for _, session in places)
+    rows = map(session_of, run_statement(connection, statement, *values))
+    found = {(one.scope, one.session): one for one in rows}
+    return tuple(map(found.get, places))
 
 
 def fetch_records(

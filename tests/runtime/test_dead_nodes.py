@@ -537,6 +537,30 @@ async def test_a_hibernated_session_that_another_node_woke_ends_its_readers():
         assert one.statistics().asleep == 0
 
 
+async def test_all_hibernated_sessions_are_looked_up_at_once(monkeypatch):
+    """One query of a store that can do so, whatever the number of sessions with readers."""
+    store, _ = shared_store()
+    asked = []
+
+    def get_many(connection, places):
+        asked.append(sorted(session for _, session in places))
+        return tuple(connection.get(*place) for place in places)
+
+    async with AsyncExitStack() as stack:
+        node, connection = await stack.enter_async_context(node_over(store, hibernate_after=1.0))
+        monkeypatch.setattr(type(connection), "get_many", get_many, raising=False)
+        for name in "abc":
+            session = await node.start_session(session_id=name, model=FunctionModel(lambda _: says("done")))
+            await session.ask("Hi")
+            await stack.enter_async_context(session.subscribe(after=0))
+        await trio.sleep(3)
+        assert node.statistics().asleep == 3
+        asked.clear()
+        await trio.sleep(6)
+        assert asked
+        assert set(map(tuple, asked)) == {("a", "b", "c")}
+
+
 async def test_a_session_that_wakes_where_it_was_just_found_moved_keeps_its_sandbox():
     """A hibernated session that another node woke and released again is woken while the answer that it has moved is on its way."""
     store, _ = shared_store()

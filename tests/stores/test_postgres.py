@@ -9,9 +9,10 @@ import pytest
 
 from agentrail.abc.store import Node, Standing
 from agentrail.errors import HeldBy, NotAStore, OptionError, StoreTooNew, StoreUnavailable
-from agentrail.stores import postgres_writes
+from agentrail.stores import postgres_rows, postgres_writes
 from agentrail.stores.append_rules import check_take
 from agentrail.stores.postgres import PostgresStore
+from agentrail.stores.postgres_rows import run_statement
 from agentrail.stores.postgres_schema import SCHEMA, PostgresSchema, StoreRoles, migrate, schema_sql
 from agentrail.testing.check_store import STORE_RULES, store_rule_name
 from tests.stores.postgres_databases import check_rule, run_sql
@@ -48,6 +49,23 @@ def test_a_batch_of_many_sessions_is_one_statement(store, url):
     records = run_sql(url, "SELECT count(*), count(DISTINCT xmin::text) FROM agentrail.record WHERE seq > 1")
     assert records == [(80, 1)]  # all in one transaction
     assert before >= 0
+
+
+def test_many_sessions_are_read_with_one_query(store, monkeypatch):
+    """In the order in which they are asked for, with None for each that there is not."""
+    names = [f"s{number}" for number in range(25)]
+    for name in names:
+        store.create(opening(name))
+    statements = []
+
+    def counted(connection, statement, *values):
+        statements.append(statement)
+        return run_statement(connection, statement, *values)
+
+    monkeypatch.setattr(postgres_rows, "run_statement", counted)
+    found = store.get_many([("", name) for name in [*names, "unknown"]])
+    assert [one and one.session for one in found] == [*names, None]
+    assert len(statements) == 1
 
 
 def test_a_claim_passes_over_a_locked_tree(store, url):

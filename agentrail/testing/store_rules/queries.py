@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, StoredSession
+from agentrail.abc.store import Filters, Node, OwedRow, OwedStore, Standing, StoredSession, get_all
 from agentrail.core.values.port_members import offers
 from agentrail.messages import SessionId
 from agentrail.testing.rule_failures import expect_same
@@ -95,6 +95,11 @@ def sessions_are_found_in_pages(trial: StoreTrial) -> None:
     behind = trial.store.find(Filters(scope="a"), after=("a", "9z"), limit=2)
     expect_same(session_ids(behind), ["B", "a"], "the page after an unknown place")
     expect_same(trial.store.find(limit=0), (), "an empty page")
+    wanted = [*keys[::-1], ("unknown", "a"), ("a", "unknown"), keys[0]]
+    places = [(scope, SessionId(name)) for scope, name in wanted]
+    alone = tuple(trial.store.get(*place) for place in places)
+    expect_same(get_all(trial.store, places), alone, "many sessions read at once, and each alone")
+    expect_same(get_all(trial.store, []), (), "no sessions read at once")
 
 
 def sessions_are_listed_by_their_opening(trial: StoreTrial) -> None:
