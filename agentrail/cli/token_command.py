@@ -73,14 +73,16 @@ def add_to_file(path: Path, made: NewToken) -> None:
     """Append an entry to a token file, created with access for its owner only."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+        with os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0) as file:
             fault = fault_of_mode(os.fstat(file.fileno()), os.geteuid())
             if fault is not None:
                 raise OptionError([f"the token file {f'{path}'!r} {fault}"])
-            if file.tell():
+            if before := file.tell():
                 read_token_file(path)  # with a fault before it, the entry would admit no caller
-                file.write(b"\n")
-            file.write(made.lines.encode())
+            entry = (b"\n" if before else b"") + made.lines.encode()
+            if file.write(entry) < len(entry):  # half an entry would admit no caller either
+                file.truncate(before)
+                raise OptionError([f"the token file {f'{path}'!r} does not fit on its disk"])
     except OSError as error:
         why = f"{error.strerror}"
         if isinstance(error, FileNotFoundError):

@@ -1,6 +1,8 @@
 """`agentrail token new`."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,30 @@ def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line_and_is_sho
     shown = show_new(token, None)
     assert shown.startswith(f"{token.token}\n\n# It is shown only once")
     assert shown.endswith(token.lines)
+
+
+def test_half_an_entry_is_not_left_in_the_file(tmp_path):
+    """The disk is full in the middle of it: no server would start with half an entry, and the entries before it stay as they are."""
+    path = tmp_path / "tokens.toml"
+    add_to_file(path, made())
+    before = path.read_bytes()
+    limited = subprocess.run(
+        [sys.executable, "-c", ADDING, str(path), str(len(before) + 20)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert limited.stderr.strip() == f"the token file '{path}' does not fit on its disk"
+    assert path.read_bytes() == before
+
+
+ADDING = """
+import resource, sys
+from pathlib import Path
+from agentrail.cli.token_command import add_to_file
+from agentrail.errors import OptionError
+from agentrail.gateway.tokens import make_token
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    add_to_file(Path(sys.argv[1]), make_token("globex", now=1_800_000_000.0))
+except OptionError as error:
+    sys.exit(str(error))
+"""
