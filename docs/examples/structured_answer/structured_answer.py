@@ -1,4 +1,4 @@
-"""The subject of a customer's mail, as a value: python structured_answer.py MODEL < mail.txt."""
+"""The subject of a customer's mail, as a value: python structured_answer.py [MODEL] < mail.txt."""
 
 import sys
 from dataclasses import dataclass
@@ -37,4 +37,4 @@ async def main(mail: str, model: str | agentrail.Provider = "demo:", patience: f
 
 
 if __name__ == "__main__":
-    trio.run(main, sys.stdin.read(), sys.argv[1])
+    trio.run(main, sys.stdin.read(), sys.argv[1] if len(sys.argv) > 1 else "demo:")

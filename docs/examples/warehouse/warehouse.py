@@ -94,6 +94,6 @@ async def decide(session: Session, event: ApprovalRequired) -> None:
 
 if __name__ == "__main__":
     try:
-        run(main, sys.argv[1])
+        run(main, sys.argv[1] if len(sys.argv) > 1 else ".")
     except AgentrailError as why:
         print(f"Not done, {type(why).__name__}: {why}")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 from agentrail import AgentrailError, AlreadyStarted, SessionSupervisor, encode_event, open_supervisor
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
@@ -28,7 +29,7 @@ async def events(
         chat = supervisor.session(name)
         async with chat.stream(say, on_leave="abort") if say else chat.subscribe(after=after) as feed:
             while True:
-                with trio.fail_after(wait):
+                with trio.fail_after(max(0.0, wait)):
                     event = await anext(feed, None)
                 if event is None or event.meta is None:
                     return
@@ -39,13 +40,13 @@ async def events(
 
 async def stream(request: Request) -> StreamingResponse:
     """Stream the answer of a chat as text."""
-    feed = events(
-        request.app.state.supervisor,
-        request.path_params["name"],
-        (await request.body()).decode(),
-        int(request.headers.get("last-event-id", 0)),
-        float(request.query_params.get("wait", 60)),
-    )
+    try:
+        say = (await request.body()).decode()
+        after = int(request.headers.get("last-event-id", 0))
+        wait = float(request.query_params.get("wait", 60))
+    except ValueError as why:
+        raise HTTPException(400, f"{why}") from None
+    feed = events(request.app.state.supervisor, request.path_params["name"], say, after, wait)
     return StreamingResponse(feed, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
 

@@ -31,7 +31,7 @@ async def stream(
         chat: Session = app.state.supervisor.session(name)
         async with chat.stream(say, on_leave="abort") if say else chat.subscribe(after=last_event_id) as feed:
             while True:
-                with trio.fail_after(wait):
+                with trio.fail_after(max(0.0, wait)):
                     event = await anext(feed, None)
                 if event is None or event.meta is None:
                     return

@@ -152,6 +152,16 @@ async def test_a_number_that_there_is_not(client):
         assert [event["kind"] for event in await read(events)] == ["CursorAhead"]
 
 
+async def test_what_is_no_number_is_the_fault_of_the_client(client):
+    """A time limit below zero is over at once."""
+    for headers, params in (({"Last-Event-ID": "x"}, {}), ({}, {"wait": "soon"})):
+        answer = await client.get("/chats/odd", headers=headers, params=params)
+        assert 400 <= answer.status_code < 500
+    for wait in ("-1", "nan"):
+        async with followed(client, "odd", wait=wait) as events:
+            assert [event["kind"] for event in await read(events)] == ["TooSlowError"]
+
+
 async def test_the_command_of_the_page():
     """`hypercorn -k trio web_server:app`, as a process of its own, ends when it is told to."""
     with closing(create_server(("127.0.0.1", 0))) as free:
