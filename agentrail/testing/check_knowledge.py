@@ -12,8 +12,7 @@ or one rule at a time, for a report with a line for each:
 """
 
 import hashlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +30,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 from agentrail.testing.check_memory import HOSTILE_QUERIES
-from agentrail.testing.rule_failures import expect_error, expect_same, under_rule
+from agentrail.testing.rule_failures import expect_error, expect_same, under_rule, while_others_read
 
 # The rules.
 
@@ -362,27 +361,16 @@ def passages_are_limited(trial: KnowledgeTrial) -> None:
 def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> None:
     """Other threads read while one writes: each sees a document before or after the change."""
     trial.add("a.md", "trains 0\n\n" * 50)
-    wrong: list[str] = []
-    is_over = threading.Event()
 
-    def read() -> None:
-        while not is_over.is_set():
-            found = trial.store.search(READER_ADA, "trains")
-            numbers = {word for one in found for word in one.text.split() if word.isdecimal()}
-            if len(numbers) != 1:
-                wrong.append(f"{numbers}")
+    def look() -> Iterator[str]:
+        found = trial.store.search(READER_ADA, "trains")
+        numbers = {word for one in found for word in one.text.split() if word.isdecimal()}
+        if len(numbers) != 1:
+            yield f"{sorted(numbers)}"
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    try:
+    with while_others_read(look):
         for number in range(1, 10):
             trial.store.add(TENANT, "hers", "a.md", (f"trains {number}\n\n" * 50).encode())
-    finally:
-        is_over.set()
-        for reader in readers:
-            reader.join()
-    expect_same(wrong, [], "results during concurrent writes")
 
 
 def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:

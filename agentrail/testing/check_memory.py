@@ -11,7 +11,6 @@ or one rule at a time, for a report with a line for each:
         check_memory(MyRecall, rules=[rule])
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -20,7 +19,7 @@ from attrs import define
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.errors import OptionError
-from agentrail.testing.rule_failures import expect_error, expect_same, under_rule
+from agentrail.testing.rule_failures import expect_error, expect_same, under_rule, while_others_read
 
 # The rules.
 
@@ -345,31 +344,15 @@ def limits_are_kept_to(trial: MemoryTrial) -> None:
 def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
     """Other threads read while one writes: each sees an entry before or after the change."""
     trial.put("m1", "tea 0", "n0", at_ms=0)
-    wrong: list[str] = []
-    is_over = threading.Event()
 
-    def read() -> None:
-        while not is_over.is_set():
-            found = (*trial.store.search(ADA, "tea"), *trial.store.list(ADA))
-            wrong.extend(
-                [
-                    repr(one)
-                    for one in found
-                    if (one.text, one.tags) != (f"tea {one.at_ms}", (f"n{one.at_ms}",))
-                ]
-            )
+    def look() -> list[str]:
+        found = (*trial.store.search(ADA, "tea"), *trial.store.list(ADA))
+        said = [(one, f"tea {one.at_ms}", (f"n{one.at_ms}",)) for one in found]
+        return [repr(one) for one, text, tags in said if (one.text, one.tags) != (text, tags)]
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    try:
+    with while_others_read(look):
         for number in range(1, 20):
             trial.put("m1", f"tea {number}", f"n{number}", at_ms=number)
-    finally:
-        is_over.set()
-        for reader in readers:
-            reader.join()
-    expect_same(wrong, [], "results during concurrent writes")
 
 
 def memories_are_closed_twice(trial: MemoryTrial) -> None:

@@ -1,6 +1,7 @@
 """Failures of a rule of a conformance suite: with the rule's sentence, and the cause."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -37,3 +38,27 @@ def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
         return error
     message = f"{what}: expected {kind.__name__}, got {answer!r:.300}"
     raise AssertionError(message)
+
+
+@contextmanager
+def while_others_read(look: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Look again and again in two other threads while the block writes. What a look returns or raises is a fault."""
+    is_over = threading.Event()
+    faults, ended = list[str](), list[str]()
+
+    def read() -> None:
+        while not is_over.is_set():
+            faults.extend(look())
+        ended.append("well")
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+    expect_same(faults, [], "results during concurrent writes")
+    expect_same(ended, ["well"] * 2, "the outcome of the readers")
