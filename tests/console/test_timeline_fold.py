@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentrail.core.journal.timeline import SpanItem, Timeline, timeline_of
+from agentrail.core.journal.timeline import SpanItem, Timeline
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Event, UnknownEvent
 from tests.console.fold_cases import fold_cases
 from tests.console.node import needs_node, run_in_node
+from tests.core.journal.timelines import timeline_of
 
 GOLDEN = Path(__file__).parent.parent / "core" / "golden" / "events"
 

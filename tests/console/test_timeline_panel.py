@@ -3,13 +3,13 @@
 import pytest
 import trio
 
-from agentrail.core.journal.timeline import timeline_of
 from agentrail.host import Principal
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.console.browsing import axe_faults, is_quiet, reload, shows, until
 from tests.console.story import BEGAN_MS, USAGE
+from tests.core.journal.timelines import timeline_of
 from tests.host.hosting import say
 from tests.thinned import nightly
 

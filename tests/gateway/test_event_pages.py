@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 
 import agentrail
 from agentrail.core.journal.rewound_events import counts, range_after, range_before
-from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Envelope, PluginEvent
 from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, encode_event_page
@@ -19,6 +18,7 @@ from agentrail.runtime.event_history import PageOfEvents
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from tests.core.journal.timelines import timeline_of
 from tests.gateway.attacks.wire import by_header
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering

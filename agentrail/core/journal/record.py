@@ -19,8 +19,6 @@ from agentrail.core.session.state_codec import (
     decode_stack,
     decode_toolbox,
     encode_session,
-    encode_stack,
-    encode_toolbox,
 )
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
 from agentrail.core.stack.loaded_stack import Ask, call_handler as plainly
@@ -417,15 +415,6 @@ def opened_body(
 
 def open_state(text: bytes | str, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> SessionState:
     return decode_session(bytes(decode_opened(text).state), resolve, ask=ask)
-
-
-def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
-    data = state.data
-    return ChangedBody(
-        tools=Raw(encode_toolbox(data.tools)),
-        plugins=Raw(encode_stack(data.stack, data.plugin_states)),
-        engine=engine,
-    )
 
 
 def state_changed(

@@ -1,6 +1,6 @@
 """The events of a session as spans for a timeline: cycles, requests, calls, gates, children and compactions. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -147,14 +147,6 @@ class Timeline:
             lane = _Lane(self._spans, children, children.get(inner.session_id))
             self._lanes[inner.session_id] = lane
         lane.hear(event.event, meta.seq, inner.at_ms)
-
-
-def timeline_of(events: Iterable[Event]) -> tuple[SpanItem, ...]:
-    """Return the spans of some events, same as `Timeline`."""
-    timeline = Timeline()
-    for event in events:
-        timeline.hear(event)
-    return timeline.spans
 
 
 _OUTCOMES: Final[Mapping[type[Event], str]] = {

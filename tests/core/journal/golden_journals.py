@@ -23,7 +23,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
-from tests.core.journal.recorded import Life, Told, behind, call, plain_life
+from tests.core.journal.recorded import Life, Told, behind, call, changed_body, plain_life
 from tests.core.worlds import TOOLS, config
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -86,7 +86,7 @@ def taken_over() -> list[rec.Record]:
         rec.Draft(
             at_ms=102,
             kind="changed",
-            body=rec.encode_body(rec.changed_body(life.state, engine="1.1")),
+            body=rec.encode_body(changed_body(life.state, engine="1.1")),
             events=seq + 2,
         ),
     )

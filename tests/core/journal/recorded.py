@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import msgspec
 from attrs import field, mutable
+from msgspec import Raw
 
 from agentrail import messages as m
+from agentrail.core.journal import record as rec
 from agentrail.core.journal.fold import Folded, Sources, Walked, first_state, fold_journal, walk
 from agentrail.core.journal.record import NO_HASH, Draft, Record, Tail, hash_of, sealed, tail_of
 from agentrail.core.journal.recorder import Recorder, opened_draft
@@ -18,7 +20,7 @@ from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.effect_owners import OfTeardown
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.core.session.state_codec import encode_session
+from agentrail.core.session.state_codec import encode_session, encode_stack, encode_toolbox
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.wire.codec import encode_event
 from agentrail.core.wire.normalize import settled
@@ -26,6 +28,12 @@ from agentrail.events import AbortReceipt, Event
 from tests.core.worlds import TOOLS, new_session
 
 SESSION: Final = m.SessionId("s")
+
+
+def changed_body(state: SessionState, *, engine: str) -> rec.ChangedBody:
+    """Return the body of a record of other tools and plugins, which only earlier versions wrote."""
+    plugins = encode_stack(state.data.stack, state.data.plugin_states)
+    return rec.ChangedBody(tools=Raw(encode_toolbox(state.data.tools)), plugins=Raw(plugins), engine=engine)
 
 
 @mutable

@@ -14,6 +14,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId, Text, UserMessage
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from tests.core.journal.recorded import changed_body
 from tests.core.worlds import TOOLS, config
 
 GUARD = PuppetPlugin((PuppetRule(hook="BeforeTool", tool=None, action="block", text="no"),), name="guard")
@@ -23,7 +24,7 @@ BODIES = {
     "opened": bodies.opened_body(
         FIRST, engine="1.2", origin="app.agents:WRITER", parent="root", forked_from=(SessionId("old"), 12)
     ),
-    "changed": bodies.changed_body(FIRST, engine="1.3"),
+    "changed": changed_body(FIRST, engine="1.3"),
     "drifted": bodies.DriftedBody(first=7, what="publish 3 became publish 3-4", events=12, engine="1.3"),
     "rewound": bodies.RewoundBody(number=10),
     "closed": bodies.ClosedBody(reason="stopped"),

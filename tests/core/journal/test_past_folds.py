@@ -9,7 +9,6 @@ from agentrail.core.journal.call_history import call_in, story_of_call
 from agentrail.core.journal.record import REWOUND, Record, RewoundBody
 from agentrail.core.journal.rewound_events import UndoneEvents
 from agentrail.core.journal.step_explanation import ExplainedSignal, ExplainedStep, lines_of_step
-from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.journal.usage import spendings_of_usage
 from agentrail.core.policy.request_context import fixed_tokens_of, outgoing, tokens_of
 from agentrail.core.session.approval_rules import allow
@@ -27,6 +26,7 @@ from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, FileRef, Image, SessionId, Text, TokenUsage, UserMessage
 from tests.console.fold_cases import fold_cases
 from tests.core.golden_states import NAMES, state_of
+from tests.core.journal.timelines import timeline_of
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "events"
 
