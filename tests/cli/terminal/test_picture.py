@@ -1,9 +1,13 @@
 """The screen of a chat without a terminal: what is printed for good, and what stands below it."""
 
+import re
+
 import msgspec
+import trio
 from hypothesis import given, strategies as st
 
 from agentrail.cli.terminal.chat_layout import Picture
+from agentrail.cli.terminal.live_view import TerminalView
 from agentrail.cli.terminal.styles import Ink
 from agentrail.events import (
     AgentEnd,
@@ -299,3 +303,45 @@ def test_an_answer_of_which_the_beginning_was_missed_is_shown_as_a_whole():
     assert [row for row in printed if row][-1] == "one two three"
     _, printed = fed(START, complete)
     assert [row for row in printed if row] == ["one two three"]
+
+
+class FrameRecorder:
+    """Stands in for the editor, and keeps what is on the screen after each frame."""
+
+    is_over = False
+
+    def __init__(self):
+        self.printed = []
+        self.frames = []
+
+    def height(self, columns, rows):
+        return 1
+
+    def dialogue_is(self, dialogue):
+        pass
+
+    async def draw(self, above, below):
+        await trio.lowlevel.checkpoint()
+        self.printed += above
+        self.frames.append(" ".join([*self.printed, *below]))
+
+
+async def test_no_frame_lacks_what_was_there_before():
+    """A finished paragraph moves from the area below to the rows above within one frame, whenever the frame comes."""
+    screen = FrameRecorder()
+    view = TerminalView(Picture(ink=Ink(width=40)), screen)
+
+    async def keep_drawing():
+        while True:
+            await view.draw()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_drawing)
+        await view.show(START)
+        for number in range(50):
+            await view.show(MessageDelta(delta=f"word{number}\n\n"))
+        nursery.cancel_scope.cancel()
+    for frame in screen.frames:
+        words = re.findall(r"word\d+", frame)
+        assert words == [f"word{number}" for number in range(len(words))]
+    assert len({frame.count("word") for frame in screen.frames}) > 10
