@@ -669,7 +669,8 @@ def _worth_reading(listing: str) -> list[str]:
 
 
 def _counted(listing: str) -> str:
-    return f"The directory holds {len(_DIR_LINE.findall(listing))} directories and {len(_FILE_LINE.findall(listing))} files."
+    below, files = len(_DIR_LINE.findall(listing)), len(_FILE_LINE.findall(listing))
+    return f"The directory holds {below} {'directory' if below == 1 else 'directories'} and {files} {'file' if files == 1 else 'files'}."
 
 
 def _enumerated(names: Sequence[str]) -> str:

@@ -89,7 +89,7 @@ def test_it_lists_then_reads_then_sums_up():
     ]
     end = talk.answer("1\t# A title\n2\ttext", "1\t\n2\timport os", "")
     assert end.stop_reason == "end"
-    for words in ("1 directories and 5 files", "README.md: # A title", "a.py: import os", "b.py is empty"):
+    for words in ("1 directory and 5 files", "README.md: # A title", "a.py: import os", "b.py is empty"):
         assert words in end.message.text
 
 
