@@ -108,7 +108,7 @@ def fetch_sessions(
     values = texts(scope for scope, _ in places), texts(session for _, session in places)
     rows = map(session_of, run_statement(connection, statement, *values))
     found = {(one.scope, one.session): one for one in rows}
-    return tuple(map(found.get, places))
+    return tuple([found.get(place) for place in places])
 
 
 def fetch_records(

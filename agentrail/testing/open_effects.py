@@ -26,35 +26,27 @@ from agentrail.testing.promises.observed_step import plugin_requests_of, teardow
 # effects of its state.
 
 
+_OF_TOOLS: Final[tuple[type[s.Signal], ...]] = (
+    *(s.ToolFinished, s.ToolProgressed, s.ToolEmitted, s.ToolAnsweredEarly, s.ToolAsked, s.ToolWantsChild),
+)
+_OF_AGENTS: Final[tuple[type[s.Signal], ...]] = (s.AgentIdled, s.AgentEnded, s.ChildStarted, s.ChildPublished)
+_PREFIXES: Final[dict[type, str]] = {
+    **dict.fromkeys(_OF_TOOLS, "t"),
+    **dict.fromkeys(_OF_AGENTS, "a"),
+    s.TeardownFinished: "d",
+    s.TimerFired: "w",
+    s.PluginRequestFinished: "e",
+    s.ContextGathered: "g",
+    **dict.fromkeys((s.HostJudged, s.HostTold), "h"),
+}
+"""The first letter of an effect's id by its outcomes. Those of requests have an r."""
+
+
 def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState) -> EffectId:
     """Return the effect at the generated position. For `late`, or without any, an id that is no longer open."""
     ids = open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
-        match outcome:
-            case (
-                s.ToolFinished()
-                | s.ToolProgressed()
-                | s.ToolEmitted()
-                | s.ToolAnsweredEarly()
-                | s.ToolAsked()
-                | s.ToolWantsChild()
-            ):
-                prefix = "t"
-            case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
-                prefix = "a"
-            case s.TeardownFinished():
-                prefix = "d"
-            case s.TimerFired():
-                prefix = "w"
-            case s.PluginRequestFinished():
-                prefix = "e"
-            case s.HostJudged() | s.HostTold():
-                prefix = "h"
-            case s.ContextGathered():
-                prefix = "g"
-            case _:
-                prefix = "r"
-        return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
+        return EffectId(f"{_PREFIXES.get(type(outcome), 'r')}{max(state.data.minted - 1, 0)}")
     return ids[int(outcome.effect_id) % len(ids)]
 
 
@@ -64,19 +56,12 @@ def open_ids(
     """Return the open effects that such an outcome may belong to."""
     data = state.data
     match outcome:
-        case (
-            s.ToolFinished()
-            | s.ToolProgressed()
-            | s.ToolEmitted()
-            | s.ToolAnsweredEarly()
-            | s.ToolAsked()
-            | s.ToolWantsChild()
-        ):
+        case _ if isinstance(outcome, _OF_TOOLS):
             ends_some_time = {"running", "stopping"}
             running = ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
             return [*running, *of_tools] if isinstance(outcome, s.ToolFinished) else running
-        case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
+        case _ if isinstance(outcome, _OF_AGENTS):
             return [agent.effect_id for agent in data.agents.alive]
         case s.TeardownFinished():
             return teardowns_of(state)

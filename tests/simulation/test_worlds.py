@@ -1,5 +1,7 @@
 """The worlds that come with the simulation, in short lives."""
 
+import re
+
 import pytest
 import trio
 
@@ -186,7 +188,7 @@ def test_sessions_of_the_tree_delegate_and_reach_their_budget():
 @pytest.mark.check
 def test_sessions_of_the_office_use_what_the_shop_leaves_out():
     """Agents in the background, context, a plugin of the host, and tools that report, ask and answer early. The operator's decisions are judged."""
-    report, _ = lived(office, seed=3, hours=0.03)
+    report, _ = lived(office, seed=6, hours=0.05)
     steps = [line.facts for line in report.log.lines if isinstance(line.facts, SessionStep)]
     effects = {type(effect).__name__ for step in steps for effect in step.effects}
     assert effects >= {"AskHost", "TellHost", "GatherContext", "StartAgent", "CloseAgent"}
@@ -198,8 +200,14 @@ def test_sessions_of_the_office_use_what_the_shop_leaves_out():
         "AnswerCall",
         "Respond",
         "AbortTool",
+        "ToolEmitted",
+        "ToolWantsChild",
     }
     asked = [
         line for line in report.log.lines if line.place == "operator" and isinstance(line.facts, CallAsked)
     ]
     assert asked
+    deeds = {line.said for line in report.log.lines if re.match(r"[a-z ]+ in s\d+: ", line.said)}
+    assert {deed.partition(" in ")[0] for deed in deeds if deed.endswith(": done")} >= {
+        *("answer", "allow", "attach tools", "change a plugin", "change options", "revoke", "switch"),
+    }

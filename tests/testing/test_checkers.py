@@ -9,7 +9,14 @@ from agentrail import messages as m, tool
 from agentrail.abc.store import Beat, Node, StoredSnapshot
 from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.effects import Publish, ReplyToCaller, RunTool, SpawnChild, StartStream
+from agentrail.core.protocol.effects import (
+    Publish,
+    ReplyToCaller,
+    RunTool,
+    SpawnChild,
+    StartAgent,
+    StartStream,
+)
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.machine import new_session as make_session, step
 from agentrail.core.stack.loaded_stack import load_stack
@@ -71,7 +78,7 @@ from agentrail.testing.simulation.step_promises import Promises
 from agentrail.testing.simulation.tape import Tape
 from agentrail.testing.simulation.watching import watching
 from tests.core.test_children_of_tools import TASK
-from tests.core.worlds import TOOLS, changed, completed, config, new_session, prompt
+from tests.core.worlds import TOOLS, agents_session, changed, completed, config, new_session, prompt
 from tests.runtime.rig import open_over
 from tests.testing.written_logs import WrittenLog, changed_line, judged, number_of
 
@@ -802,12 +809,21 @@ def test_owners_that_spend_one_budget_twice_are_found():
         assert judged(Budgets, [*log.lines[:asked], late]) == found
 
 
-def test_a_child_with_a_budget_that_nobody_lent_is_found():
+@pytest.mark.parametrize(
+    ("start", "call"),
+    [
+        (new_session, read_call("k1", "task", "{}")),
+        (agents_session, read_call("k1", "spawn_agent", '{"agent": "scout", "task": "look"}')),
+    ],
+    ids=["a child", "an agent in the background"],
+)
+def test_a_child_with_a_budget_that_nobody_lent_is_found(start, call):
     """A child has exactly the budget that its parent lent."""
     budget = Budget(max_total_tokens=400)
-    log = WrittenLog(new_session(Toolbox([TASK]), budget=budget, max_output_tokens=40))
-    log.live(prompt(), completed("r1", read_call("k1", "task", "{}")))
-    (spawned,) = [line.facts for line in log.lines if isinstance(line.facts, SpawnChild)]
+    tools = {"tools": Toolbox([TASK])} if start is new_session else {}
+    log = WrittenLog(start(**tools, budget=budget, max_output_tokens=40))
+    log.live(prompt(), completed("r1", call))
+    (spawned,) = [line.facts for line in log.lines if isinstance(line.facts, SpawnChild | StartAgent)]
 
     def child(share):
         path = (m.SessionId("s"), m.SessionId("s.1"))
@@ -818,7 +834,7 @@ def test_a_child_with_a_budget_that_nobody_lent_is_found():
         return [*log.lines, *born.lines]
 
     assert judged(Budgets, child(spawned.budget)) == []
-    (said,) = judged(Budgets, child(Budget(max_total_tokens=399)))
+    (said,) = judged(Budgets, child(Budget(max_total_tokens=123)))
     assert "was not lent by s" in said
 
 

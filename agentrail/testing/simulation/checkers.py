@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentrail.core.policy.budget import Bound, Ledger
-from agentrail.core.protocol.effects import Publish, RunTool, SpawnChild, StartStream
+from agentrail.core.protocol.effects import PromptAgent, Publish, RunTool, SpawnChild, StartAgent, StartStream
 from agentrail.core.protocol.signals import AbortCycle, ToolFinished
 from agentrail.events import (
     TERMINAL,
@@ -453,9 +453,10 @@ class Budgets(Checker):
         if before is None and lent and own is not None and own not in lent:
             return f"{session}: its budget {own} was not lent by {path[-2]}"
         for effect in step.effects:
-            if isinstance(effect, SpawnChild) and effect.budget is not None:
+            if isinstance(effect, SpawnChild | StartAgent) and effect.budget is not None:
                 self._lent.setdefault(session, []).append(effect.budget)
-        if not any(isinstance(effect, StartStream | SpawnChild) for effect in step.effects):
+        spends = StartStream | SpawnChild | StartAgent | PromptAgent
+        if not any(isinstance(effect, spends) for effect in step.effects):
             return None
         reserved = {**self._out.get(session, {}), **{str(name): bound for name, bound in ledger.open}}
         tokens = ledger.spent_tokens + sum(bound.tokens for bound in reserved.values())
@@ -556,6 +557,9 @@ class Liveness(Checker):
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
 
 
+_MESSAGES: Final = (PromptReceived, PromptQueued, SteeringReceived)
+
+
 class MessagesOnce(Checker):
     """A message that is sent again with its `client_id`, to whatever node, is accepted once."""
 
@@ -567,12 +571,11 @@ class MessagesOnce(Checker):
 
     def judge(self, line: LogLine) -> str | None:
         for session, step in self.eye.steps:
-            name = getattr(step.signal, "client_id", None)
+            name, ref = getattr(step.signal, "client_id", None), getattr(step.signal, "ref", None)
             for event in _events_of(step) if name else ():
                 is_refused = isinstance(event, SteeringReceived) and event.status == "rejected_full"
-                is_message = isinstance(event, PromptReceived | PromptQueued | SteeringReceived)
                 # A prompt that ends a suspended cycle can queue other messages in its step, such as steers or the news of an agent.
-                if is_message and event.ref == step.signal.ref and not is_refused:
+                if isinstance(event, _MESSAGES) and not is_refused and event.ref == ref:
                     first = self._refs.setdefault((session, str(name)), event.ref)
                     if first != event.ref:
                         return f"{session}: message {name} was accepted twice, as {first} and {event.ref}"

@@ -11,6 +11,7 @@ import trio
 from attrs import evolve
 
 from agentrail.abc import AtEnd, Ok, ProviderContext, ToolContext, ToolQuestion, ToolUpdate, UpdateContext
+from agentrail.core.policy.budget import Budget
 from agentrail.errors import AgentrailError, QuestionDeclined
 from agentrail.host import Allow, HostPlugin
 from agentrail.messages import JsonObject, Message, Text, UserMessage
@@ -36,6 +37,9 @@ _WHAT: Final[JsonObject] = {
     "properties": {"what": {"type": "string"}},
     "required": ["what"],
 }
+_BUDGET: Final = Budget(max_total_tokens=10_000_000, allow_unknown_prices=True)
+"""Not to be spent: what is lent to agents, and comes back, is what is tried."""
+
 _GUARDED: Final = {"require_approval_for": ("pay",)}
 
 
@@ -44,6 +48,7 @@ async def _think(about: str, ctx: ToolContext) -> str:
     """Think about something."""
     for number in range(3):
         ctx.report_progress(f"{number} of 3")
+        ctx.emit("thought", number)
         await trio.sleep(0.4)
     return f"thought about {about}"
 
@@ -70,6 +75,12 @@ async def _offer(what: str, ctx: ToolContext) -> str | ToolQuestion:
     """Ask the user across a restart."""
     await trio.lowlevel.checkpoint()
     return ToolQuestion(question=f"{what}?") if ctx.resumption is None else f"{ctx.resumption.answer}"
+
+
+@tool(name="delegate", effect_class="pure")
+async def _delegate(what: str, ctx: ToolContext) -> str:
+    """Let a clerk do it."""
+    return await ctx.run_session(f"{what}, please", agent="clerk", max_turns=2)
 
 
 @tool(name="keep_style", effect_class="pure")
@@ -101,7 +112,7 @@ class Attendant(HostPlugin):
 
 def tools_of_office() -> tuple[Any, ...]:
     form = ClientTool(name="form", description="Let the user fill in a form.", parameters=dict(_WHAT))
-    return (TaskTool(), _think, _watch, _inquire, _offer, _keep_style, form)
+    return (TaskTool(), _think, _watch, _inquire, _offer, _delegate, _keep_style, form)
 
 
 def options_of_office() -> dict[str, Any]:
@@ -112,25 +123,28 @@ def options_of_office() -> dict[str, Any]:
         "plugins": [(HumanApproval, _GUARDED)],
         "context_providers": [_basket],
         "approval_timeout_seconds": 20.0,
+        "budget": _BUDGET,
     }
 
 
-CHANGES: Final = (
+_CHANGES: Final = (
     *("nothing", "abort a tool", "answer", "allow", "attach tools", "change a plugin", "change options", "close agents"),
-    *("go on", "prompt agents", "read a snapshot", "read the reply", "revoke", "stop", "switch"),
+    *("go on", "prompt agents", "read a snapshot", "read the reply", "revoke"),
 )  # fmt: skip
+_DEEDS: Final = (*_CHANGES * 4, "stop", "switch")
+"""A session that is stopped, or whose new model calls no tools, meets little, so both are rare."""
 
 
 async def keep_changing(world: "World") -> None:
     """Do something with a drawn session every few seconds. In the calm end, answer what is open."""
     operator = Operator(world)
     while trio.current_time() < world.calm_at + _AFTER_THE_END:
-        await trio.sleep(world.tape.number("operator.pause", 1.0, 4.0))
+        await trio.sleep(world.tape.number("operator.pause", 0.5, 2.0))
         owners = {node.host.supervisor.shared_node: node.index for node in world.nodes if node.is_up}
         found = [row for row in world.store.rows() if row.session == row.root and row.node in owners]
         if found:
             row = world.tape.choice("operator.session", found)
-            deed = "answer" if world.is_calm else world.tape.choice("operator.deed", CHANGES)
+            deed = "answer" if world.is_calm else world.tape.choice("operator.deed", _DEEDS)
             code = await world.on_node(owners[row.node], partial(operator.act, row.session, row.scope, deed))
             world.note(f"{deed} in {row.session}: {'its node ended' if code is None else code or 'done'}")
 
@@ -165,14 +179,14 @@ class Operator:
             case "allow":
                 for one in status.approvals:
                     await self._decide(
-                        session, "approve", one.id, "approved", session.approve(one.id, kind="session")
+                        session, "approve", one.id, "approved", session.approve(one.id, kind="always")
                     )
             case "attach tools":
                 await session.attach_tools(_think)
             case "change a plugin":
                 await session.reload_plugin((HumanApproval, _GUARDED))
             case "change options":
-                await session.update_plugin_opts("human_approval", **_GUARDED)
+                await session.update_plugin_opts("HumanApproval", **_GUARDED)
             case "close agents":
                 for agent in await session.agents.list():
                     await session.agents.close(agent.name)
@@ -187,7 +201,7 @@ class Operator:
                 await session.collect_reply()
             case "revoke":
                 for rule in await session.rules():
-                    await session.revoke_rule(rule.id)
+                    await session.revoke_rule(rule.rule_id)
             case "stop":
                 await session.stop("by the operator")
             case "switch":
