@@ -347,8 +347,7 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
 
     def look() -> list[str]:
         found = (*trial.store.search(ADA, "tea"), *trial.store.list(ADA))
-        said = [(one, f"tea {one.at_ms}", (f"n{one.at_ms}",)) for one in found]
-        return [repr(one) for one, text, tags in said if (one.text, one.tags) != (text, tags)]
+        return [f"{x!r}" for x in found if (x.text, *x.tags) != (f"tea {x.at_ms}", f"n{x.at_ms}")]
 
     with while_others_read(look):
         for number in range(1, 20):

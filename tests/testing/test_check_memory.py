@@ -114,7 +114,7 @@ TakesAnyLimit = broken(
 )
 
 
-class FailsBesideOthers(InMemoryRecall):
+class FailsInOtherThreads(InMemoryRecall):
     def search(self, *given, **page):
         assert threading.current_thread() is threading.main_thread()
         return super().search(*given, **page)
@@ -154,7 +154,7 @@ BROKEN: Final[dict[Any, list[Any]]] = {
     rules.limits_are_kept_to: [broken(search=_gives_one_more), TakesAnyLimit],
     rules.readers_see_whole_entries_while_one_is_written: [
         broken(put=_writes_in_two_steps),
-        FailsBesideOthers,
+        FailsInOtherThreads,
     ],
     rules.memories_are_closed_twice: [ClosesOnce],
     rules.what_is_remembered_is_there_again: [InMemoryRecall],  # which loses what it had

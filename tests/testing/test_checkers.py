@@ -834,7 +834,8 @@ def test_a_child_with_a_budget_that_nobody_lent_is_found(start, call):
         return [*log.lines, *born.lines]
 
     assert judged(Budgets, child(spawned.budget)) == []
-    (said,) = judged(Budgets, child(Budget(max_total_tokens=123)))
+    one_less = Budget(max_total_tokens=spawned.budget.max_total_tokens - 1)
+    (said,) = judged(Budgets, child(one_less))
     assert "was not lent by s" in said
 
 

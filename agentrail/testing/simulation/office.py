@@ -38,7 +38,7 @@ _WHAT: Final[JsonObject] = {
     "required": ["what"],
 }
 _BUDGET: Final = Budget(max_total_tokens=10_000_000, allow_unknown_prices=True)
-"""Not to be spent: what is lent to agents, and comes back, is what is tried."""
+"""Never used up: the world tests that agents borrow from it and return the rest."""
 
 _GUARDED: Final = {"require_approval_for": ("pay",)}
 
@@ -136,7 +136,7 @@ _DEEDS: Final = (*_CHANGES * 4, "stop", "switch")
 
 
 async def keep_changing(world: "World") -> None:
-    """Do something with a drawn session every few seconds. In the calm end, answer what is open."""
+    """Perform a random action on a random session every second or two. In the calm end, answer pending requests."""
     operator = Operator(world)
     while trio.current_time() < world.calm_at + _AFTER_THE_END:
         await trio.sleep(world.tape.number("operator.pause", 0.5, 2.0))
