@@ -471,6 +471,7 @@ class Budgets(Checker):
 
 # --- the calm end
 
+_MESSAGES: Final = (PromptReceived, PromptQueued, SteeringReceived)
 _OPENS: Final = frozenset({PromptReceived, PromptQueued})
 _ENDS: Final = TERMINAL | {PromptDropped, PromptRejected, PromptTaken}
 MAX_PER_SECOND: Final = 1_000
@@ -555,9 +556,6 @@ class Liveness(Checker):
             seconds = self.eye.now - max(since, self.eye.calm_at)
             if seconds > PATIENCE_SECONDS and not waits_for_people and session not in self.eye.lost:
                 yield f"{session}: {what} {name} for {seconds:.0f} calm seconds".replace("  ", " ")
-
-
-_MESSAGES: Final = (PromptReceived, PromptQueued, SteeringReceived)
 
 
 class MessagesOnce(Checker):
