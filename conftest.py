@@ -3,11 +3,11 @@
 Fixtures are not for this file; they live beside the tests that use them.
 """
 
-import faulthandler
 import functools
 import gc
 import ipaddress
 import itertools
+import math
 import os
 import pkgutil
 import re
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -264,32 +265,46 @@ def pytest_runtest_logfinish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """And at the end: pytest collects five times over before it leaves."""
-    faulthandler.cancel_dump_traceback_later()
+    _begun_at[0] = math.inf
     gc.collect()
     gc.freeze()
 
 
-# What hangs says where, after so long; the run as a whole is ended by who started it. pytest's own `faulthandler_timeout` begins a
-# thread for each test and waits for its end, which takes longer than most tests where others wait for a core too.
+# What hangs says where, after so long; the run as a whole is ended by who started it. `faulthandler.dump_traceback_later`, which pytest's
+# `faulthandler_timeout` sets too, is not for it: its thread reads the frames of others while they change, and a test that was only
+# slow then ended its process. This thread holds the interpreter's lock, so what never gives it up is not told.
 _HANGS_SECONDS: Final = 120
-_OF_WHICH_MAY_BE_OF_TESTS_BEFORE_SECONDS: Final = 10
+_LOOKS_SECONDS: Final = 10
 _monotonic: Final = time.monotonic
-_set_at: Final = [float("-inf")]
+_begun_at: Final = [math.inf]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set the alarm again, where it was not set just now."""
-    now = _monotonic()
-    if now - _set_at[0] > _OF_WHICH_MAY_BE_OF_TESTS_BEFORE_SECONDS:
-        _set_at[0] = now
-        faulthandler.dump_traceback_later(_HANGS_SECONDS, file=item.config.stash[fault_handler_stderr_fd_key])
+def tell_what_hangs(fd: int) -> None:
+    """Write what all threads do, once for each test that takes that long."""
+    if _monotonic() - _begun_at[0] > _HANGS_SECONDS:
+        _begun_at[0] = math.inf
+        threads = sys._current_frames().items()  # noqa: SLF001 - documented, and there is no other name for it
+        stacks = [f"Thread {one}:\n{''.join(traceback.format_stack(frame))}" for one, frame in threads]
+        os.write(fd, f"\nafter {_HANGS_SECONDS} s:\n{''.join(stacks)}".encode())
+
+
+def _look_for_what_hangs(stderr_fd: int) -> None:
+    while True:
+        _sleep(_LOOKS_SECONDS)
+        tell_what_hangs(stderr_fd)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_exception_interact() -> None:
-    """Set it with the next test: pytest takes it back here, in front of a debugger."""
-    _set_at[0] = float("-inf")
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin to look for what hangs."""
+    stderr_fd = session.config.stash[fault_handler_stderr_fd_key]
+    threading.Thread(target=_look_for_what_hangs, args=(stderr_fd,), name="what hangs", daemon=True).start()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """A test begins."""
+    _begun_at[0] = _monotonic()
 
 
 def _import_ahead(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Each test is collected and run, however many workers there are. Which tests share a process is checked by `make lint-repository`."""
+"""Each test is collected and run, however many workers there are, and one that hangs is shown. Which tests share a process is checked by `make lint-repository`."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,3 +144,15 @@ def test_what_a_worker_had_that_died_is_run_by_the_one_in_its_place(spread, coun
     done += play(scheduler, [other, place], turns)
     assert sorted(done) == sorted(everything)
     assert not scheduler.has_pending
+
+
+def test_what_hangs_is_shown_once(root_conftest, monkeypatch, tmp_path):
+    """With what each thread does, and the test goes on."""
+    monkeypatch.setattr(root_conftest, "_begun_at", [float("-inf")])
+    with (tmp_path / "stderr").open("w+b") as stderr:
+        root_conftest.tell_what_hangs(stderr.fileno())
+        root_conftest.tell_what_hangs(stderr.fileno())
+        stderr.seek(0)
+        shown = stderr.read().decode()
+    assert shown.count(test_what_hangs_is_shown_once.__name__) == 1
+    assert "in _look_for_what_hangs" in shown  # of another thread

@@ -3,7 +3,7 @@
 import heapq
 import math
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -220,20 +220,27 @@ class Connections:
     def mend(self, one: str, other: str) -> None:
         """End all faults between two places. Held messages arrive after another latency."""
         for way in (self.way(one, other), self.way(other, one)):
-            way.is_cut, way.slow_seconds, way.bytes_per_second = False, 0.0, math.inf
-            way.buffer_bytes = way.repeats = 0
-            for end in self._ends:
-                if end.way is way and end.under_way:
-                    due = max(end.under_way[0][0], way.due())
-                    end.under_way = deque((max(at, due), message) for at, message in end.under_way)
-                    end.last_due = max(end.last_due, due)
-                    self._schedule(due, end)
+            self._mend(way, [end for end in self._ends if end.way is way])
 
     def mend_all(self) -> None:
         """End all faults."""
         self._refusing.clear()
+        ends: dict[Way, list[ConnectionEnd]] = defaultdict(list)
+        for end in self._ends:
+            ends[end.way].append(end)
         for one, other in tuple(self._ways):
-            self.mend(one, other)
+            for way in (self.way(one, other), self.way(other, one)):
+                self._mend(way, ends[way])
+
+    def _mend(self, way: Way, ends: Sequence[ConnectionEnd]) -> None:
+        way.is_cut, way.slow_seconds, way.bytes_per_second = False, 0.0, math.inf
+        way.buffer_bytes = way.repeats = 0
+        for end in ends:
+            if end.under_way:
+                due = max(end.under_way[0][0], way.due())
+                end.under_way = deque((max(at, due), message) for at, message in end.under_way)
+                end.last_due = max(end.last_due, due)
+                self._schedule(due, end)
 
     def _between(self, place: str, other: str | None = None) -> Iterator[ConnectionEnd]:
         for end in tuple(self._ends):
