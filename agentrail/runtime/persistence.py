@@ -29,7 +29,14 @@ from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.values.port_members import offers
 from agentrail.distribution import NAME
-from agentrail.errors import AgentrailError, CodecError, JournalBehind, OptionError, StoreUnavailable
+from agentrail.errors import (
+    AgentrailError,
+    CodecError,
+    JournalBehind,
+    OptionError,
+    StoreUnavailable,
+    YourMove,
+)
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.orphaned_processes import ProcessList, end_left_processes, keep_list, list_beside
@@ -167,6 +174,7 @@ class Keeping:
         )
         self.silence: NodeSilence = NodeSilence(lease_seconds=lease_seconds)
         self._may_sweep = trio.Event()
+        self._vain: dict[tuple[str, SessionId], list[Record]] = {}
         self._checked_at = float("-inf")
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -306,7 +314,7 @@ class Keeping:
 
     def give_back(self, scope: str, root: SessionId) -> None:
         """Release the ownership of a tree, after all earlier calls of the store. Does nothing if this node is not the owner."""
-        self.writer.release(self.node.id, scope, root)
+        self.writer.release(scope, root, partial(self.store.release, self.node.id, scope, root))
 
     async def read(self, function: Callable[[], T]) -> T:
         if self.store.is_immediate:
@@ -384,12 +392,16 @@ class Keeping:
         return opening, tail
 
     async def _create(self, opening: Opening) -> None:
-        create = partial(self.store.create, opening)
         if self.store.is_immediate:
-            create()
+            self.store.create(opening)
             return
         first = opening.records[0]
-        self.writer.unreleased.pop((first.scope, opening.root), None)  # of a deleted session with this id
+        self.writer.unreleased.pop((first.scope, opening.root), None)  # of an earlier session with this id
+
+        def create() -> None:
+            self._delete_vain(first.scope, first.session)
+            self.store.create(opening)
+
         is_done = False
         try:
             with trio.move_on_after(self.writer.patience_seconds):
@@ -419,14 +431,27 @@ class Keeping:
         first = opening.records[0]
         if opening.parent:
             return  # it ends with its root, and does nothing until then
+        self._vain.setdefault((first.scope, first.session), []).append(first)
+        self.writer.release(
+            first.scope, first.session, partial(self._delete_vain, first.scope, first.session)
+        )
 
-        def take_back() -> None:
-            if self.store.read(first.scope, first.session, limit=1)[:1] != opening.records:
-                return
-            self.store.release(self.node.id, first.scope, first.session)
-            self.store.delete(first.scope, first.session)
+    def _delete_vain(self, scope: str, session: SessionId) -> None:
+        if self.is_vain(scope, session):
+            with suppress(YourMove):  # it is not there, or needed
+                self.store.release(self.node.id, scope, session)
+                self.store.delete(scope, session)
+        self._vain.pop((scope, session), None)
 
-        self.writer.post(take_back)
+    def is_vain(self, scope: str, session: SessionId) -> bool:
+        """Whether a stored session was not begun, and will be deleted: its caller was told so. This blocks."""
+        openings = self._vain.get((scope, session))
+        try:
+            return openings is not None and self.store.read(scope, session, limit=1)[0] in openings
+        except StoreUnavailable:
+            raise
+        except AgentrailError:  # it is not there, or was trimmed
+            return False
 
     async def _sweep_on(self, retention: Retention) -> None:
         await self._may_sweep.wait()

@@ -51,6 +51,8 @@ def facts_of_cell(cell: SessionCell) -> SessionFacts:
 def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
     try:
         stored = stored_of(keeping.store, scope, session_id)
+        if keeping.is_vain(scope, session_id):
+            return None
         opening: StoredOpening = opening_of(keeping.store, stored)
     except (SessionNotFound, Erased):
         return None

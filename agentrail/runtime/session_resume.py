@@ -32,6 +32,7 @@ from agentrail.errors import (
     JournalDrifted,
     OptionError,
     SessionDown,
+    SessionNotFound,
     StoreTooNew,
     Unrevivable,
 )
@@ -178,6 +179,9 @@ class SessionResumption:
 
     def _look(self, wanted: WantedSession) -> StoredSession:
         stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
+        if self._keeping.is_vain(wanted.scope, wanted.session_id):
+            message = f"there is no session {wanted.session_id!r}: its start failed"
+            raise SessionNotFound(message)
         self._check_codec(stored)
         if stored.root != stored.session:
             message = f"session {stored.session!r} is a sub-agent: resume its root, {stored.root!r}"

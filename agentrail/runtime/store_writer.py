@@ -240,9 +240,8 @@ class Writer:
         self._calls.append(_Call(function, after=self._last_job))
         self._wake()
 
-    def release(self, node: str, scope: str, root: SessionId) -> None:
+    def release(self, scope: str, root: SessionId, function: Callable[[], object]) -> None:
         """Release a tree after all earlier records and calls. Repeated until the store has answered, or this node takes the tree again."""
-        function = partial(self.store.release, node, scope, root)
         if self.store.is_immediate:
             self.post(function)
             return

@@ -1,6 +1,7 @@
 """Stored sessions come back: what they knew is there, what was at work is decided once, and what is missing is said by name."""
 
 import threading
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -46,6 +47,7 @@ from tests.runtime.rig import (
     calling,
     eventually,
     kinds_in,
+    on_bounded_time,
     on_virtual_time,
     open_over,
     saying,
@@ -193,6 +195,37 @@ async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call,
     kinds = kinds_in(inner)
     assert kinds.count("opened") == 1
     assert "taken" not in kinds
+
+
+@on_bounded_time
+@pytest.mark.parametrize("is_tried_again", [True, False])
+@pytest.mark.parametrize("fault", ["lose_answers", "hang"])
+async def test_a_session_whose_start_failed_is_not_there(fault, is_tried_again):
+    """Its opening may be in the store. Nothing shows it until it is deleted, and it can be started at once."""
+    inner = fresh()
+    faulty = FaultyStore(inner)
+    async with open_over(faulty, store_patience=0.2) as supervisor:
+        getattr(faulty, fault)()
+        with pytest.raises(StoreUnavailable):
+            await supervisor.start_session(model=saying("a"), session_id="s-1")
+        if fault == "lose_answers":
+            assert inner.get("", "s-1") is not None
+        assert await supervisor.facts_of("s-1") is None
+        with pytest.raises(SessionNotFound):
+            await supervisor.resume_session("s-1", model=saying("a"))
+        faulty.mend()
+        if is_tried_again:
+            session = None
+            while session is None:
+                with suppress(StoreUnavailable):  # a hanging call may still be on its way
+                    session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+                await trio.sleep(0.01)
+            await session.prompt("there?")
+            await trio.sleep(0.6)  # what is repeated in the store has been
+            assert await supervisor.facts_of("s-1") == session.facts
+            assert kinds_in(inner).count("opened") == 1
+        else:
+            await eventually(lambda: inner.get("", "s-1") is None)
 
 
 # --- what was at work
