@@ -1,7 +1,7 @@
 """Supervised sessions: start, find, watch, restart and stop them."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, Unpack, overload
 
 import trio
@@ -38,7 +38,6 @@ from agentrail.errors import (
     OptionError,
     SessionDown,
     SessionRefused,
-    StoreUnavailable,
     UnknownTool,
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentError, Event, ToolExecutionEnd
@@ -385,13 +384,8 @@ class SessionSupervisor:
         try:
             return await run_call(session, name)
         finally:
-            with (
-                trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True),
-                suppress(SessionDown, StoreUnavailable),
-            ):
-                await session.abort("the call has ended", kill_tools="all", clear_queue=True, wait=False)
-                await session.stop("the call has ended")
-                await session.monitor().wait()
+            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True):
+                await stop_quietly(session._cell, "the call has ended")  # noqa: SLF001 - internal access to the cell of a handle
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         session_id = SessionId(chosen.session_id or f"s-{self._shared.dependencies.outside.ids(6)}")

@@ -1,6 +1,9 @@
 """A tool is called without a model, and the call passes all that calls of models pass."""
 
+from functools import partial
+
 import pytest
+import trio
 
 from agentrail import CycleAborted, CycleFailed, Ok, OptionError, SessionDown, tool
 from agentrail.abc import Error, ToolContext
@@ -8,12 +11,14 @@ from agentrail.core.policy.budget import Budget
 from agentrail.errors import AlreadyStarted, SessionRefused, UnknownTool
 from agentrail.messages import Image
 from agentrail.runtime.session_options import SessionOptions
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import cancel_everywhere
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from agentrail.testing.tools import CrashingTool, RecordingTool
+from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import open_bare, saying
+from tests.runtime.rig import eventually, open_bare, open_over, saying
 from tests.thinned import first, sampled
 
 PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png")
@@ -145,3 +150,17 @@ async def test_it_can_be_cut_anywhere(mode):
             assert mode != "cancel"
 
     assert await cancel_everywhere(scenario, mode=mode) > 5
+
+
+@pytest.mark.parametrize("fault", ["go_away", "hang"])
+async def test_its_session_ends_although_the_store_is_away(fault):
+    """Nothing of a cancelled call is left when the store is back."""
+    store, hanging = FaultyStore(MemoryStore()), HangingTool(name="hang")
+    async with open_over(store, store_patience=0.2) as supervisor:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(supervisor.call_tool, "hang", tools=[hanging]))
+            await hanging.started.wait()
+            getattr(store, fault)()
+            nursery.cancel_scope.cancel()
+        store.mend()
+        await eventually(lambda: not supervisor.sessions())
