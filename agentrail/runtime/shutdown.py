@@ -76,28 +76,20 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
     Cancellation: Shielded and bounded. Work that does not end is named.
     """
     with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
-        await _stop_child(Session(cell), usage)
+        with suppress(SessionDown):
+            async with Session(cell).subscribe(kinds=[AbortSettled]) as settled:
+                try:
+                    await stop_quietly(cell, "its parent's call has ended")
+                finally:
+                    with suppress(trio.WouldBlock, trio.EndOfChannel):
+                        while True:
+                            event = settled.next_nowait()
+                            # Not the end of the cycle, which arrives unrequested.
+                            if isinstance(event, AbortSettled):
+                                usage.add(event.receipt)
     if grace.cancelled_caught and cell.interpreter is not None:
         usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
     usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
-
-
-async def _stop_child(child: Session, usage: ChildUsage) -> None:
-    with suppress(SessionDown, StoreUnavailable):
-        async with child.subscribe(kinds=[AbortSettled]) as settled:
-            try:
-                with suppress(StoreUnavailable):  # its work was stopped, and it must end as well
-                    await child.abort(
-                        "its parent's call has ended", kill_tools="all", clear_queue=True, wait=False
-                    )
-                await child.stop("its parent's call has ended")
-            finally:
-                with suppress(trio.WouldBlock, trio.EndOfChannel):
-                    while True:
-                        event = settled.next_nowait()
-                        # Not the end of the cycle, which arrives unrequested.
-                        if isinstance(event, AbortSettled):
-                            usage.add(event.receipt)
 
 
 def fault_of_within(within: object) -> str | None:

@@ -7,7 +7,7 @@ import trio
 
 import agentrail
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import SessionDown
+from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,
@@ -18,12 +18,14 @@ from agentrail.events import (
     ToolExecutionEnd,
 )
 from agentrail.runtime.session_handle import Session
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from agentrail.tools import builtin
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import only
+from tests.runtime.rig import eventually, on_virtual_time, only, open_over
 
 TASK = calls(("task", {"description": "Count the files."}))
 
@@ -432,3 +434,19 @@ async def test_a_late_client_sees_what_children_wait_for(supervisor, deep):
         await session.respond(ref, 0)
         assert await session.collect_reply() == "done"
         assert (await session.status()).children == ()
+
+
+@on_virtual_time
+async def test_a_child_ends_with_its_call_although_the_store_is_away():
+    """Its stop cannot be recorded within the time that its parent waits for its end. Once the store is back, no child is left."""
+    store, hanging = FaultyStore(MemoryStore()), HangingTool(name="hang")
+    async with open_over(store) as supervisor:
+        model = working(calls(("hang", {})))
+        session = await supervisor.start_session(model=model, tools=[TaskTool(), hanging])
+        await session.prompt("Count.")
+        await hanging.started.wait()
+        store.go_away()
+        with pytest.raises(StoreUnavailable):
+            await session.abort("enough")
+        store.mend()
+        await eventually(lambda: [one.session_id for one in supervisor.sessions()] == [session.session_id])
