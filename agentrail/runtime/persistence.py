@@ -314,7 +314,7 @@ class Keeping:
 
     def give_back(self, scope: str, root: SessionId) -> None:
         """Release the ownership of a tree, after all earlier calls of the store. Does nothing if this node is not the owner."""
-        self.writer.release(scope, root, partial(self.store.release, self.node.id, scope, root))
+        self.writer.repeat(scope, root, partial(self.store.release, self.node.id, scope, root))
 
     async def read(self, function: Callable[[], T]) -> T:
         if self.store.is_immediate:
@@ -341,7 +341,8 @@ class Keeping:
     def _note_behind(self, key: str, behind: JournalBehind) -> None:
         if offers(self.store, OwedStore):
             body = f"{behind.have} {behind.acknowledged}".encode()
-            self.writer.post(partial(self.store.change_owed, (OwedRow(kind=BEHIND, id=key, body=body),)))
+            row = OwedRow(kind=BEHIND, id=key, body=body)
+            self.writer.repeat(BEHIND, key, partial(self.store.change_owed, (row,)))
 
     def behind_of(self, scope: str, session_id: SessionId) -> JournalBehind | None:
         """Return the loss of acknowledged records that any node noted for a session, or None. Blocks."""
@@ -355,8 +356,8 @@ class Keeping:
 
     def forget_behind(self, scope: str, session_id: SessionId) -> None:
         if self.heartbeat is not None and offers(self.store, OwedStore):
-            drop = ((BEHIND, key_of(scope, session_id)),)
-            self.writer.post(partial(self.store.change_owed, (), drop))
+            row = BEHIND, key_of(scope, session_id)
+            self.writer.repeat(*row, partial(self.store.change_owed, (), (row,)))
 
     def _opening_of(
         self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
@@ -396,7 +397,7 @@ class Keeping:
             self.store.create(opening)
             return
         first = opening.records[0]
-        self.writer.unreleased.pop((first.scope, opening.root), None)  # of an earlier session with this id
+        self.writer.unanswered.pop((first.scope, opening.root), None)  # of an earlier session with this id
 
         def create() -> None:
             self._delete_vain(first.scope, first.session)
@@ -432,9 +433,7 @@ class Keeping:
         if opening.parent:
             return  # it ends with its root, and does nothing until then
         self._vain.setdefault((first.scope, first.session), []).append(first)
-        self.writer.release(
-            first.scope, first.session, partial(self._delete_vain, first.scope, first.session)
-        )
+        self.writer.repeat(first.scope, first.session, partial(self._delete_vain, first.scope, first.session))
 
     def _delete_vain(self, scope: str, session: SessionId) -> None:
         if self.is_vain(scope, session):

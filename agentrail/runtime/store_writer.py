@@ -42,7 +42,6 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.events import TERMINAL, Event
-from agentrail.messages import SessionId
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
 from agentrail.otp.guarded_calls import call_guarded
@@ -117,7 +116,7 @@ class BatchOutcome:
 class _Call:
     function: Callable[[], Any]
     tree: TakeOver | None = None
-    released: tuple[str, SessionId] | None = None
+    repeated: tuple[str, str] | None = None
     after: int = 0  # number of the last job that is written first
     is_wanted: bool = True
     done: trio.Event = field(factory=trio.Event)
@@ -139,9 +138,9 @@ class Writer:
         self._last_job = 0
         self._again: deque[WriterJob] = deque()  # retried one by one
         self._calls: deque[_Call] = deque()
-        self.unreleased: dict[tuple[str, SessionId], Callable[[], object]] = {}
-        """Releases of trees, by scope and root, that the store has not answered. A node that lives on must not keep a tree that it does not use."""
-        self._release_at = -math.inf
+        self.unanswered: dict[tuple[str, str], Callable[[], object]] = {}
+        """Calls that are repeated, as the store has not answered them, by key."""
+        self._repeat_at = -math.inf
         self._under_way: tuple[WriterJob, ...] = ()
         self._since: float | None = None
         self._trouble = ""
@@ -240,12 +239,15 @@ class Writer:
         self._calls.append(_Call(function, after=self._last_job))
         self._wake()
 
-    def release(self, scope: str, root: SessionId, function: Callable[[], object]) -> None:
-        """Release a tree after all earlier records and calls. Repeated until the store has answered, or this node takes the tree again."""
+    def repeat(self, scope: str, name: str, function: Callable[[], object]) -> None:
+        """Like `post`, and make the call again until the store has answered it or a later one of this key, or this node takes the tree `name`.
+
+        A node that lives on must not keep a tree that it does not use.
+        """
         if self.store.is_immediate:
             self.post(function)
             return
-        self._calls.append(_Call(function, released=(scope, root), after=self._last_job))
+        self._calls.append(_Call(function, repeated=(scope, name), after=self._last_job))
         self._wake()
 
     def _wake(self) -> None:
@@ -345,10 +347,10 @@ class Writer:
             nursery.start_soon(self._watch_patience, name="patience with the store")
             while True:
                 await self._wait_for_work()
-                if self.unreleased and trio.current_time() >= self._release_at:
+                if self.unanswered and trio.current_time() >= self._repeat_at:
                     # Before calls that wait already: one of them may take the same tree again.
-                    self._calls.extendleft(_Call(one, released=key) for key, one in self.unreleased.items())
-                    self.unreleased.clear()
+                    self._calls.extendleft(_Call(one, repeated=key) for key, one in self.unanswered.items())
+                    self.unanswered.clear()
                 while self._calls and not self._is_early(self._calls[0]):
                     await self._carry_out(self._next_calls())
                 if self._is_due or self._calls:  # calls that are left wait for records
@@ -365,8 +367,8 @@ class Writer:
             self._is_empty.set()
             self._due_at = math.inf
         self._has_work = trio.Event()
-        release_at = self._release_at if self.unreleased else math.inf
-        with trio.CancelScope(deadline=min(self._due_at, release_at)) as self._parked:
+        repeat_at = self._repeat_at if self.unanswered else math.inf
+        with trio.CancelScope(deadline=min(self._due_at, repeat_at)) as self._parked:
             await self._has_work.wait()
 
     async def _write(self, batch: tuple[WriterJob, ...]) -> None:
@@ -419,11 +421,12 @@ class Writer:
             self._done()
         for call in calls:
             call.done.set()
-            if call.tree is not None:
-                self.unreleased.pop((call.tree.scope, call.tree.root), None)
-            elif call.released is not None and isinstance(call.error, StoreUnavailable):
-                self.unreleased[call.released] = call.function
-                self._release_at = trio.current_time() + LONGEST_PAUSE_SECONDS
+            key = call.repeated if call.tree is None else (call.tree.scope, call.tree.root)
+            if key is not None:
+                self.unanswered.pop(key, None)
+            if call.repeated is not None and isinstance(call.error, StoreUnavailable):
+                self.unanswered[call.repeated] = call.function
+                self._repeat_at = trio.current_time() + LONGEST_PAUSE_SECONDS
 
     async def _watch_patience(self) -> None:
         while True:

@@ -462,8 +462,9 @@ async def test_a_tree_that_cannot_be_revived_here_is_left_to_others():
 
 
 @pytest.mark.machine(14)
-async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_node():
-    """A session whose acknowledged records are lost is parked on every node."""
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_node(is_away):
+    """Also if the store cannot take the note of it at once."""
     store, _ = shared_store()
     work = Work(seconds=1)
     async with AsyncExitStack() as stack:
@@ -473,8 +474,12 @@ async def test_a_session_whose_acknowledged_records_are_lost_is_parked_on_every_
             await session.ask("Hi")
         acknowledged = store.get("", "lost").tail.seq
         forget_records(store, "lost", 2)
+        if is_away:
+            first.cut("change_owed")
         with pytest.raises(Exception, match="acknowledged record"):
             await sessions[0].ask("And now?")
+        await trio.sleep(3)
+        first.mend()
         assert await sessions[1].ask("And now?") == "done"
         (parked,) = one.parked_sessions()
         assert (

@@ -199,7 +199,7 @@ async def test_a_posted_call_follows_the_records_before_it(running):
     await trio.testing.wait_all_tasks_blocked()
     writer.put(Heard(), [record(1)])
     post("snapshot")
-    writer.release("", "s-1", store.release)
+    writer.repeat("", "s-1", store.release)
     writer.put(Heard(), [record(1, "s-2")])
     await writer.wait_empty()
     assert made == [("earlier", []), ("snapshot", [[[1], [1]]]), ("release", [[[1], [1]]])]
@@ -307,7 +307,7 @@ async def test_a_release_is_repeated_until_the_store_answers(running, is_taken_a
     """A node that lives on keeps no tree that it does not use. It keeps one that it has taken again in the meantime."""
     store = ReleasingStore(unanswered=3)
     writer = running(store)
-    writer.release("", "s-1", partial(store.release, "n1", "", "s-1"))
+    writer.repeat("", "s-1", partial(store.release, "n1", "", "s-1"))
     await writer.wait_empty()
     if is_taken_again:
         await writer.take(tree("s-1"))
