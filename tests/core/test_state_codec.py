@@ -440,7 +440,7 @@ def test_text_that_is_no_such_json_is_refused():
         (b'{"codec":NaN}', "not JSON: "),
         (b'{"codec":1e999}', "not JSON: Number out of range"),
         (b'{"codec":"\\ud800"}', "not JSON: "),
-        (b'{"codec":"\xff"}', "not JSON: "),
+        (b'{"codec":"\xff"}', "not JSON: a text is not UTF-8"),
         ('{"codec":"\ud800"}', "not JSON: "),
         (b'{"codec":' + b"9" * 4_000 + b"}", "a number of more than 3000 digits"),
         (b'{"codec":' + b"9" * 100_000 + b"}", "a number of more than 3000 digits"),

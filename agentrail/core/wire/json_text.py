@@ -24,7 +24,7 @@ def read_json(text: bytes | str) -> PlainJson:
         if msgspec.json.encode(plain) != given:
             _read_pairs(given)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        message = f"not JSON: {error}"
+        message = f"not JSON: {'a text is not UTF-8' if isinstance(error, UnicodeDecodeError) else error}"
         raise Misfit(message) from error
     return plain
 

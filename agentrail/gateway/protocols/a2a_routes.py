@@ -378,7 +378,11 @@ def _read_params(name: str, params: Any) -> Any:
         checks.validate_proto_required_fields(read)
         return values
     except (json_format.Error, errors.A2AError, TypeError, ArithmeticError) as error:
-        refuse_field("params", f"are not a {kind}: {getattr(error, 'data', None) or type(error).__name__}")
+        faults = (getattr(error, "data", None) or {}).get("errors", ())
+        why = "; ".join([f"{one['field']}: {one['message']}" for one in faults])
+        if not why:
+            why = f"{error}" if isinstance(error, json_format.Error) else "a value has the wrong type"
+        refuse_field("params", f"are not a {kind}: {why}")
 
 
 def _encode(wrap: _Wrap, frame: Frame) -> bytes:
