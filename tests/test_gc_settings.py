@@ -124,7 +124,7 @@ def test_the_commands_ask(program, arguments, main):
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    assert done.stdout == f"{main} True (50000, 20, 50) True\n", done.stderr
+    assert done.stdout == f"{main} True (10000, 100, 50) True\n", done.stderr
 
 
 @in_a_process
@@ -132,7 +132,7 @@ def test_many_sessions_raises_the_thresholds_and_freezes_what_is_there():
     """What is set is what the page says, and the result names both states. Python 3.12.1 starts with 375 frozen objects: they are thawed."""
     with a_collector():
         change = many_sessions()
-        assert gc.get_threshold() == THRESHOLDS == (50_000, 20, 50)
+        assert gc.get_threshold() == THRESHOLDS == (10_000, 100, 50)
         assert gc.get_freeze_count() > 1_000
         assert change.before.thresholds == (700, 10, 10)
         assert change.before.frozen < 1_000
@@ -221,9 +221,9 @@ def test_a_second_call_changes_nothing_and_undoes_nothing():
 def test_what_the_program_has_chosen_stays():
     """Thresholds only rise, and a collector that is off stays off; `undo` takes back our thresholds, not those of somebody who came later."""
     for was, becomes in (
-        ((100_000, 5, 5), (100_000, 20, 50)),
-        ((700, 100, 1_000), (50_000, 100, 1_000)),
-        ((60_000, 20, 50), (60_000, 20, 50)),
+        ((100_000, 5, 5), (100_000, 100, 50)),
+        ((700, 200, 1_000), (10_000, 200, 1_000)),
+        ((60_000, 100, 50), (60_000, 100, 50)),
         ((0, 10, 10), (0, 10, 10)),
     ):
         with a_collector(was):

@@ -31,7 +31,7 @@ _BATCH: Final = 20
 _EARLY: Final = slice(4, 15)  # around turn 10, as in benchmarks/cycles.py
 _LATE: Final = slice(-11, None)
 _FIRST_TURNS: Final = 5
-_THRESHOLDS: Final = (50_000, 20, 50)  # those of agentrail.gc_settings.many_sessions()
+_THRESHOLDS: Final = (10_000, 100, 50)  # those of agentrail.gc_settings.many_sessions()
 
 
 @dataclass
