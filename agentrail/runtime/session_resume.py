@@ -180,7 +180,7 @@ class SessionResumption:
     def _look(self, wanted: WantedSession) -> StoredSession:
         stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
         if self._keeping.is_vain(wanted.scope, wanted.session_id):
-            message = f"there is no session {wanted.session_id!r}: its start failed"
+            message = f"session {wanted.session_id!r} was not started: its store did not answer"
             raise SessionNotFound(message)
         self._check_codec(stored)
         if stored.root != stored.session:

@@ -317,6 +317,23 @@ async def test_a_release_is_repeated_until_the_store_answers(running, is_taken_a
 
 
 @on_virtual_time
+async def test_a_repeated_call_ends_with_a_later_one_of_its_key(running):
+    """Also if the later one was accepted before the store failed to answer the earlier one."""
+    store, made = TakingStore(), []
+
+    def note():
+        made.append("note")
+        message = "away"
+        raise StoreUnavailable(message)
+
+    writer = running(store)
+    writer.repeat("behind", "s-1", note)
+    writer.repeat("behind", "s-1", lambda: made.append("forget"))
+    await trio.sleep(10)
+    assert made == ["note", "forget"]
+
+
+@on_virtual_time
 async def test_a_tree_that_nobody_waits_for_any_more_is_not_tried_again():
     """Who was cancelled while many were taken gives back what was taken for it; behind that nothing is."""
     store = TakingStore(bad=["b"])

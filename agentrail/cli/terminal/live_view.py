@@ -230,9 +230,8 @@ class TerminalView:
             self._dirty.set()
 
     async def _print(self, rows: Rows) -> None:
-        self._above += (
-            rows  # before any wait: the picture no longer has these rows, so the next frame must print them
-        )
+        # Before any wait: the picture no longer has these rows, so the next frame must print them.
+        self._above += rows
         self._dirty.set()
         await trio.lowlevel.checkpoint()
         while len(self._above) > _MAX_WAITING_ROWS and not self._typing.is_over:
