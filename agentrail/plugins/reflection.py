@@ -50,7 +50,7 @@ class Reflection(Plugin[Reviews]):
             ValueError: Your move: no criteria, no signal or one of several lines, a negative number of reviews, or two reviewers.
         """
         if not criteria or len(pass_signal.strip().splitlines()) != 1 or max_reviews < 0:
-            message = "criteria and pass_signal must not be blank, pass_signal must be one line, and max_reviews must be 0 or more; got {list(criteria)!r}, {pass_signal!r}, {max_reviews!r}"
+            message = f"criteria and pass_signal must not be blank, pass_signal must be one line, and max_reviews must be 0 or more; got {list(criteria)!r}, {pass_signal!r}, {max_reviews!r}"
             raise ValueError(message)
         if reviewer_agent is not None and (reviewer_model is not None or not reviewer_agent.strip()):
             message = f"reviewer_agent must be the name of an agent, and excludes reviewer_model; got {reviewer_agent!r}, {reviewer_model!r}"

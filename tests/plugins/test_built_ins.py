@@ -124,7 +124,7 @@ REFUSED = [
     (p.Reflection, {"criteria": []}, WORDS),
     (p.Reflection, {"pass_signal": ""}, WORDS),
     (p.Reflection, {"pass_signal": "a\nb"}, WORDS),
-    (p.Reflection, {"max_reviews": -1}, WORDS),
+    (p.Reflection, {"max_reviews": -1}, r"got \['It answers all.*'APPROVED', -1"),
     (p.Reflection, {"reviewer_agent": "critic", "reviewer_model": "demo:judge"}, AGENT),
     (p.Reflection, {"reviewer_agent": " "}, AGENT),
     (p.SecurityGuard, {"paths": []}, "unexpected keyword argument 'paths'"),
