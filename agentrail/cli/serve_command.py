@@ -1,12 +1,14 @@
 """`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application."""
 
+import difflib
 import importlib.util
+import inspect
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 from urllib.parse import quote
 
 import trio
@@ -15,7 +17,6 @@ from cyclopts import Parameter
 
 from agentrail.actors.deferred_error import Kept
 from agentrail.blueprints.configuration import Configuration, read_configuration
-from agentrail.cli.app_loader import ApplicationFailed, find_application
 from agentrail.cli.config_setup import ConfigFiles
 from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exit_codes import Exit, describe_error
@@ -49,8 +50,10 @@ from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.authorization import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.gc_settings import many_sessions
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.crash_text import describe_bug
 from agentrail.otp.exits import keep
+from agentrail.otp.guarded_calls import call_guarded
 from agentrail.runtime.crashes import log_crash
 from agentrail.stores.data_directory import DATA_VARIABLE
 from agentrail.stores.store_names import path_of_store
@@ -117,7 +120,7 @@ def serve_application(
                 trio.run(serve_until_signal, None, options, tokens, configuration)
             else:
                 run_application(application, partial(trio.run, serve_until_signal, app, options, tokens))
-    except ApplicationFailed as failed:
+    except _ApplicationFailed as failed:
         log_crash(f"{failed}: {describe_bug(failed.error)}", failed.error, keep)
         return Exit.FAILED
     except AgentrailError as error:
@@ -193,7 +196,7 @@ def run_application(name: str, run: Callable[[], object]) -> None:
     except AgentrailError:
         raise
     except Exception as error:
-        raise ApplicationFailed(name, error) from error
+        raise _ApplicationFailed(name, error) from error
 
 
 def check_extra(*needed: str, of: str = "gateway") -> None:
@@ -510,3 +513,68 @@ def _tell(shown: list[str], options: ServeOptions, console: str | None = None) -
     if console is not None:
         write_error(f"console {console}")
     write_all(1, "".join(f"{address}\n" for address in shown).encode())
+
+
+# --- the application of a name, and why it cannot be loaded
+
+
+class _ApplicationFailed(Exception):
+    def __init__(self, name: str, error: BaseException) -> None:
+        super().__init__(f"the application {name} failed")
+        self.error = error
+
+
+def find_application(name: str) -> "AsgiApp":
+    """Find an application by its name, in a module of the current directory or an installed one."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute) or "/" in module or module.startswith("."):
+        message = f"expected an application as package.module:NAME, such as desk:app for `app` in desk.py (got {name!r})"
+        raise OptionError([message])
+    imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
+    if not hasattr(imported, attribute):
+        raise OptionError(
+            [f"there is no application {attribute!r} in module {module!r}{_near(attribute, imported)}"]
+        )
+    found: Any = getattr(imported, attribute)
+    fault = fault_of_application(found)
+    if fault is not None:
+        raise OptionError([f"expected an ASGI application, such as create_app makes, and {name} is {fault}"])
+    return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
+
+
+def _refuse_module(module: str, error: BaseException) -> NoReturn:
+    """Report that an application's module cannot be imported, and at which line. It is not a bug of agentrail."""
+    if isinstance(error, AgentrailError):  # from `create_app`: its message has advice
+        raise error
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name is not None
+        and f"{module}.".startswith(f"{error.name}.")
+    ):
+        where = "searched in this directory and among installed packages"
+        raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
+    raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
+
+
+def _near(attribute: str, module: object) -> str:
+    near = difflib.get_close_matches(
+        attribute, [name for name in vars(module) if not name.startswith("_")], n=1
+    )
+    return (
+        f": did you mean {near[0]!r}" if near else f": assign the result of create_app to {attribute!r} there"
+    )
+
+
+def fault_of_application(found: Any) -> str | None:
+    """Return why this cannot be an ASGI application, or None if it may be one."""
+    if not callable(found) or isinstance(found, type):
+        return type(found).__name__
+    try:
+        inspect.signature(found).bind(object(), object(), object())
+    except TypeError:
+        if not inspect.isfunction(found):
+            return f"{type(found).__name__}, which does not accept scope, receive and send"
+        return "a function with other arguments: if it returns an application, assign the result to a name and pass that name"
+    except ValueError:  # callables not written in Python have no signature
+        return None
+    return None

@@ -11,12 +11,12 @@ import pytest
 import trio
 
 from agentrail.cli import serve_command as command
-from agentrail.cli.app_loader import find_application
 from agentrail.cli.serve_command import (
     admit_more,
     check_extra,
     check_options,
     console_link_of,
+    find_application,
     forgets_webhooks,
     limits_for,
     say_stopping,
