@@ -13,10 +13,10 @@ import trio
 
 from agentrail import outside
 from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.disk_store import SimulatedWitness
 from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, NodeChange, StoreCall
 from agentrail.testing.simulation.life import run
 from agentrail.testing.simulation.machine import NodeMachine
-from agentrail.testing.simulation.node_witness import SimulatedWitness
 from agentrail.testing.simulation.worlds import cluster, protocols
 from tests.simulation.audit import opened
 from tests.thinned import nightly

@@ -11,8 +11,8 @@ from agentrail.events import ApprovalRequired, PromptQueued, PromptReceived, Too
 from agentrail.events.envelope import Envelope
 from agentrail.messages import ToolResult
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.chatty_model import chatty_model
+from agentrail.testing.simulation.checkers import Acknowledgements
 from agentrail.testing.simulation.facts import CallAnswered, CallAsked, LedgerEntry, Read
 from agentrail.testing.simulation.faults import MODEL_TROUBLE, WHIMS
 from agentrail.testing.simulation.ledger import EffectLedger

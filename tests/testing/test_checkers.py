@@ -41,11 +41,11 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.seeded import seeded_order
-from agentrail.testing.simulation.acknowledgements import Acknowledgements
 from agentrail.testing.simulation.checkers import (
     CHECKERS,
     MAX_IDLE_STEPS,
     MAX_PER_SECOND,
+    Acknowledgements,
     Approvals,
     Budgets,
     Fences,
@@ -53,6 +53,7 @@ from agentrail.testing.simulation.checkers import (
     Ledgers,
     Liveness,
     MessagesOnce,
+    Promises,
     Receipts,
     Stops,
 )
@@ -70,13 +71,12 @@ from agentrail.testing.simulation.facts import (
     StoreCall,
 )
 from agentrail.testing.simulation.gods_eye import GodsEye
+from agentrail.testing.simulation.life import watching
 from agentrail.testing.simulation.log import LifeLog, LogLine
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.model_store import ModelStore
 from agentrail.testing.simulation.shadow import FoldEqualsLife
-from agentrail.testing.simulation.step_promises import Promises
 from agentrail.testing.simulation.tape import Tape
-from agentrail.testing.simulation.watching import watching
 from tests.core.test_children_of_tools import TASK
 from tests.core.worlds import TOOLS, agents_session, changed, completed, config, new_session, prompt
 from tests.runtime.rig import open_over

@@ -1,14 +1,16 @@
 """The judges of a simulated life, one for each kind of promise. Each is a function of the log's lines alone, and reads what a line changed."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+from zlib import crc32
 
-from attrs import frozen
+from attrs import define, frozen
 
 from agentrail.core.policy.budget import Bound, Ledger
 from agentrail.core.protocol.effects import PromptAgent, Publish, RunTool, SpawnChild, StartAgent, StartStream
-from agentrail.core.protocol.signals import AbortCycle, ToolFinished
+from agentrail.core.protocol.signals import AbortCycle, Asked, ChunksArrived, ToolFinished
 from agentrail.events import (
     TERMINAL,
     AbortSettled,
@@ -28,7 +30,14 @@ from agentrail.events import (
 from agentrail.messages import CallId
 from agentrail.runtime import store_writer
 from agentrail.runtime.session_rest import STOPS_WORK
-from agentrail.testing.simulation.acknowledgements import Acknowledgements
+from agentrail.testing.promises import (
+    PROMISES,
+    callers,
+    conversation,
+    effect_promises,
+    observed_step,
+    state_promises,
+)
 from agentrail.testing.simulation.facts import (
     WORLD_LEASE_SECONDS,
     CallAnswered,
@@ -45,7 +54,6 @@ from agentrail.testing.simulation.facts import (
 from agentrail.testing.simulation.gods_eye import GONE, Checker, GodsEye, LineKey
 from agentrail.testing.simulation.log import LineKind, LogLine
 from agentrail.testing.simulation.shadow import FoldEqualsLife
-from agentrail.testing.simulation.step_promises import Promises
 
 PATIENCE_SECONDS: Final = 60.0
 """Virtual time after which everything accepted must have ended, once all faults are over."""
@@ -578,6 +586,180 @@ class MessagesOnce(Checker):
                     if first != event.ref:
                         return f"{session}: message {name} was accepted twice, as {first} and {event.ref}"
         return None
+
+
+class Promises(Checker):
+    """The promises of `agentrail.testing.promises`, over each step of each session."""
+
+    name = "promises of each step"
+    kinds: frozenset[LineKind] = frozenset({"step"})
+
+    def judge(self, line: LogLine) -> str | None:
+        step = line.facts
+        if not isinstance(step, SessionStep):
+            return None
+        seen = observed_step.Seen(step.before, step.signal, step.after, step.effects)
+        for promise in _promises_about(step):
+            try:
+                promise(seen)
+            except AssertionError as error:
+                said = (promise.__doc__ or "").split("\n", 1)[0]
+                return (
+                    f"{line.session}: {type(step.signal).__name__} breaks {promise.__name__} ({said}) {error}"
+                )
+        return None
+
+
+_OF_CHUNKS: Final = (
+    conversation.people_see_what_is_said_without_tags,
+    conversation.event_numbers_are_dense,
+    state_promises.steps_follow_the_table,
+)
+_WAITING: Final = ("queue", "held", "steers", "cycle.ref")
+_CALLS: Final = ("batch", "survivors", "interactions")
+_OF_FIELDS: Final[Mapping[Callable[[observed_step.Seen], None], tuple[str, ...]]] = MappingProxyType(
+    {
+        conversation.history_only_grows: ("history",),
+        conversation.tool_events_come_in_pairs: _CALLS,
+        state_promises.agents_are_as_written: ("agents", "acting"),
+        state_promises.owners_are_as_written: (*_CALLS, "open", "stream", "held"),
+        state_promises.calls_are_as_written: _CALLS,
+        effect_promises.tools_run_once_and_only_from_waiting: _CALLS,
+        effect_promises.effect_ids_are_new: ("open", "minted"),
+        effect_promises.nothing_started_is_forgotten: ("open", "minted"),
+        callers.prompts_are_never_lost: _WAITING,
+        callers.steers_are_never_lost: _WAITING,
+        callers.what_a_prompt_came_with_goes_with_it: _WAITING,
+        callers.callers_are_answered_once: (*_WAITING, *_CALLS, "teardown", "wishes", "stoppers"),
+    }
+)
+"""Promises about these fields: asked when one of them changed, and about each signal with a caller."""
+
+_NAMED: Final = tuple(sorted({name for names in _OF_FIELDS.values() for name in names} - {"cycle.ref"}))
+
+_OF_REQUESTS: Final = (effect_promises.requests_have_the_context_of_their_turn,)
+_OF_SOME_REQUESTS: Final = (
+    conversation.requests_are_of_a_closed_history,
+    conversation.requests_speak_every_dialect,
+    conversation.history_is_valid,
+)
+"""Promises that read the whole conversation: asked at one request of sixteen, since it only grows between."""
+
+_ALWAYS: Final = tuple(
+    one
+    for one in PROMISES
+    # `FoldEqualsLife` repeats each step from its bytes.
+    if one
+    not in (*_OF_FIELDS, *_OF_REQUESTS, *_OF_SOME_REQUESTS, state_promises.the_same_again_gives_the_same)
+)
+
+
+def _promises_about(step: SessionStep) -> Iterator[Callable[[observed_step.Seen], None]]:
+    if isinstance(step.signal, ChunksArrived):
+        yield from _OF_CHUNKS
+        return
+    yield from _ALWAYS
+    was, now, is_asked = step.before.data, step.after.data, isinstance(step.signal, Asked)
+    changed = {name for name in _NAMED if getattr(was, name) is not getattr(now, name)}
+    if getattr(was.cycle, "ref", None) != getattr(now.cycle, "ref", None):
+        changed.add("cycle.ref")
+    for promise, fields in _OF_FIELDS.items():
+        if is_asked or not changed.isdisjoint(fields):
+            yield promise
+    for effect in step.effects:
+        if isinstance(effect, StartStream):
+            yield from _OF_REQUESTS
+            # Drawn by its name: sessions that do the same have requests with the same numbers.
+            if crc32(f"{now.config.session_id}/{effect.request.attempt}".encode()) % 16 == 0:
+                yield from _OF_SOME_REQUESTS
+
+
+class Acknowledgements(Checker):
+    """What users are told fits one order of their calls: each message, approval and question is a register that is set once.
+
+    For such a register the search of Wing and Gong has a closed form, whatever the length of the window: see `_fits_one_order`.
+    """
+
+    name = "linearizable acknowledgements"
+    kinds: frozenset[LineKind] = frozenset({"person"})
+
+    def __init__(self, eye: GodsEye | None = None) -> None:
+        super().__init__(eye)
+        self._registers: dict[LineKey, list[_Call]] = {}
+        self._open: dict[str, tuple[LineKey, _Call]] = {}
+
+    def judge(self, line: LogLine) -> str | None:
+        facts = line.facts
+        if isinstance(facts, CallAsked) and facts.key and facts.request in _REGISTERED:
+            key = line.session, facts.key
+            call = _Call(line.at, facts.request)
+            self._registers.setdefault(key, []).append(call)
+            self._open[facts.id] = key, call
+        elif isinstance(facts, CallAnswered) and facts.id in self._open:
+            key, call = self._open.pop(facts.id)
+            if facts.outcome == "unknown":
+                return None  # it may take effect at any time
+            call.answered_at, call.is_repeated = line.at, facts.is_repeated
+            call.sets = facts.outcome == "ok"
+            if call.sets:
+                call.shows = call.decides or facts.says
+            elif facts.code == "already_resolved" and getattr(facts.value, "by", "user") in {
+                "user",
+                "client",
+            }:
+                call.shows = facts.says
+                # A node may have passed it on again, after the owner that it asked first was lost.
+                own = getattr(facts.value, "user", None) == line.place and facts.says == call.decides
+                call.sets = call.is_repeated = own
+            if not _fits_one_order(self._registers[key]):
+                said = facts.says or facts.code
+                return f"{key[0]}: no order of the calls about {key[1]} explains the answer {said!r} to {facts.id}"
+        return None
+
+
+_SENDS: Final = frozenset({"prompt", "steer"})
+_DECIDES: Final = MappingProxyType(
+    {"approve": "approved", "reject": "rejected", "answer": "approved", "decline": "rejected"}
+)
+"""The status of a decision, as in `AlreadyResolved.status`."""
+
+_REGISTERED: Final = _SENDS | {"receipt", *_DECIDES}
+
+
+@define(eq=False)
+class _Call:
+    asked_at: float
+    request: str
+    answered_at: float = float("inf")
+    shows: str | None = None
+    """The value of the register that its answer shows. Empty: it is not set. None: it shows nothing."""
+    sets: bool = True
+    """Whether it may have set the register."""
+    is_repeated: bool = False
+    """Whether it may have been sent twice, so that its answer also fits another call that decided the same."""
+
+    @property
+    def decides(self) -> str:
+        return _DECIDES.get(self.request, "")
+
+
+def _fits_one_order(calls: list[_Call]) -> bool:
+    """Whether one call could have set the register after all calls that show it empty began, and before all that show its value ended."""
+    full, empty = [one for one in calls if one.shows], [one for one in calls if one.shows == ""]
+    if not full:
+        return True
+    value = full[0].shows
+    decided = [one for one in full if one.sets and one.decides and not one.is_repeated]
+    if any(one.shows != value for one in full) or len(decided) > 1:
+        return False
+    if any(early.asked_at >= late.answered_at for early in empty for late in full):
+        return False
+    return any(
+        all(one.asked_at <= late.answered_at for late in full)
+        and all(early.asked_at <= one.answered_at for early in empty)
+        for one in decided
+        or [one for one in calls if one.sets and (one.request in _SENDS or one.decides == value)]
+    )
 
 
 class NoBugs(Checker):

@@ -14,7 +14,7 @@ import io
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path, PurePath
@@ -25,6 +25,8 @@ from attrs import evolve
 
 from agentrail import outside
 from agentrail.errors import AgentrailError, StoreInUse, StoreUnavailable
+from agentrail.runtime import persistence
+from agentrail.runtime.witness import Witness
 from agentrail.stores import sqlite, sqlite_damage
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import connect, forget
@@ -34,6 +36,7 @@ from agentrail.testing.seams import wrapped
 from agentrail.testing.simulation.disk import SimulatedDisk
 from agentrail.testing.simulation.facts import StoreCall
 from agentrail.testing.simulation.log import LifeLog
+from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.store_calls import named_arguments, sentence_of, session_of
 
 
@@ -270,3 +273,38 @@ class _Lock:
     def release(self) -> None:
         if self._locks.get(self.path.name) is self:
             del self._locks[self.path.name]
+
+
+def simulated_witnesses() -> AbstractContextManager[None]:
+    """Let each node keep its witness on its own computer."""
+    return wrapped([(persistence, "Witness", lambda _: SimulatedWitness)])
+
+
+class SimulatedWitness(Witness):
+    """An entry in `NodeMachine.witnesses`. As the kernel does, a computer frees its lock when the process ends, and only then."""
+
+    def __init__(self, directory: Path, node: str) -> None:
+        """Create the witness of the current machine. Nothing is opened."""
+        super().__init__(directory, node)
+        machine = outside.current()
+        assert isinstance(machine, NodeMachine)
+        self._machine = machine
+
+    def find_ended(self) -> tuple[str, ...]:
+        """See `Witness`. A stopped node keeps its lock."""
+        return tuple(node for node, owner in self._machine.witnesses.items() if owner.has_ended)
+
+    def forget(self, nodes: Iterable[str]) -> None:
+        """See `Witness`."""
+        for node in nodes:
+            self._machine.witnesses.pop(node, None)
+
+    def open(self) -> None:
+        """See `Witness`. A process that was killed meanwhile opens nothing."""
+        if not self._machine.has_ended:
+            self._machine.witnesses[self._node] = self._machine
+
+    def close(self, *, was_reported: bool) -> None:
+        """See `Witness`."""
+        if was_reported and not self._machine.has_ended:
+            self._machine.witnesses.pop(self._node, None)

@@ -6,23 +6,29 @@ They have the usual people, models and tools, and every fault. What differs is w
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import cycle
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, get_args
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from agentrail.abc import ToolContext
+from agentrail.actors import ActorHandle, Behaviour, ChildSpec, SupervisorFlags, machine, open_supervisor
+from agentrail.actors.reply_slots import ReplyTo
 from agentrail.core.policy.budget import Budget
+from agentrail.errors import AgentrailError, CallTimeout, CursorAhead
 from agentrail.named_modules import NAMED_MODULES
+from agentrail.otp.statem import Call, Cast, EventTimeout, Init, Keep, NamedTimeout, Reply, TimedOut
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.remote.link import open_links
+from agentrail.remote.remote_session import RemoteSession
 from agentrail.runtime.agent import Agent
 from agentrail.testing.simulation import office as office_room
-from agentrail.testing.simulation.busy_actors import BusyActors
 from agentrail.testing.simulation.chatty_model import chatty_model
-from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS
+from agentrail.testing.simulation.facts import WORLD_LEASE_SECONDS, Read, ReaderSubscribed
 from agentrail.testing.simulation.faults import (
     CATALOGUE,
     CONGESTION,
@@ -40,7 +46,6 @@ from agentrail.testing.simulation.faults import (
 from agentrail.testing.simulation.life import WorldScenario
 from agentrail.testing.simulation.past import read_past
 from agentrail.testing.simulation.people import people
-from agentrail.testing.simulation.storm_readers import storm_readers
 from agentrail.testing.simulation.web_people import web_people
 from agentrail.testing.simulation.world import RESTART_SECONDS, StoreKind, World
 from agentrail.tools.function import tool
@@ -383,3 +388,187 @@ def find_scenario(name: str, folder: str) -> WorldScenario:
         is_named = "<" not in getattr(found, "__qualname__", "<")
         return found if is_named else Renamed(found, module, attribute)
     return Against(path, loaded)
+
+
+# --- readers, who all detach and connect again at the same instants
+
+READS_ON_SECONDS: Final = 15.0
+"""How long readers stay after all faults have ended."""
+
+_AGAIN_SECONDS: Final = 1.0
+
+
+def storm_readers(world: World, n: int, *, sessions: int, storms: int) -> None:
+    """Let readers live in a world.
+
+    Args:
+        world: The world, whose people have the sessions `s0`, `s1` and so on.
+        n: Number of readers. On an empty tape there is one.
+        sessions: Number of sessions.
+        storms: Number of instants, drawn, at which all of them detach and connect again.
+    """
+    tape, calm = world.tape, world.calm_at
+    count = n if tape.chance("storm.everybody", 1.0) else 1
+    instants = sorted(tape.number(f"storm[{number}].at", calm / 4, calm) for number in range(storms))
+    for index in range(count):
+        reader = StormReader(world, index, index % sessions, (*instants, calm + READS_ON_SECONDS))
+        world.inhabit(reader.name, reader.live)
+
+
+@define(eq=False)
+class StormReader:
+    """A client that only reads one session, and keeps its number."""
+
+    world: World
+    index: int
+    own: int
+    instants: tuple[float, ...]
+    read_up_to: int = 0
+    dials: int = 0
+    cursors: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"reader-{self.index}"
+
+    async def live(self) -> None:
+        """Read, and connect again at each instant but the last."""
+        for instant in self.instants:
+            with trio.CancelScope(deadline=instant):
+                while True:
+                    try:
+                        async with open_links(self._dial) as links:
+                            await self._read(RemoteSession(links, f"s{self.own}"))
+                    except* AgentrailError as group:
+                        self._note(f"cannot read: {group.exceptions[0]}", None)
+                    await trio.sleep(_AGAIN_SECONDS)
+
+    def _dial(self) -> AbstractAsyncContextManager[Any]:
+        places = tuple(node.place for node in self.world.nodes)
+        first = self.world.tape.choice(f"readers[{self.index}].node", places)
+        self.dials += 1
+        token = f"Bearer person-{self.own}"
+        place = places[(places.index(first) + self.dials) % len(places)]
+        return self.world.network.dial(place, headers=[(b"authorization", token.encode())])
+
+    async def _read(self, session: RemoteSession) -> None:
+        reader = f"{self.name}/{self.cursors}"
+        self._note(f"reads after {self.read_up_to}", ReaderSubscribed(reader, self.read_up_to))
+        try:
+            async with session.subscribe(after=self.read_up_to, deltas=False) as events:
+                async for event in events:
+                    if event.meta is not None and not event.meta.ephemeral:
+                        self.read_up_to = event.meta.seq
+                    said = f"reads {self.read_up_to} {type(event).__name__}"
+                    self._note(said, Read(reader, event))
+        except CursorAhead:  # the store lost events: this is another reader
+            self.read_up_to = 0
+            self.cursors += 1
+
+    def _note(self, said: str, facts: Any) -> None:
+        self.world.log.note("read", said, session=f"s{self.own}", place=self.name, facts=facts)
+
+
+# --- actors: machines that answer just in time, and callers that count what they get
+
+CALLERS: Final = 3
+_CALL_SECONDS: Final = 1.0
+"""Time limit of calls, and of a machine without news."""
+
+_ANSWER_SECONDS: Final = 30.0
+_MARGIN_SECONDS: Final = 0.001
+"""How long before its caller's deadline a machine answers, and the spread of messages around its time limit."""
+
+
+class _Machine(Behaviour[str, None]):
+    """Answers calls after some seconds, which may be none, and counts messages. After each it waits for the next one with a time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.answered: set[object] = set()
+        self.casts = 0
+
+    async def init(self) -> Init[str, None]:
+        return Init("open", None)
+
+    def handle(self, event: Any, state: str, data: None) -> Keep[None]:
+        del state, data
+        match event:
+            case Call(to=to, request=request) if self.seconds:
+                return Keep(actions=[NamedTimeout(request, self.seconds, content=to)])
+            case Call(to=to):
+                return Keep(actions=[Reply(to, "now")])
+            case TimedOut(kind="named", name=request, content=ReplyTo() as to):
+                if to.is_open:
+                    self.answered.add(request)
+                return Keep(actions=[Reply(to, "late")])
+            case Cast():
+                self.casts += 1
+            case _:
+                pass
+        return Keep(actions=[EventTimeout(_CALL_SECONDS)])
+
+
+class BusyActors:
+    """Machines and their callers. They live until the calm end of a world, in one process that no fault strikes.
+
+    Attributes:
+        broken: Broken promises, as sentences.
+    """
+
+    def __init__(self, world: World) -> None:
+        """Create them. Pauses are drawn from the world's seed."""
+        self.broken: list[str] = []
+        self._world = world
+        self._chance = world.tape.generator("busy actors")
+        self._prompt, self._late, self._timed = (
+            _Machine(seconds) for seconds in (0.0, _CALL_SECONDS - _MARGIN_SECONDS, 0.0)
+        )
+
+    def every_caller_gets_its_answer(self) -> None:
+        """Raise AssertionError if a call was not answered, an answer did not reach its caller, or a message was lost."""
+        assert not self.broken, self.broken[0]
+
+    async def live(self) -> None:
+        """Call both machines and send messages to the third, until the calm end."""
+        specs = [
+            ChildSpec(name, machine(lambda made=made: made))
+            for name, made in (("prompt", self._prompt), ("late", self._late), ("timed", self._timed))
+        ]
+        async with open_supervisor(SupervisorFlags("one_for_one"), specs) as supervisor:
+            handles: Any = [child.handle for child in await supervisor.which_children()]
+            async with trio.open_nursery() as nursery:
+                for number in range(CALLERS):
+                    nursery.start_soon(self._call_often, f"caller {number}", *handles[:2])
+                nursery.start_soon(self._cast_often, handles[2])
+
+    async def _call_often(self, caller: str, prompt: ActorHandle, late: ActorHandle) -> None:
+        number = 0
+        while not self._world.is_calm:
+            number += 1
+            for handle in (prompt, late):
+                request = f"call {number} of {caller}"
+                try:
+                    # Tasks that are held back twice may take longer than the second that the late machine has.
+                    patience = _ANSWER_SECONDS if handle is prompt else _CALL_SECONDS
+                    await handle.call(request, timeout_seconds=patience)
+                except CallTimeout:
+                    if handle is prompt:
+                        self._note(f"{request} was not answered")
+                    elif request in self._late.answered:
+                        self._note(f"{request} was answered in time, and timed out")
+            await trio.sleep(self._chance.uniform(0, 0.1))
+
+    async def _cast_often(self, timed: ActorHandle) -> None:
+        sent = 0
+        while not self._world.is_calm:
+            timed.cast(sent)
+            sent += 1
+            await trio.sleep(_CALL_SECONDS + self._chance.uniform(-_MARGIN_SECONDS, _MARGIN_SECONDS))
+        await trio.sleep(_ANSWER_SECONDS)
+        if self._timed.casts != sent:
+            self._note(f"{sent - self._timed.casts} of {sent} messages to a machine were lost")
+
+    def _note(self, broken: str) -> None:
+        self.broken.append(broken)
+        self._world.note(broken)
