@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
+from agentrail.core.protocol.signals import AbortCycle, Prompt
 from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.messages import PromptRef
 from agentrail.runtime.arguments import Blocks
@@ -37,14 +37,9 @@ class OwnPrompts(Session):
             # SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this cannot be
             # recorded yet.
             with suppress(SessionDown, StoreUnavailable):
-                await self._cell.pending_calls.ask(signal, self._post)
+                await self._cell.pending_calls.ask(signal, self._cell.send_notice)
 
     def _prompt(self, blocks: Blocks, **options: Any) -> Prompt:
         made = super()._prompt(blocks, **options)
         self._sent = (*self._sent, made.ref)
         return made
-
-    def _post(self, signal: Asked) -> None:
-        # Sent as a notice, which is not subject to the mailbox limit: a full mailbox accepts it too.
-        self._cell.mailbox.put_notice(signal)
-        self._cell.request_wake()

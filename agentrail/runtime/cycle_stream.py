@@ -2,13 +2,12 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 import trio
 
-from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
+from agentrail.core.protocol.signals import AbortCycle, Prompt
 from agentrail.core.session.inline_tags import visible_in
 from agentrail.core.session.state import SessionConfig
 from agentrail.errors import SessionDown, StoreUnavailable, YourMove
@@ -119,7 +118,9 @@ class CycleStream:
         self._config = self._cell.state.data.config
         await self._events.__aenter__()
         try:
-            self._call = self._cell.pending_calls.open(self._prompt, self._send, on_answered=self._events.end)
+            self._call = self._cell.pending_calls.open(
+                self._prompt, self._cell.send, on_answered=self._events.end
+            )
             await self._wait_for_acceptance(self._call)
         except BaseException:
             await self._leave()  # noqa: ASYNC102 - a cancellation ends the waiting there, but not the sending
@@ -248,12 +249,6 @@ class CycleStream:
         if call is not None and call.error is not None:
             raise call.error
 
-    def _send(self, signal: Asked) -> None:
-        if self._cell.journal is not None:
-            self._cell.journal.check_admission(signal)
-        self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-        self._cell.request_wake()
-
     async def _leave(self) -> None:
         call, pending = self._call, self._cell.pending_calls
         await self._events.__aexit__(None, None, None)
@@ -269,9 +264,4 @@ class CycleStream:
         # still aborted. SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this
         # cannot be recorded yet.
         with suppress(SessionDown, StoreUnavailable):
-            await pending.ask(signal, partial(_post, self._cell))
-
-
-def _post(cell: SessionCell, signal: Asked) -> None:
-    cell.mailbox.put_notice(signal)  # even if it is full
-    cell.request_wake()
+            await pending.ask(signal, self._cell.send_notice)

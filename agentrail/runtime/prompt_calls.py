@@ -236,7 +236,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         signal = self._prompt(blocks, client_id=name, settings=asked.settings)
 
         async def send_and_wait() -> CycleReply[str]:
-            receipt = await self._cell.pending_calls.ask(signal, self._send)
+            receipt = await self._cell.pending_calls.ask(signal, self._cell.send)
             wait = partial(reply_to, self._cell, cast("PromptReceipt", receipt))
             if asked.waits_for_people:
                 return await wait()

@@ -503,6 +503,16 @@ class SessionCell(SleepingCell):
                 self.undone[:0] = reversed(effects)
             self._finish_last_step()
 
+    def send(self, signal: Asked) -> None:
+        if self.journal is not None:
+            self.journal.check_admission(signal)
+        self.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+        self.request_wake()
+
+    def send_notice(self, signal: Asked) -> None:
+        self.mailbox.put_notice(signal)  # even if it is full
+        self.request_wake()
+
     def handle(self, item: MailboxItem | Control) -> bool:
         assert self.interpreter is not None  # noqa: S101 - the calling loop belongs to an interpreter
         if isinstance(item, Control):

@@ -50,19 +50,13 @@ class AskingHandle(SessionCalls):
 
     async def _ask(self, signal: Asked) -> object:
         await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._cell.pending_calls.ask(signal, self._send)
+        return await self._cell.pending_calls.ask(signal, self._cell.send)
 
     async def _ask_within(
         self, signal: Asked, timeout_seconds: float | None, cure: str = COLLECT_REPLY
     ) -> object:
-        ask = partial(self._cell.pending_calls.ask, signal, self._send)
+        ask = partial(self._cell.pending_calls.ask, signal, self._cell.send)
         return await wait_within(timeout_seconds, ask, cure)
-
-    def _send(self, signal: Asked) -> None:
-        if self._cell.journal is not None:
-            self._cell.journal.check_admission(signal)
-        self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-        self._cell.request_wake()
 
 
 async def wait_within(

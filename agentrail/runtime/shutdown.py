@@ -190,8 +190,7 @@ async def leave_for_move(cell: SessionCell, within: float) -> None:
 def _nudge(cell: SessionCell) -> None:
     """Make the session take an empty step. After each step it checks whether it can stop."""
     # Sent as a notice, which bypasses the mailbox limit. The answer is discarded.
-    cell.mailbox.put_notice(StatusQuery(at_ms=now_ms(), signal_id=cell.pending_calls.mint()))
-    cell.request_wake()
+    cell.send_notice(StatusQuery(at_ms=now_ms(), signal_id=cell.pending_calls.mint()))
 
 
 async def close_workspace(workspace: Workspace, ports: Ports) -> None:

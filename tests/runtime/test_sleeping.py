@@ -257,7 +257,7 @@ async def test_what_lies_in_its_mailbox_keeps_it_awake(supervisor):
     cell = session._cell  # noqa: SLF001
     await trio.sleep(AFTER / 2)
     cell.mailbox.put_control(FallAsleep())  # overtakes what is sent in the same moment
-    session._send(session._prompt(decide_blocks("Hi")))  # noqa: SLF001
+    session._cell.send(session._prompt(decide_blocks("Hi")))  # noqa: SLF001
     await trio.sleep(1)
     assert not cell.is_leaving
     assert not cell.is_asleep
