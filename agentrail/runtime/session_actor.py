@@ -233,7 +233,7 @@ class SleepingCell(HeldCode):
             and not self.mailbox.has_mail()
             and not self.pending_calls.is_waited_for
             and self.resting is None
-            and self._going_back is None
+            and not self._going_back
         )
 
     def decide_sleep(self) -> bool:
@@ -386,7 +386,7 @@ class SessionCell(SleepingCell):
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
-        self._going_back: RewindRequest | None = None
+        self._going_back: tuple[RewindRequest, ...] = ()
         self.branching: Any = None  # a `Branching`, which imports sessions
         self.options: SessionOptions | None = None if row is None else row.options
         self._gone: trio.Event | None = (
@@ -556,13 +556,12 @@ class SessionCell(SleepingCell):
             before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
             journal.go_back(request.number, before, self.state, request.at_ms)
             request.seq = journal.tail.seq
-            self._going_back = request
+            self._going_back = (*self._going_back, request)
         request.answered.set()
 
     def _tell_gone_back(self, journal: SessionJournal) -> None:
-        request = self._going_back
-        if request is not None and journal.durable >= request.seq:
-            self._going_back = None
+        while self._going_back and journal.durable >= self._going_back[0].seq:
+            request, self._going_back = self._going_back[0], self._going_back[1:]
             self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
             request.told.set()
 

@@ -30,7 +30,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import calling, on_bounded_time, open_over, saying, until, wants
+from tests.runtime.rig import calling, on_bounded_time, open_over, saying, take, until, wants
 
 pytestmark = on_bounded_time
 
@@ -308,6 +308,21 @@ async def test_a_rewind_brings_back_the_tools_of_then(supervisor):
     assert await session.ask("Three") == "c"
     assert "the second" in await texts(session)
     assert not first.calls
+
+
+async def test_several_rewinds_at_a_time_all_return():
+    """Each is told of its own record, also if the store has written none of them yet."""
+    async with no_orphans(), open_over(FaultyStore(MemoryStore())) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        await session.ask("Two")
+        async with session.subscribe(kinds=[EventsLost]) as events:
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(session.rewind, number)
+            assert len(await take(events, 8)) == 8
+        assert await texts(session) == ["One", "a"]
 
 
 async def test_a_session_that_works_does_not_go_back_under_it(supervisor):
