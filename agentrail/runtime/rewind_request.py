@@ -4,6 +4,7 @@ import trio
 
 from agentrail.core.session.effect_owners import OfPluginRequest
 from agentrail.core.session.state import Phase, SessionState
+from agentrail.errors import AgentrailError
 from agentrail.runtime.crashes import Control
 
 
@@ -14,15 +15,17 @@ class RewindRequest(Control):
         seq: Number of the record of the rewind. 0 before it is made.
         answered: Set when the session has checked the request. New for each attempt.
         told: Set when the rewind is durable, and its subscribers are notified.
+        error: Why it failed. None otherwise.
     """
 
-    __slots__ = ("answered", "at_ms", "number", "seq", "then", "told")
+    __slots__ = ("answered", "at_ms", "error", "number", "seq", "then", "told")
 
     def __init__(self, *, number: int, then: SessionState, at_ms: int) -> None:
         self.number: int = number
         self.then: SessionState = then
         self.at_ms: int = at_ms
         self.seq: int = 0
+        self.error: AgentrailError | None = None
         self.answered: trio.Event = trio.Event()
         self.told: trio.Event = trio.Event()
 

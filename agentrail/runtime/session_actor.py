@@ -42,6 +42,7 @@ from agentrail.errors import (
     SessionDown,
     SessionRested,
     StoreUnavailable,
+    Unrevivable,
 )
 from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, JsonObject, SessionId
@@ -552,12 +553,19 @@ class SessionCell(SleepingCell):
         return journal.refusal is None
 
     def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
-        if journal.refusal is None and is_quiet(self.state):
+        if journal.refusal is None and is_quiet(self.state) and self._has_code_of(request):
             before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
             journal.go_back(request.number, before, self.state, request.at_ms)
             request.seq = journal.tail.seq
             self._going_back = (*self._going_back, request)
         request.answered.set()
+
+    def _has_code_of(self, request: RewindRequest) -> bool:
+        try:  # again: a tool or a model may have been released since the handle looked
+            self.branching.make_ready(self, request.then)
+        except Unrevivable as error:
+            request.error = error
+        return request.error is None
 
     def _tell_gone_back(self, journal: SessionJournal) -> None:
         while self._going_back and journal.durable >= self._going_back[0].seq:
@@ -577,7 +585,6 @@ class SessionCell(SleepingCell):
             raise SessionDown(self.ports.session_id, self.ending)
         request.answered = trio.Event()
         self.mailbox.put_control(request)
-        failed: list[AgentrailError] = []
 
         async def follow(scope: trio.CancelScope) -> None:
             await request.answered.wait()
@@ -586,15 +593,15 @@ class SessionCell(SleepingCell):
                 if request.seq:
                     await request.told.wait()
             except (Fenced, StoreUnavailable) as error:
-                failed.append(error)
+                request.error = error
             scope.cancel(reason="its outcome is known")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow, nursery.cancel_scope)
             await self.wait_down()
             nursery.cancel_scope.cancel(reason="the session has ended")
-        if failed:
-            raise failed[0]
+        if request.error is not None:
+            raise request.error
         if self.ending is not None:
             raise SessionDown(self.ports.session_id, self.ending)
         return request.seq > 0

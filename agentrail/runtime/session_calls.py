@@ -510,7 +510,7 @@ class SessionCalls:
                 one (its root is named). Or, with `files`, its sandbox does not keep the writes of its tools. Nothing
                 was stopped.
             SandboxError: With `files`, the working directory can no longer be opened. Nothing was stopped.
-            Trimmed, Erased, Unrevivable, JournalCorrupt: See `state_at`. Nothing was stopped.
+            Trimmed, Erased, Unrevivable, JournalCorrupt: See `state_at`. Nothing was stopped, unless code was released meanwhile.
             SessionDown: The session has ended.
             CallingSelf: Your move: a tool of this session made the call.
             StoreUnavailable: The store does not accept records for now.

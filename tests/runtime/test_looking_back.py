@@ -6,10 +6,12 @@ import attrs
 import pytest
 import trio
 
+import agentrail
 from agentrail.abc import Ok
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, StillNeeded, StoreUnavailable, Trimmed, Unrevivable
 from agentrail.events import (
+    AgentAbort,
     AgentEnd,
     ApprovalRequired,
     EventsLost,
@@ -308,6 +310,44 @@ async def test_a_rewind_brings_back_the_tools_of_then(supervisor):
     assert await session.ask("Three") == "c"
     assert "the second" in await texts(session)
     assert not first.calls
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["in the options", "attached"])
+async def test_a_tool_that_is_detached_during_a_rewind(given):
+    """Its options still have it, so it is there again. One that was only attached is named, and the session stays as it is."""
+    record, end = RecordingTool(), trio.Event()
+
+    @agentrail.tool
+    async def slow() -> str:
+        """End later than it is stopped."""
+        with trio.CancelScope(shield=True):
+            await end.wait()
+        return "late"
+
+    model = ScriptedModel([says("a"), wants("slow"), wants("record"), says("c")])
+    async with no_orphans(), open_over(MemoryStore()) as supervisor:
+        tools = [slow, record] if given else [slow]
+        session = await supervisor.start_session(model=model, tools=tools, session_id="s-1")
+        await session.attach_tools(record)
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        if given:
+            await session.detach_tools("record")
+        async with session.subscribe() as events, trio.open_nursery() as nursery:
+            await session.prompt("Two")
+            await until(events, ToolExecutionStart)
+
+            async def go_back():
+                with nullcontext() if given else pytest.raises(Unrevivable, match="tool 'record'"):
+                    await session.rewind(number)
+
+            nursery.start_soon(go_back)
+            await until(events, AgentAbort)
+            await (session.attach_tools(SECOND) if given else session.detach_tools("record"))
+            end.set()
+        assert await session.ask("Three") == "c"
+        assert len(record.calls) == given
+        assert supervisor.statistics().restarts == 0
 
 
 async def test_several_rewinds_at_a_time_all_return():
