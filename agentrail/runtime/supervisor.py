@@ -681,7 +681,10 @@ class SessionSupervisor:
         """
         # The child starts after the actor, so wait until an incarnation is running.
         await self.session(session_id, scope=scope).status()
-        return await self._shared.entries[key_of(scope, session_id)].branch.start_child(spec)
+        entry = self._shared.entries.get(key_of(scope, session_id))
+        if entry is None:
+            raise self._shared.ended.error_for(scope, session_id, self._shared.down)
+        return await entry.branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:
         """Accept no more sessions, and stop the current ones concurrently, newest first.

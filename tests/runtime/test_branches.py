@@ -1,9 +1,11 @@
 """The children behind a session's actor: they go with it, come back with it, and are no trouble of its own."""
 
+from contextlib import suppress
+
 import pytest
 import trio
 
-from agentrail.errors import ActorDown
+from agentrail.errors import ActorDown, SessionDown, SupervisorStopping
 from agentrail.events import SessionParked, SessionRestarted
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.runtime.branch import Branch
@@ -88,3 +90,28 @@ async def test_without_an_actor_there_is_no_branch(lives):
     """Who asks a branch whose actor has no instance hears that."""
     with pytest.raises(ActorDown, match="the session is not running: start its children while it runs"):
         await Branch("s-1", SupervisorFlags("rest_for_one")).start_child(lives.spec("a"))
+
+
+@pytest.mark.parametrize("is_crash", [True, False])
+@on_virtual_time
+async def test_a_child_whose_session_crashes_or_ends_meanwhile_is_refused(lives, is_crash):
+    """It is not waited for, whoever was faster. A session that comes back takes the next one."""
+    async with open_bare() as supervisor:
+
+        async def start(session):
+            with suppress(ActorDown, SessionDown, SupervisorStopping):
+                await supervisor.start_behind(session.session_id, lives.spec("a"))
+
+        for turns in (0, 1, 2, 3) * 8:  # the order of the tasks in one turn is random
+            session = await supervisor.start_session(model=saying())
+            with trio.fail_after(5):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(start, session)
+                    for _ in range(turns):
+                        await trio.lowlevel.checkpoint()
+                    if is_crash:
+                        crash(session)
+                    else:
+                        await session.stop()
+                if is_crash:
+                    await supervisor.start_behind(session.session_id, lives.spec("b"))
