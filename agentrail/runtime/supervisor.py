@@ -1,7 +1,7 @@
 """Supervised sessions: start, find, watch, restart and stop them."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, Unpack, overload
 
 import trio
@@ -337,7 +337,7 @@ class SessionSupervisor:
             AlreadyStarted: A live session of this scope has this id. `handle` is its handle.
             PluginError: Your move: a plugin that cannot be loaded, or an invalid stack. All faults at once.
             SessionRefused: No one's move: a plugin refused this session. Nothing was started.
-            SessionDown: The supervisor is closing.
+            SessionDown: The supervisor is closing, or the session was stopped before it was ready.
             AlreadyExists: Your move: the store has a session with this id. Resume it, or use another id.
             StoreUnavailable: The store accepts no writes for now. Nothing was started.
 
@@ -420,7 +420,8 @@ class SessionSupervisor:
         """
         entry = self._shared.entries.get(key_of(scope, session_id))
         if entry is not None and entry.tools is not None:
-            await entry.tools.wait_settled()
+            with suppress(SessionDown):
+                await entry.tools.wait_settled()
 
     async def _wait_required(self, session: Session) -> None:
         entry = self._shared.entries.get(key_of(session.scope, session.session_id))

@@ -299,14 +299,22 @@ class SessionTools(ChangingHandle):
     async def wait_settled(self) -> None:
         """Wait until each source was ready or lost once, and its tools are attached."""
         for one in (*self._shared, *self.own):
-            await one.source.settled.wait()
+            await self._wait_for(one.source)
         await self.wait_attached()
+
+    async def _wait_for(self, source: ToolSource) -> None:
+        # A source that its session never started does not settle, so the end of the session ends the wait.
+        with trio.CancelScope() as scope, self._cell.pending_calls.waiting(scope.cancel) as call:
+            if call.error is None:
+                await source.settled.wait()
+        if call.error is not None:
+            raise call.error
 
     async def prompts(self, source: str) -> tuple[SourcePrompt, ...]:
         sources = [one.source for one in (*self._shared, *self.own)]
         for one in sources:
             if one.name == source:
-                await one.settled.wait()
+                await self._wait_for(one)
         return tuple([prompt for one in sources for prompt in one.prompts])
 
     async def wait_required(self) -> None:
@@ -314,11 +322,12 @@ class SessionTools(ChangingHandle):
 
         Raises:
             SessionRefused: A required source is unavailable.
+            SessionDown: The session has ended.
         """
         for source in (one.source for one in (*self._shared, *self.own)):
             if not source.is_required:
                 continue
-            await source.settled.wait()
+            await self._wait_for(source)
             if source.state != "ready":
                 reason = (
                     f"the server {source.name!r} is required, and it is {source.state}: {source.reason or ''}"

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.errors import OptionError, SessionRefused
+from agentrail.errors import OptionError, SessionDown, SessionRefused
 from agentrail.events import ToolSourceChanged
 from agentrail.runtime import tool_sources
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -112,6 +112,25 @@ async def test_a_server_that_dies_at_each_message_is_parked_and_restarted_from_t
     assert (parked[0]["kind"], parked[0]["exits"][-1]["reason"]) == ("source", "it exited with code 9")
     assert (back["kind"], back["strategy"], other["exits"]) == ("source", "one_for_one", [])
     assert "parked" not in "".join(tree.rows)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_start_that_waits_for_a_server_ends_with_its_session(is_stopped):
+    """Also if the session ends before its own server was begun, alone or with its supervisor."""
+    silent = McpServer("p", command=[sys.executable, "-c", "import time; time.sleep(60)"], required=True)
+
+    async def start(supervisor):
+        with pytest.raises(SessionDown, match="stopped" if is_stopped else "closed"):
+            await supervisor.start_session(model="demo:", session_id="s-1", mcp=[silent])
+
+    with trio.fail_after(WITHIN_SECONDS):
+        async with trio.open_nursery() as nursery, agentrail.open_supervisor() as supervisor:
+            nursery.start_soon(start, supervisor)
+            while not supervisor.sessions():
+                await trio.lowlevel.checkpoint()
+            nursery.start_soon(supervisor.wait_for_tools, "s-1")
+            if is_stopped:
+                await supervisor.stop_session("s-1")
 
 
 @pytest.mark.parametrize("own", [False, True])
