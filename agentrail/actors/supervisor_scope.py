@@ -260,6 +260,7 @@ class Partitions:
         self.supervisor: Final = supervisor
         self._most: Final = count
         self._count = count
+        self._resizing = trio.Lock()
 
     def handle_for(self, key: int | str | bytes) -> ActorHandle:
         """Return the copy for a key: numbers by `abs(key) % n`, text and bytes by a hash that is stable across processes.
@@ -277,6 +278,8 @@ class Partitions:
     async def resize(self, count: int) -> None:
         """Route among the first `count` copies. The others are stopped, and started again when a later `resize` needs them.
 
+        Resizes that overlap are made one after the other.
+
         Raises:
             InvalidSpec: Your move: below 0, or above the initial count.
             ChildStartFailed: A needed copy did not start.
@@ -287,15 +290,16 @@ class Partitions:
         if not _is_whole(count) or not 0 <= count <= self._most:
             message = f"cannot resize partitions to {count!r}: expected an integer from 0 to {self._most}"
             raise InvalidSpec(message, code="invalid_partitions", field="count")
-        self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
-        for info in reversed(await self.supervisor.which_children()):
-            number = cast("int", info.id)
-            if number >= count:
-                await self.supervisor.terminate_child(number)
-        for info in await self.supervisor.which_children():
-            if cast("int", info.id) < count and info.status == "stopped":
-                await self.supervisor.restart_child(info.id)
-        self._count = count
+        async with self._resizing:
+            self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
+            for info in reversed(await self.supervisor.which_children()):
+                number = cast("int", info.id)
+                if number >= count:
+                    await self.supervisor.terminate_child(number)
+            for info in await self.supervisor.which_children():
+                if cast("int", info.id) < count and info.status == "stopped":
+                    await self.supervisor.restart_child(info.id)
+            self._count = count
 
 
 @asynccontextmanager

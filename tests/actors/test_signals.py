@@ -231,6 +231,18 @@ async def test_partitions():
         assert len({partitions.handle_for(key) for key in range(3)}) == 3
 
 
+@on_virtual_time
+async def test_resizes_that_overlap():
+    """One after the other: every key has a running copy, and none is started twice."""
+    async with open_partitions(trio.sleep_forever, 4) as partitions:
+        for counts in [(0, 4, 4), (1, 4)] * 8:  # the order of the tasks in one turn is random
+            async with trio.open_nursery() as nursery:
+                for count in counts:
+                    nursery.start_soon(partitions.resize, count)
+                    await trio.lowlevel.checkpoint()
+            assert [partitions.handle_for(key).id for key in range(4)] == [0, 1, 2, 3]
+
+
 @pytest.mark.scenario("S-205", "S-207")
 @on_virtual_time
 async def test_task_result_then_down(stage):
