@@ -11,6 +11,7 @@ from attrs import frozen
 
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.session.child_sessions import sources_said_by
 from agentrail.core.session.machine import new_session
@@ -26,6 +27,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.plugins.permission_state import unlimited_options
 from agentrail.plugins.permissions import Permissions
 from agentrail.runtime.base_prompt import decide_inherited
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.model_lookup import facts_of, provide_model
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session_actor import SessionCell
@@ -50,24 +52,20 @@ async def run_for_call(
 
     Cancellation: The child and its work are aborted and stopped before the cancellation propagates.
     """
-    listener = _Listener(task, deliver)
+    listener = _Listener(task.effect.effect_id, deliver)
     with trio.move_on_after(timeout_seconds):
         try:
             async with open_child(task) as child:
-                return decide_answer(
-                    await listener.listen(child), listener.last_text, sources=listener.sources
-                )
+                end = await listener.ask(child, task.request.prompt)
+                return decide_answer(end, listener.last_text, sources=listener.sources)
         except AgentrailError as error:
             return Error(text=clean_text(f"The sub-agent could not work: {error}"))
-    seconds = f"{timeout_seconds:g} s"
-    last = f" Its last text: {listener.last_text}" if listener.last_text else ""
-    return Error(text=f"The sub-agent did not finish within {seconds} and was stopped.{last}")
+    return _decide_late(timeout_seconds, listener.last_text)
 
 
 async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
-    listener = _Listener(task, deliver)
     async with open_child(task) as child:
-        match await listener.listen(child):
+        match await _Listener(task.effect.effect_id, deliver).ask(child, task.request.prompt):
             case AgentEnd(messages=messages):
                 return Ok(text=last_text_of(messages))
             case AgentError(error=error):
@@ -80,38 +78,22 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
 
 @frozen(kw_only=True)
 class SeenOfChild:
-    after: int
-    heard: int
-    is_over: bool
+    after: int = 0
+    heard: int = 0
+    is_over: bool = False
 
 
 async def resume_for_call(
     effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
-    last_text, sources = "", WITHOUT_SOURCES
+    listener = _Listener(effect.effect_id, deliver)
     with trio.move_on_after(timeout_seconds):
         async with child.subscribe(after=seen.after) as events:
-            async for event in events:
-                if isinstance(event, EventsLost):
-                    if seen.is_over:
-                        return Error(text=_unknown_of(effect.name))
-                    continue
-                if event.meta is not None and event.meta.seq > seen.heard:
-                    deliver(
-                        ChildPublished(
-                            at_ms=now_ms(), effect_id=effect.effect_id, event=event, child_id=child.session_id
-                        )
-                    )
-                sources = more_sources(sources, sources_said_by(event))
-                if isinstance(event, ResponseComplete):
-                    last_text = event.message.text or last_text
-                if type(event) in TERMINAL:
-                    return decide_answer(event, last_text, sources=sources)
-            return decide_answer(None, last_text)
-    last = f" Its last text: {last_text}" if last_text else ""
-    return Error(
-        text=clean_text(f"The sub-agent did not finish within {timeout_seconds:g} s and was stopped.{last}")
-    )
+            end = await listener.follow(child, events, seen)
+            if isinstance(end, EventsLost):
+                return Error(text=_unknown_of(effect.name))
+            return decide_answer(end, listener.last_text, sources=listener.sources)
+    return _decide_late(timeout_seconds, listener.last_text)
 
 
 def _unknown_of(name: str) -> str:
@@ -120,37 +102,47 @@ def _unknown_of(name: str) -> str:
     )
 
 
+def _decide_late(seconds: float, last_text: str) -> Error:
+    last = f" Its last text: {last_text}" if last_text else ""
+    return Error(text=clean_text(f"The sub-agent did not finish within {seconds:g} s and was stopped.{last}"))
+
+
 class _Listener:
-    def __init__(self, task: ChildWork, deliver: Deliver) -> None:
-        self._effect_id = task.effect.effect_id
-        self._prompt = task.request.prompt
+    def __init__(self, effect_id: EffectId, deliver: Deliver) -> None:
+        self._effect_id = effect_id
         self._deliver = deliver
         self.last_text = ""
-        self.sources: tuple[str, ...] = ()
+        self.sources = WITHOUT_SOURCES
 
-    async def listen(self, child: Session) -> Event | None:
+    async def ask(self, child: Session, prompt: str) -> Event | None:
         """Prompt the child and wait for the end of that cycle. Returns None if the session ended first."""
         self._deliver(
             ChildStarted(
-                at_ms=now_ms(),
-                effect_id=self._effect_id,
-                child_id=child.session_id,
-                description=self._prompt,
+                at_ms=now_ms(), effect_id=self._effect_id, child_id=child.session_id, description=prompt
             )
         )
         async with child.subscribe(after=0) as events:
-            await child.prompt(self._prompt)
-            async for event in events:
+            await child.prompt(prompt)
+            return await self.follow(child, events, SeenOfChild())
+
+    async def follow(self, child: Session, events: Subscription, seen: SeenOfChild) -> Event | None:
+        """Forward unseen events up to the end of the cycle. Of a child that is over, `EventsLost` is the end."""
+        async for event in events:
+            if isinstance(event, EventsLost):
+                if seen.is_over:
+                    return event
+                continue
+            if event.meta is not None and event.meta.seq > seen.heard:
                 self._deliver(
                     ChildPublished(
                         at_ms=now_ms(), effect_id=self._effect_id, event=event, child_id=child.session_id
                     )
                 )
-                self.sources = more_sources(self.sources, sources_said_by(event))
-                if isinstance(event, ResponseComplete):
-                    self.last_text = event.message.text or self.last_text
-                if type(event) in TERMINAL:
-                    return event
+            self.sources = more_sources(self.sources, sources_said_by(event))
+            if isinstance(event, ResponseComplete):
+                self.last_text = event.message.text or self.last_text
+            if type(event) in TERMINAL:
+                return event
         return None
 
 
