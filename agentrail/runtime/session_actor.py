@@ -785,16 +785,13 @@ class SessionCell(SleepingCell):
     def first_seq(self) -> int:
         return self.bus.first_seq if self.journal is None and self.sleep is None else 1
 
-    def with_children(self, status: Status) -> Status:
-        at_ms = now_ms()
+    def with_children(self, status: Status, at_ms: int) -> Status:
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
 
     def status_at(self, at_ms: int) -> Status:
         state = self.visible
-        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
-        status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
-        status = _with_late(status, self.late_ephemeral)
+        status = self.with_children(status_of(state.phase, state.data, at_ms), at_ms)
         return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def below(self) -> Iterator["SessionCell"]:

@@ -92,7 +92,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
     async def _do_status(self) -> Status:
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         status = cast("Status", await self._ask(query))
-        status = self._cell.with_children(status)
+        status = self._cell.with_children(status, now_ms())
         return evolve(status, unconfined_commands=self._cell.ports.workspace.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
@@ -226,7 +226,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             return cell.take_snapshot()()
         return evolve(
             snapshot,
-            status=cell.with_children(snapshot.status),
+            status=cell.with_children(snapshot.status, now_ms()),
             live=cell.bus.live,
             first_seq=cell.first_seq,
         )
