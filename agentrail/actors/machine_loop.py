@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Final
 
 import trio
-from attrs import frozen
+from attrs import asdict, frozen
 from msgspec import structs
 
 from agentrail.actors.actor_handle import ActorCell, ActorContext, ActorHandle, ChildOwner
@@ -448,17 +448,7 @@ class MachineLoop:
         self.engine = structs.replace(self.engine, stopped=reason)
         status = self.status(last=True)
         made = self.cell.make_report("crash", status.reason)
-        self.cell.owner.report(
-            CrashReport(
-                kind=made.kind,
-                supervisor=made.supervisor,
-                child_id=made.child_id,
-                incarnation=made.incarnation,
-                reason=made.reason,
-                at_seconds=made.at_seconds,
-                status=status,
-            )
-        )
+        self.cell.owner.report(CrashReport(**asdict(made, recurse=False), status=status))
 
 
 def _leave_alone(_: BaseException) -> None:
