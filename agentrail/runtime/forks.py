@@ -34,7 +34,7 @@ from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_loader import PluginFinder, stored_of
 from agentrail.runtime.session_options import SessionOptions, make_options
-from agentrail.runtime.session_resume import missing_code, ports_of
+from agentrail.runtime.session_resume import missing_code, ports_of, take_first_object
 from agentrail.runtime.session_sandbox import Workspace
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.tool_origins import GoneTool, gone_tool
@@ -213,6 +213,7 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
     missing = missing_code(state, known)
     if missing:
         raise Unrevivable(state.data.config.session_id, missing=missing)
+    take_first_object(state.data.model.model, ports.providers)
     for spec in tools:
         tool = by_name.get(spec.name) or gone_tool(spec, ports.from_sources)
         ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), tool)

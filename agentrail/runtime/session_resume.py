@@ -12,7 +12,7 @@ import attrs
 import msgspec
 from attrs import frozen
 
-from agentrail.abc import Tool
+from agentrail.abc import Provider, Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
 from agentrail.core.journal.fold import Drift, asked_by
 from agentrail.core.journal.record import sealed
@@ -453,6 +453,11 @@ def _plain(model: str) -> str:
     return _NUMBERED.sub(r"\1", model)
 
 
+def take_first_object(model: str, providers: dict[str, Provider]) -> None:
+    if model not in providers and _plain(model) in providers:
+        providers[model] = providers[_plain(model)]
+
+
 def ports_of(
     state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
 ) -> Ports:
@@ -474,8 +479,7 @@ def ports_of(
             tools[key] = found or gone_tool(spec, above.from_sources)
     providers = dict(above.providers)
     model = data.model.model
-    if model not in providers and _plain(model) in providers:
-        providers[model] = providers[_plain(model)]
+    take_first_object(model, providers)
     is_root = len(data.config.path) == 1
     return msgspec.structs.replace(
         above,

@@ -97,6 +97,7 @@ LEFT_OUT: Final[dict[str, dict[str, str]]] = {
         "test_a_session_that_works_for_another_has_no_branches": HOST_SAYS,
         "test_a_rewind_brings_back_the_tools_of_then": CODE,
         "test_a_tool_that_is_detached_during_a_rewind": CODE,
+        "test_a_rewind_to_a_model_object_that_was_released": CODE,
         "test_a_session_that_works_does_not_go_back_under_it": INSIDE,
         "test_what_was_trimmed_is_said_by_its_first_number": IN_SCOPE,
         "test_what_a_session_went_back_to_is_not_trimmed_away": IN_SCOPE,

@@ -312,6 +312,20 @@ async def test_a_rewind_brings_back_the_tools_of_then(supervisor):
     assert not first.calls
 
 
+async def test_a_rewind_to_a_model_object_that_was_released():
+    """The first object of its name works in its stead, as in a fork from there."""
+    first, *later = saying("a", "d", "e"), saying("b"), saying("c")
+    async with no_orphans(), open_over(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=first, session_id="s-1")
+        await session.ask("One")
+        for model in later:
+            await session.switch_model(model)
+            await session.ask("Next")
+        fork = await session.fork(turn=2)
+        await session.rewind(turn=2)
+        assert [await one.ask("Four") for one in (fork, session)] == ["d", "e"]
+
+
 @pytest.mark.parametrize("given", [True, False], ids=["in the options", "attached"])
 async def test_a_tool_that_is_detached_during_a_rewind(given):
     """Its options still have it, so it is there again. One that was only attached is named, and the session stays as it is."""
