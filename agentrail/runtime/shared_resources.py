@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import trio
 from attrs import define, field
@@ -41,20 +41,16 @@ class Beginnings:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-PartT = TypeVar("PartT")
-WholeT = TypeVar("WholeT")
 
 
-def of_part(
-    part_of: Callable[[WholeT], PartT], call: Callable[Concatenate[PartT, P], R]
-) -> Callable[Concatenate[WholeT, P], R]:
-    """Create a method that calls a method of a part, with the same name, signature and docstring."""
+def of_part(part: str, call: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Create a method that calls one of the object in this attribute, with the same name, signature and docstring."""
 
     @wraps(call)
-    def method(self: WholeT, *args: P.args, **kwargs: P.kwargs) -> R:
-        return call(part_of(self), *args, **kwargs)
+    def method(self: object, *args: P.args, **kwargs: P.kwargs) -> R:
+        return call(getattr(self, part), *args, **kwargs)
 
-    return cast("Callable[Concatenate[WholeT, P], R]", method)
+    return cast("Callable[Concatenate[Any, P], R]", method)
 
 
 @define(eq=False)

@@ -142,26 +142,6 @@ DISMISS_WITHIN_SECONDS: Final = 5.0
 _OPTIONS: Final = Options(look=SessionEntry.look)
 
 
-def _journals(supervisor: "SessionSupervisor") -> Journals:
-    return supervisor.journals
-
-
-def _hibernation(supervisor: "SessionSupervisor") -> Hibernation:
-    return supervisor._hibernation  # noqa: SLF001 - same module
-
-
-def _erasure(supervisor: "SessionSupervisor") -> UserErasure:
-    return supervisor._erasure  # noqa: SLF001 - same module
-
-
-def _moves(supervisor: "SessionSupervisor") -> Moves:
-    return supervisor._moves  # noqa: SLF001 - same module
-
-
-def _health(supervisor: "SessionSupervisor") -> Health:
-    return supervisor._health  # noqa: SLF001 - same module
-
-
 class SessionSupervisor:
     """Owner of sessions. A crash of one session does not affect the others, and no session outlives its supervisor."""
 
@@ -235,44 +215,44 @@ class SessionSupervisor:
         nursery.start_soon(self._alarm.run, name="alarm of sessions")
         self._started = self._ended = self._parked = self._restarts = 0
 
-    find: Final = of_part(_journals, Journals.find)
-    newest: Final = of_part(_journals, Journals.newest)
-    facts_of: Final = of_part(_journals, Journals.facts_of)
-    stored_journal: Final = of_part(_journals, Journals.stored_journal)
-    stored_state: Final = of_part(_journals, Journals.stored_state)
-    find_records: Final = of_part(_journals, Journals.find_records)
-    plain_state_at: Final = of_part(_journals, Journals.plain_state_at)
-    explain_record: Final = of_part(_journals, Journals.explain_record)
-    events_page: Final = of_part(_journals, Journals.events_page)
-    check_store: Final = of_part(_journals, Journals.check_store)
-    spendings: Final = of_part(_journals, Journals.spendings)
-    export_session: Final = of_part(_journals, Journals.export_session)
-    import_session: Final = of_part(_journals, Journals.import_session)
-    trim_session: Final = of_part(_journals, Journals.trim_session)
-    delete_session: Final = of_part(_journals, Journals.delete_session)
-    resume_session: Final = of_part(_hibernation, Hibernation.resume_session)
-    resume_all: Final = of_part(_hibernation, Hibernation.resume_all)
-    follow_orphans: Final = of_part(_hibernation, Hibernation.follow_orphans)
-    cluster_facts: Final = of_part(_hibernation, Hibernation.cluster_facts)
-    check_revive: Final = of_part(_hibernation, Hibernation.check_revive)
-    take_moved: Final = of_part(_hibernation, Hibernation.take_moved)
-    move_session: Final = of_part(_moves, Moves.move_session)
-    drain: Final = of_part(_moves, Moves.drain)
-    call_nodes: Final = of_part(_moves, Moves.call_nodes)
-    forget_user: Final = of_part(_erasure, UserErasure.forget_user)
-    end_forgotten: Final = of_part(_erasure, UserErasure.end_forgotten)
-    memories_of: Final = of_part(_erasure, UserErasure.memories_of)
-    parked_sessions: Final = of_part(_health, Health.parked_sessions)
-    plugin_use: Final = of_part(_health, Health.plugin_use)
-    fault_of_model: Final = of_part(_health, Health.fault_of_model)
-    budget_use: Final = of_part(_health, Health.budget_use)
-    owed: Final = of_part(_journals, Journals.owed)
-    change_owed: Final = of_part(_journals, Journals.change_owed)
-    adopt_owed: Final = of_part(_journals, Journals.adopt_owed)
-    take_allowance: Final = of_part(_journals, Journals.take_allowance)
-    limit_sessions: Final = of_part(_journals, Journals.limit_sessions)
-    describe_profiles: Final = of_part(_journals, Journals.describe_profiles)
-    look_at_nodes: Final = of_part(_journals, Journals.look_at_nodes)
+    find: Final = of_part("journals", Journals.find)
+    newest: Final = of_part("journals", Journals.newest)
+    facts_of: Final = of_part("journals", Journals.facts_of)
+    stored_journal: Final = of_part("journals", Journals.stored_journal)
+    stored_state: Final = of_part("journals", Journals.stored_state)
+    find_records: Final = of_part("journals", Journals.find_records)
+    plain_state_at: Final = of_part("journals", Journals.plain_state_at)
+    explain_record: Final = of_part("journals", Journals.explain_record)
+    events_page: Final = of_part("journals", Journals.events_page)
+    check_store: Final = of_part("journals", Journals.check_store)
+    spendings: Final = of_part("journals", Journals.spendings)
+    export_session: Final = of_part("journals", Journals.export_session)
+    import_session: Final = of_part("journals", Journals.import_session)
+    trim_session: Final = of_part("journals", Journals.trim_session)
+    delete_session: Final = of_part("journals", Journals.delete_session)
+    resume_session: Final = of_part("_hibernation", Hibernation.resume_session)
+    resume_all: Final = of_part("_hibernation", Hibernation.resume_all)
+    follow_orphans: Final = of_part("_hibernation", Hibernation.follow_orphans)
+    cluster_facts: Final = of_part("_hibernation", Hibernation.cluster_facts)
+    check_revive: Final = of_part("_hibernation", Hibernation.check_revive)
+    take_moved: Final = of_part("_hibernation", Hibernation.take_moved)
+    move_session: Final = of_part("_moves", Moves.move_session)
+    drain: Final = of_part("_moves", Moves.drain)
+    call_nodes: Final = of_part("_moves", Moves.call_nodes)
+    forget_user: Final = of_part("_erasure", UserErasure.forget_user)
+    end_forgotten: Final = of_part("_erasure", UserErasure.end_forgotten)
+    memories_of: Final = of_part("_erasure", UserErasure.memories_of)
+    parked_sessions: Final = of_part("_health", Health.parked_sessions)
+    plugin_use: Final = of_part("_health", Health.plugin_use)
+    fault_of_model: Final = of_part("_health", Health.fault_of_model)
+    budget_use: Final = of_part("_health", Health.budget_use)
+    owed: Final = of_part("journals", Journals.owed)
+    change_owed: Final = of_part("journals", Journals.change_owed)
+    adopt_owed: Final = of_part("journals", Journals.adopt_owed)
+    take_allowance: Final = of_part("journals", Journals.take_allowance)
+    limit_sessions: Final = of_part("journals", Journals.limit_sessions)
+    describe_profiles: Final = of_part("journals", Journals.describe_profiles)
+    look_at_nodes: Final = of_part("journals", Journals.look_at_nodes)
 
     @property
     def keeps_owed(self) -> bool:
