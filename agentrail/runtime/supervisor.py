@@ -30,6 +30,7 @@ from agentrail.core.protocol.request import Chunk, Completed, ModelRequest
 from agentrail.core.protocol.signals import Parked
 from agentrail.errors import (
     ActorDown,
+    AgentrailError,
     AlreadyStarted,
     BadRequest,
     CycleAborted,
@@ -409,10 +410,22 @@ class SessionSupervisor:
             return
         try:
             await entry.tools.wait_required()
-        except BaseException:
-            with cleanup_scope(CLOSE_WITHIN_SECONDS):
-                await stop_quietly(entry.cell, "a required server is unavailable")  # noqa: ASYNC102 - shielded and bounded
+        except SessionDown:
             raise
+        except BaseException:
+            is_over = trio.Event()
+            self._shared.nursery.start_soon(self._withdraw, entry.cell, is_over, name="withdraw a start")
+            with cleanup_scope(CLOSE_WITHIN_SECONDS):
+                await is_over.wait()  # noqa: ASYNC102 - shielded and bounded
+            raise
+
+    async def _withdraw(self, cell: SessionCell, is_over: trio.Event) -> None:
+        """Stop a session whose start failed, and free its id unless the session has worked meanwhile."""
+        await stop_quietly(cell, "a required server is unavailable")
+        if self._shared.keeping is not None and cell.state.ended and cell.state.data.last is None:
+            with suppress(AgentrailError):  # then it stays, ended
+                await self.journals.delete_session(cell.ports.session_id, scope=cell.ports.scope)
+        is_over.set()
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
         """Return the handle of a live session. A hibernated session is found too, and wakes with the first call of its handle.

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -131,6 +132,23 @@ async def test_a_start_that_waits_for_a_server_ends_with_its_session(is_stopped)
             nursery.start_soon(supervisor.wait_for_tools, "s-1")
             if is_stopped:
                 await supervisor.stop_session("s-1")
+
+
+async def test_a_start_that_a_server_prevents_leaves_nothing_in_the_store(tmp_path):
+    """Its id is free for the next attempt, also if the caller gave up."""
+    lost = McpServer("p", command=["no-such-program"], required=True)
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(store=f"sqlite:{tmp_path / 's.db'}") as supervisor:
+            start = partial(supervisor.start_session, model="demo:", session_id="s-1")
+            with pytest.raises(SessionRefused, match="the server 'p' is required"):
+                await start(mcp=[lost])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(start, mcp=[lost]))
+                while not supervisor.sessions():
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            assert await supervisor.find() == ()
+            assert await (await start()).ask("Hi")
 
 
 @pytest.mark.parametrize("own", [False, True])
