@@ -145,7 +145,7 @@ class BackgroundAgents(AskingHandle):
         """End an agent after its cycle, or immediately with `now`. Its unread messages are dropped.
 
         Raises:
-            OptionError: Your move: there is no such agent, or it has ended already.
+            OptionError: Your move: there is no such agent, it has ended already, or a rewind undid its start.
             SessionDown, MailboxFull, StoreUnavailable: See `Session.prompt`.
 
         Cancellation: The agent is still closed.
@@ -156,8 +156,10 @@ class BackgroundAgents(AskingHandle):
             fault_of_flag("now", now),
         )
         await self._command("close", name=name, text=reason, now=now)
-        (agent,) = await self.wait([name], until="closed", timeout_seconds=None)
-        return agent
+        found = await self.wait([name], until="closed", timeout_seconds=None)
+        if not found:
+            raise OptionError([f"agent {name!r:.80} has ended, and a rewind of the session undid its start"])
+        return found[0]
 
     async def list(self) -> tuple[BackgroundAgent, ...]:
         """Return all background agents in the order of their start. Of ended agents, only the last 64 are kept.

@@ -7,7 +7,9 @@ import trio.testing
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, SessionDown
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
+from tests.runtime.rig import on_virtual_time, open_over
 from tests.runtime.test_background_agents import SCOUT, hangs
 
 HANG = calls(("hang", {}))
@@ -115,3 +117,23 @@ def test_a_blocking_session_has_them_too():
         assert found.answer == "seen: Look."
         assert session.agents.futures.close(name).result(20).status == "ended"
         assert [one.name for one in session.agents.list()] == [name]
+
+
+@on_virtual_time
+async def test_a_close_that_a_rewind_overtakes_says_so():
+    """The agent has ended then, as the rewind stops all work, and the session never had it."""
+    async with open_over(MemoryStore()) as supervisor:
+        model = FunctionModel(lambda request: HANG if request.system == "You look." else says("ok"))
+        session = await supervisor.start_session(model=model, agents=[hangs()])
+        await session.ask("One")
+        name = await session.agents.spawn("scout", "Look.")
+        async with trio.open_nursery() as nursery:
+
+            async def close():
+                with pytest.raises(OptionError, match="'agent-1' has ended, and a rewind"):
+                    await session.agents.close(name)
+
+            nursery.start_soon(close)
+            await trio.sleep(1)
+            await session.rewind(turn=1)
+        assert await session.agents.list() == ()
