@@ -329,6 +329,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         if wait_for_people or timeout_seconds is not None:
             return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
+        await self._cell.awake()
         ask = partial(self._ask_within, signal, None, CALL_AGAIN)
         return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
 

@@ -9,6 +9,7 @@ import trio
 from agentrail.errors import (
     AlreadyStarted,
     CursorAhead,
+    CycleWaiting,
     InternalError,
     JournalCorrupt,
     SessionDown,
@@ -225,6 +226,24 @@ async def test_two_callers_wake_it_once_and_what_they_want_is_done_once():
                 nursery.start_soon(session.attach_tools, RecordingTool(name="one"))
                 nursery.start_soon(session.attach_tools, RecordingTool(name="two"))
         assert kinds_in(store).count("taken") == 2
+
+
+@on_virtual_time
+async def test_a_reply_is_collected_from_one_that_sleeps(supervisor):
+    """That of its last cycle, or word that a user must answer first, as of one that is awake."""
+    session = await supervisor.start_session(
+        model=calling("record", then="a"),
+        tools=[RecordingTool()],
+        plugins=[(HumanApproval, {"require_approval_for": ["record"]})],
+    )
+    await session.prompt("Hi")
+    await fall_asleep(supervisor)
+    with pytest.raises(CycleWaiting) as waiting:
+        await session.collect_reply()
+    await session.approve(waiting.value.pending[0].id)
+    assert await session.collect_reply() == "a"
+    await fall_asleep(supervisor)
+    assert await session.collect_reply() == "a"
 
 
 @on_virtual_time
