@@ -1,10 +1,14 @@
 """`HumanApproval` in sessions that run: a person decides, or something stands in for one."""
 
+import math
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 import trio
 
+import agentrail
+import agentrail.plugins as p
 from agentrail.errors import UnknownRule
 from agentrail.events import ApprovalRequired, ApprovalResolved, SubagentEvent
 from agentrail.plugins import HumanApproval
@@ -112,3 +116,41 @@ async def test_always_is_a_rule_for_the_very_words(supervisor):
         assert [(one.approval.id, one.by) for one in resolved] == [(first.id, "user"), (second.id, "rule")]
     assert answers == ["done"]
     assert len(tool.calls) == 3
+
+
+@attrs.frozen
+class NoState:
+    pass
+
+
+class Endless(p.Plugin[NoState]):
+    """Asks about each call, with an infinite time limit."""
+
+    def init(self):
+        return NoState()
+
+    @p.on(p.BeforeTool)
+    def asks(self, event, state, ctx):
+        return p.RequireApproval("may it?", state, expires_seconds=math.inf)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plugins": [(HumanApproval, {"require_approval_for": ["shell"]})], "approval_timeout_seconds": 1e17},
+        {"plugins": [Endless]},
+    ],
+    ids=["of the session", "of a plugin"],
+)
+async def test_a_limit_that_no_store_can_keep_is_none(tmp_path, options):
+    """The call waits for the user, and the session lives."""
+    turns, tool = [calls(LS), says("done")], RecordingTool(name="shell", parameters=SCHEMA)
+    async with agentrail.open_supervisor(store=f"sqlite:{tmp_path}/sessions.db") as supervisor:
+        session = await supervisor.start_session(model=ScriptedModel(turns), tools=[tool], **options)
+        with trio.fail_after(60):
+            async with session.stream("go") as events:
+                async for event in events:
+                    if isinstance(event, ApprovalRequired):
+                        assert event.approval.expires_at_ms is None
+                        await session.approve(event.approval.id)
+    assert len(tool.calls) == 1

@@ -26,6 +26,7 @@ from agentrail.messages import JsonObject, ToolResult
 MAX_LATE_CHANGES: Final = 3
 """Maximum number of changes of a call's arguments after they were judged or shown. Then the call is refused."""
 
+_ENDLESS_SECONDS: Final = 1e18
 _DENIED: Final = "The host does not allow this call."
 
 
@@ -262,7 +263,9 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
     seconds = asked.expires_seconds
     if seconds is None and step.data.semantics == 0:
         seconds = asked.former_expires_seconds
-    timeout_ms = step.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
+    timeout_ms = step.data.config.approval_timeout_ms
+    if seconds is not None:  # infinity is no limit
+        timeout_ms = round(min(_ENDLESS_SECONDS, seconds) * 1000) or None
     return WantedApproval(
         hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options, by=decision.by
     )

@@ -8,7 +8,6 @@ import msgspec
 
 from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
-from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked
 from agentrail.core.protocol.tool_questions import ToolQuestion
 from agentrail.core.session import approval_rules, call_results
@@ -36,13 +35,12 @@ from agentrail.events import (
 )
 from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef
 
+_LAST_MS: Final = 2**63 - 1  # the columns of a store have 64 bits
 MAX_RESOLVED: Final = 256
 """Number of decided interactions that a session remembers, to tell late decisions from wrong ids."""
 
 
 def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
-    config = step.data.config
-    expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
         id=ApprovalId(_name(step)),
         call_id=state.call.call_id,
@@ -51,12 +49,12 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
         arguments_hash=hash_arguments(state.arguments),
         hint=wanted.hint,
         requested_at_ms=step.at_ms,
-        expires_at_ms=expires_at_ms,
-        path=config.path,
+        expires_at_ms=_end_of(step, wanted.timeout_ms),
+        path=step.data.config.path,
         permission_options=wanted.options,
         by="operator" if wanted.by == "operator" else None,
     )
-    _open(step, approval, expires_at_ms, by=wanted.by)
+    _open(step, approval, by=wanted.by)
     step.publish(ApprovalRequired(approval=approval))
 
 
@@ -64,7 +62,6 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
-    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
@@ -73,16 +70,15 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
         schema=cast("JsonObject | None", arguments.get("schema")),
         url=cast("str | None", arguments.get("url")),
         requested_at_ms=step.at_ms,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=_end_of(step, timeout_ms),
         path=step.data.config.path,
     )
-    _open(step, question, expires_at_ms)
+    _open(step, question)
     _publish_question(step, question)
 
 
 def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
     """Publish a call with its final arguments for the client, which runs its tool."""
-    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     call = state.call
     pending = PendingClientCall(
         ref=ClientCallRef(_name(step)),
@@ -90,10 +86,10 @@ def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None)
         name=call.name,
         arguments=state.arguments,
         requested_at_ms=step.at_ms,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=_end_of(step, timeout_ms),
         path=step.data.config.path,
     )
-    _open(step, pending, expires_at_ms)
+    _open(step, pending)
     step.publish(ClientCall(ref=pending.ref, name=call.name, call_id=call.call_id, arguments=state.arguments))
 
 
@@ -109,7 +105,6 @@ def ask_for_tool(
     step: StepContext, state: CallState, asked: ToolAsked | ToolQuestion, timeout_ms: int | None
 ) -> None:
     """Ask the user a tool's question: for its running call, or for one that waits as data."""
-    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
@@ -118,11 +113,11 @@ def ask_for_tool(
         schema=asked.schema,
         url=asked.url,
         requested_at_ms=step.at_ms,
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=_end_of(step, timeout_ms),
         path=step.data.config.path,
     )
     asker = asked.signal_id if isinstance(asked, ToolAsked) else None
-    _open(step, question, expires_at_ms, asker=asker)
+    _open(step, question, asker=asker)
     _publish_question(step, question)
 
 
@@ -260,31 +255,32 @@ def rearm(step: StepContext, expired: Collection[Interaction] = ()) -> None:
         if interaction.timer is not None:
             step.ended(interaction.timer)
         until = None if interaction in expired else interaction.asked.expires_at_ms
-        timer = _set_timer(step, interaction.id, until)
-        renewed.append(msgspec.structs.replace(interaction, timer=timer))
+        renewed.append(_timed(step, interaction, until))
     step.data.interactions = tuple(renewed)
 
 
 def _open(
     step: StepContext,
     asked: Approval | Question | PendingClientCall,
-    expires_at_ms: int | None,
     asker: SignalId | None = None,
     by: str | None = None,
 ) -> None:
     opened = Interaction(asked=asked, timer=None, asker=asker, by=by)
-    timer = _set_timer(step, opened.id, expires_at_ms)
-    step.data.interactions = (*step.data.interactions, msgspec.structs.replace(opened, timer=timer))
+    step.data.interactions = (*step.data.interactions, _timed(step, opened, asked.expires_at_ms))
 
 
-def _set_timer(
-    step: StepContext, interaction_id: ApprovalId | QuestionRef | ClientCallRef, at_ms: int | None
-) -> EffectId | None:
+def _end_of(step: StepContext, timeout_ms: int | None) -> int | None:
+    """Return the end of a time limit. None without a limit, or with a longer one than a store can keep."""
+    end_ms = None if timeout_ms is None else step.at_ms + timeout_ms
+    return None if end_ms is None or end_ms > _LAST_MS else end_ms
+
+
+def _timed(step: StepContext, interaction: Interaction, at_ms: int | None) -> Interaction:
     if at_ms is None:
-        return None
+        return msgspec.structs.replace(interaction, timer=None)
     timer = step.mint("w")
-    step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction_id))
-    return timer
+    step.start(SetTimer(effect_id=timer, at_ms=at_ms), OfInteraction(interaction.id))
+    return msgspec.structs.replace(interaction, timer=timer)
 
 
 def _name(step: StepContext) -> str:
