@@ -332,10 +332,10 @@ class DayBudget:
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
     day = day_of(at_ms, datetime.UTC)
-    begin = begin_of(day, datetime.UTC)
+    begin, end = begin_of(day, datetime.UTC), midnight_behind(day)
     of_users: dict[str, int] = {}
     for told in sessions:
-        used = sum(one.amount.atto_usd for one in told.spendings if begin <= one.slot_ms)
+        used = sum(one.amount.atto_usd for one in told.spendings if begin <= one.slot_ms < end)
         if used:
             of_users[told.user_id] = of_users.get(told.user_id, 0) + used
     return DayUse(day=day, tenant_atto_usd=sum(of_users.values()), user_atto_usd=MappingProxyType(of_users))

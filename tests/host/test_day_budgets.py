@@ -60,8 +60,8 @@ def whole_parts(dollars):
 
 
 def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
-    """Spending counts from midnight on. Budgets are listed if they exist, the tenant's first."""
-    told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13)), spent("bob", (-13, 17))]
+    """Spending counts from one midnight to the next, for the clock may have been ahead. Budgets are listed if they exist, the tenant's first."""
+    told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13), (12, 23)), spent("bob", (-13, 17))]
     told.append(spent("", (0, 19)))
     use = use_of_day(told, NOON)
     assert (use.day, use.tenant_atto_usd, dict(use.user_atto_usd)) == (DAY, 50, {"ann": 31, "": 19})
