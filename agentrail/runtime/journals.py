@@ -39,6 +39,7 @@ from agentrail.runtime.journal_state import (
 )
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_actor import SessionCell
+from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_export import (
     ExportFormat,
     export_spans,
@@ -573,6 +574,8 @@ class Journals:
             for entry in self._shared.entries.values()
             if not entry.cell.is_asleep
         }
+        if since_ms is not None:  # the clock of the store may have been set back
+            since_ms -= max(now_ms() - await keeping.read(keeping.store.now_ms), 0)
         async with self._booking:
             # A cancelled call may still run in its thread, so its book is left to it.
             book, self._book = self._book or SpendingBook(keeping.store), None

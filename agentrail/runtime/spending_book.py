@@ -89,8 +89,7 @@ class SpendingBook:
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
         there = {(stored.scope, str(stored.session)) for stored in found}
-        gone = [key for key in self._known if key not in there and scope in (None, key[0])]
-        for key in gone:
+        for key in [key for key in self._known if key not in there and scope in (None, key[0])]:
             del self._known[key]
             self._states.pop(key, None)
         return told

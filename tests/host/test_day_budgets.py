@@ -61,7 +61,11 @@ def whole_parts(dollars):
 
 def test_a_day_is_one_of_utc_and_sessions_of_a_user_are_added_up():
     """Spending counts from one midnight to the next, for the clock may have been ahead. Budgets are listed if they exist, the tenant's first."""
-    told = [spent("ann", (-13, 5), (-12, 7), (0, 11)), spent("ann", (1, 13), (12, 23)), spent("bob", (-13, 17))]
+    told = [
+        spent("ann", (-13, 5), (-12, 7), (0, 11)),
+        spent("ann", (1, 13), (12, 23)),
+        spent("bob", (-13, 17)),
+    ]
     told.append(spent("", (0, 19)))
     use = use_of_day(told, NOON)
     assert (use.day, use.tenant_atto_usd, dict(use.user_atto_usd)) == (DAY, 50, {"ann": 31, "": 19})
@@ -177,6 +181,17 @@ async def test_who_has_spent_the_budget_is_refused_until_midnight():
             await asked(host, session_id="a")
         set_now_ms(NOON + 13 * HOUR_MS)
         await spends(host, session_id="a")
+
+
+@on_virtual_time
+async def test_a_budget_holds_after_the_clock_of_the_store_was_set_back():
+    """Sessions that it dates before the day of the server are read too."""
+    set_now_ms(NOON)
+    store = MemoryStore(now_ms=lambda: NOON - 24 * HOUR_MS)
+    async with hosting(priced(), store=store, limits=Limits(cost_per_day_usd=0.01)) as host:
+        await spends(host)
+        with pytest.raises(DayBudgetSpent):
+            await asked(host)
 
 
 @on_virtual_time
