@@ -59,7 +59,7 @@ _SLACK: Final = 1e-6
 """Tolerance in seconds: sums of times are inexact, and a caller that waits the announced time is not too early."""
 
 
-def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) -> tuple[float, Draw]:
+def decide_draw(full_at: float, pace: Pace, now: float) -> tuple[float, Draw]:
     """Take one token from a bucket, which is the time when it will be full. A refused call takes nothing."""
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
@@ -67,7 +67,7 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
     # Each draw may round the full time by half of the clock's resolution, and a burst of draws adds up.
     slack = _SLACK + pace.burst * math.ulp(now)
     is_allowed = needed <= room + slack
-    behind = needed if take and is_allowed else lacking
+    behind = needed if is_allowed else lacking
     return now + behind, _draw(pace, behind, needed, slack, is_allowed=is_allowed)
 
 
@@ -99,14 +99,7 @@ class Allowance(Generic[K]):
         return len(self._full_at)
 
     def take(self, key: K, now: float) -> Draw:
-        return self._draw(key, now, take=True)
-
-    def look(self, key: K, now: float) -> Draw:
-        """Return the result of `take` without taking."""
-        return self._draw(key, now, take=False)
-
-    def _draw(self, key: K, now: float, *, take: bool) -> Draw:
-        full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now, take=take)
+        full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now)
         self._forget_full(now)
         if full_at > now:
             self._full_at[key] = full_at

@@ -109,8 +109,8 @@ def test_full_buckets_are_forgotten_and_buckets_are_bounded():
     for key in ["a", "b", "c", "a", "d"]:
         allowance.take(key, FAR)
     assert len(allowance) == 3
-    assert not allowance.look("a", FAR).is_allowed
-    assert allowance.look("b", FAR).is_allowed
+    assert not allowance.take("a", FAR).is_allowed
+    assert allowance.take("b", FAR).is_allowed
 
 
 def test_places_are_counted_for_each_and_in_all():
