@@ -88,7 +88,7 @@ def simulate(  # noqa: PLR0913 - the options of a command
         if file is not None:
             return _play(file, shows_all=show_all)
         name = _name_of(scenario, against, begin, store, faults)
-        works = _works(name, seed, seeds, jobs, until, nodes, hours)
+        works = _works(name, seed, seeds, jobs, until, nodes, hours, shrink)
         limits = {"max_seconds": shrink} if shrink else {"max_lives": 0}
         chosen = {"nodes": nodes, "hours": hours, "save": str(save), "shows_all": show_all, **limits}
         works = [msgspec.structs.replace(work, **chosen) for work in works]
@@ -151,6 +151,7 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
     until: str | None,
     nodes: int | None,
     hours: float | None,
+    shrink: float,
 ) -> "list[SeedRange]":
     """Return the work of each process. They take turns with the seeds."""
     try:
@@ -168,6 +169,9 @@ def _works(  # noqa: PLR0913, PLR0917 - options of the command line
     first, last = int(found[1]), int(found[2] or found[1])
     if last < first or jobs < 1:
         message = f"--seeds is {seeds!r} and --jobs is {jobs}: expected a first seed up to a last one, and 1 or more"
+        raise _Faulty(message)
+    if not 0 <= shrink < float("inf"):
+        message = f"--shrink is {shrink:g}: expected finite seconds >= 0"
         raise _Faulty(message)
     try:
         found_scenario: Any = worlds.find_scenario(name, ".")

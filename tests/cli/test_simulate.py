@@ -249,6 +249,7 @@ def test_a_tool_that_reads_a_clock_is_not_repeatable(folder, capfd):
         ("--seed 1 --nodes 0", "expected 1 to 50 nodes"),
         ("--seed 1 --nodes 1000", "expected 1 to 50 nodes"),
         ("--seed 1 --hours 0", "expected 1 to 50 nodes and at most 24 hours"),
+        ("--seed 1 --shrink inf", "--shrink is inf: expected finite seconds >= 0"),
         ("--scenario my_world:payments", "'my_world' has no 'payments' that can be called"),
         (
             "--seed 1 --nodes 1 --hours 0.003 --scenario my_world:wrong",
