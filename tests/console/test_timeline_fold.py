@@ -30,7 +30,11 @@ def cases() -> list[dict[str, Any]]:
         found.append({"name": case["name"], "events": events})
     row = [msgspec.json.decode(file.read_bytes()) for file in sorted(GOLDEN.glob("*.json"))]
     numbered = [{**event, "seq": seq, "at_ms": 10 * seq} for seq, event in enumerate(row + row, 1)]
-    return [*found, {"name": "every golden event, twice", "events": numbered}]
+    return [
+        *found,
+        {"name": "every golden event, twice", "events": numbered},
+        {"name": "set back", "events": SET_BACK},
+    ]
 
 
 def folded(events: list[dict[str, Any]]) -> tuple[SpanItem, ...]:
@@ -81,6 +85,14 @@ LIFE = [
     event("tool_execution_end", 12, name="shell", call_id="c", result={"call_id": "c", "name": "shell", "text": "x", "is_error": False, "details": None}),
     event("agent_end", 13, messages=[], usage=USAGE, stop_reason="end", ref="p", turns=2),
 ]  # fmt: skip
+SET_BACK = [event("approval_required", 9, approval=APPROVAL), event("approval_resolved", 10, approval=APPROVAL, status="approved", by="user", at_ms=1)]  # fmt: skip
+
+
+@pytest.mark.c(29)
+def test_a_wait_takes_no_negative_time():
+    """The clock may be set back before the session continues in another process."""
+    (gate,) = folded(SET_BACK)
+    assert gate.attributes["waited_ms"] == 0
 
 
 @pytest.mark.c(29)

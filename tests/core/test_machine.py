@@ -8,6 +8,7 @@ from agentrail.core.session import machine, transitions
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import Phase
 from agentrail.core.session.transitions import Verdict
+from agentrail.core.session.views import status_of
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import HistoryError, InternalError, MailboxFull
 from agentrail.events import AbortReceipt, AgentStart
@@ -92,3 +93,9 @@ def test_what_is_postponed_too_often_is_refused_or_a_bug(monkeypatch):
     assert len(state.postponed) == machine.MAX_POSTPONED
     with pytest.raises(InternalError, match="no caller of this SessionBegan"):
         machine.step(full, s.SessionBegan(at_ms=1))
+
+
+def test_a_session_has_run_for_no_negative_time():
+    """The clock may be set back before the session continues in another process."""
+    state = run([s.SessionBegan(at_ms=5)])
+    assert status_of(state.phase, state.data, at_ms=4).uptime_ms == 0

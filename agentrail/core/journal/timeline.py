@@ -357,7 +357,7 @@ class _Lane:
         known = self._gates.get(asked.id)
         if known is not None:
             known.outcome, known.to_seq = event.status, seq
-            known.attributes |= {"by": event.by, "waited_ms": at_ms - known.from_ms}
+            known.attributes |= {"by": event.by, "waited_ms": max(at_ms - known.from_ms, 0)}
 
     # --- children and compactions
 

@@ -278,7 +278,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         usage=data.usage,
         budget_left=budget_left(data.ledger) if data.ledger is not None else None,
         last_seq=data.seq,
-        uptime_ms=at_ms - data.started_at_ms,
+        uptime_ms=max(at_ms - data.started_at_ms, 0),
         restarts=data.incarnation - 1,
         dropped_signals=data.dropped,
         quarantined_signals=data.quarantined,

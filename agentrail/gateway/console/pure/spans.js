@@ -487,7 +487,7 @@ const HANDLERS = {
     known.outcome = event.status;
     known.to_seq = seq;
     known.attributes.by = event.by;
-    known.attributes.waited_ms = at - known.from_ms;
+    known.attributes.waited_ms = Math.max(at - known.from_ms, 0);
   },
   subagent_start: (lane, event, seq, at) => {
     const span = lane.begin("child", "invoke_agent", seq, at, lane.calls.get(event.call_id) ?? lane.cycle);
