@@ -395,7 +395,7 @@ def _interrupt(run: AgUiRun, name: str, call_id: str, what: PendingAnswer) -> Fr
     if isinstance(what, events.Approval):
         told |= {"reason": _REASONS["approval"], "responseSchema": _APPROVAL}
         told["message"] = what.hint or f"Run {what.tool}?"
-        if what.expires_at_ms is not None:
+        if what.expires_at_ms is not None and what.expires_at_ms < 253_402_300_800_000:  # noqa: PLR2004 - the year 10000
             told["expiresAt"] = (_EPOCH + timedelta(milliseconds=what.expires_at_ms)).isoformat()
         return told
     assert isinstance(what, events.AskUser)  # noqa: S101 - client calls are not interrupts

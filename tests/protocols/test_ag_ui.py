@@ -206,9 +206,11 @@ def test_a_prompt_that_no_cycle_took_has_a_start_and_an_end():
 
 
 def test_an_approval_says_until_when_it_can_be_given():
-    """Its hint is its message; without one it names the tool."""
+    """Its hint is its message; without one it names the tool. A time without a date, after the year 9999, is left out."""
     for hint, expires, message, until in (
         ("List files?", 1_000, "List files?", "1970-01-01T00:00:01+00:00"),
+        ("List files?", 253_402_300_799_999, "List files?", "9999-12-31T23:59:59.999000+00:00"),
+        ("List files?", 253_402_300_800_000, "List files?", None),
         (None, None, "Run shell?", None),
     ):
         asked = approval("a1", CALL, hint=hint, expires_at_ms=expires)
