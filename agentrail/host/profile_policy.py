@@ -105,12 +105,13 @@ def decide_changed(
     Returns:
         Sessions changed since then, oldest change first.
     """
+    since_ms = 0 if profile_at_ms - now_ms >= OLD_MS else profile_at_ms  # its clock was ahead
     changed = sorted(
-        (one for one in sessions if one.changed_at_ms > read.get(one.session, profile_at_ms)),
+        (one for one in sessions if one.changed_at_ms > read.get(one.session, since_ms)),
         key=lambda one: one.changed_at_ms,
     )
-    is_idle = all(now_ms - one.changed_at_ms >= IDLE_MS for one in sessions)
-    is_old = now_ms - profile_at_ms >= OLD_MS or len(changed) >= CHANGED_SESSIONS
+    is_idle = all(abs(now_ms - one.changed_at_ms) >= IDLE_MS for one in sessions)
+    is_old = now_ms - since_ms >= OLD_MS or len(changed) >= CHANGED_SESSIONS
     return tuple(changed) if is_idle and is_old else ()
 
 

@@ -123,6 +123,15 @@ async def test_nothing_is_asked_of_a_model_in_vain():
     assert sessions.profile_of() == []
 
 
+async def test_times_of_a_clock_that_was_ahead_hold_up_no_profile():
+    """First a session is dated later. Then the profile is, because it is dated today, so another process reads all sessions once."""
+    sessions = Sessions(ada=["s1", "s2"])
+    sessions.changed[ADA, "s1"] = sessions.at_ms + OLD_MS
+    assert await look(sessions, found(), found(), merged(("one", [1, 2]))) == 3
+    assert await look(sessions, found(), found(), merged(("two", [1, 2]))) == 3
+    assert [text for text, *_ in sessions.profile_of()] == ["two"]
+
+
 @pytest.mark.parametrize("place", [1, 2])
 async def test_who_is_forgotten_meanwhile_has_no_profile(place):
     """Between the answer and its being written, and while that is done; who has no session left has nothing that it could rest on."""
