@@ -716,14 +716,13 @@ class SqliteStore:
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Delete a root with its tree. See `Store.delete`. The data is overwritten in the file and in its log."""
-        now = self.now_ms()
         with self._transaction() as connection:
             self._standings.clear()
             removed = delete_tree(
                 connection,
                 scope,
                 session,
-                now=now,
+                now=self.now_ms(),
                 lease=self._lease_ms,
                 written_before_ms=written_before_ms,
             )

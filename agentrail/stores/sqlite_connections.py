@@ -78,8 +78,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, path=path)
 
     def to_write(self) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READWRITE
-        connection = self.connect(self._uri(), flags | apsw.SQLITE_OPEN_URI, self.vfs)
+        connection = self.to_fill()
         try:
             _set_up(connection)
         except BaseException:

@@ -50,8 +50,8 @@ def delete_tree(  # noqa: PLR0913 - the arguments of the port, and the clock
     """Delete a root with its tree. See `Store.delete`."""
     top = known_root(connection, scope, root)
     forks = connection.execute(
-        """SELECT session FROM session WHERE scope = ?1 AND root <> ?2 AND forked_from IN
-        (SELECT session FROM session WHERE root = ?2 AND scope = ?1) ORDER BY session""",
+        """SELECT session FROM session WHERE likely(scope = ?1) AND root <> ?2 AND unlikely(forked_from IN
+        (SELECT session FROM session WHERE root = ?2 AND likely(scope = ?1)))""",
         (scope, root),
     )
     tree = tree_of(connection, scope, root)
@@ -188,7 +188,7 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
     has_snapshot = has_sound_snapshot(snapshots, before, partial(fetch_records, connection, scope, session))
     check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
     forks = connection.execute(
-        "SELECT session FROM session WHERE scope = ? AND forked_from = ? AND forked_at >= ? ORDER BY session",
+        "SELECT session FROM session WHERE likely(scope = ?) AND forked_from = ? AND forked_at >= ? ORDER BY session",
         (scope, session, there.first_seq),
     )
     if by := [row[0] for row in forks]:

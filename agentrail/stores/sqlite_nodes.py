@@ -58,13 +58,13 @@ UPDATE session SET {END_CLAIM} WHERE claimed_by = ? AND claimed_by <> '' AND nod
 
 _CLAIMABLE: Final = f"""
 SELECT {SESSION_COLUMNS}, claimed_by FROM session AS top
-WHERE (scope, session) IN (
+WHERE (scope, session) IN (SELECT * FROM (
     SELECT scope, root FROM session WHERE is_working = 1 AND has_ended = 0
-    UNION SELECT scope, root FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= :due AND has_ended = 0)
+    UNION SELECT scope, root FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= :due AND has_ended = 0))
 AND json_array(scope, session) NOT IN (SELECT value FROM json_each(:skip))
 AND node NOT IN (SELECT value FROM json_each(:alive))
 AND (claimed_by NOT IN (SELECT value FROM json_each(:alive)) OR :again AND claimed_by = :node)
-AND NOT EXISTS (SELECT 1 FROM session AS one WHERE one.root = top.root AND one.scope = top.scope AND one.codec > :codec)
+AND NOT EXISTS (SELECT 1 FROM session AS one WHERE one.root = top.root AND likely(one.scope = top.scope) AND one.codec > :codec)
 ORDER BY deaths, scope, session LIMIT :limit
 """  # noqa: S608 - a constant
 

@@ -180,7 +180,8 @@ def take_over_tree(connection: apsw.Connection, wanted: TakeOver, *, now: int, l
     taker = fetch_node(connection, node)
     taken: list[StoredSession] = []
     connection.execute(
-        "UPDATE session SET node = ?, claimed_by = '' WHERE root = ? AND scope = ?", (node, root, scope)
+        "UPDATE session SET node = ?, claimed_by = '' WHERE root = ? AND likely(scope = ?)",
+        (node, root, scope),
     )
     for one in tree_of(connection, scope, root):
         check_witness(connection, scope, one.session, one)
@@ -215,13 +216,13 @@ def take_over_trees(
 
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
-    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
+    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND likely(scope = ?) ORDER BY session <> root, session"  # noqa: S608 - a constant
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 
 def release_tree(connection: apsw.Connection, node: str, scope: str, root: SessionId) -> None:
     connection.execute(
-        f"""UPDATE session SET {END_CLAIM}, node = iif(node = ?3, '', node) WHERE root = ?1 AND scope = ?2
+        f"""UPDATE session SET {END_CLAIM}, node = iif(node = ?3, '', node) WHERE root = ?1 AND likely(scope = ?2)
         AND EXISTS (SELECT 1 FROM session AS top WHERE top.scope = ?2 AND top.session = ?1 AND ?3 IN (top.node, top.claimed_by))""",  # noqa: S608 - a constant
         (root, scope, node),
     )

@@ -1,12 +1,13 @@
 """`SqliteStore`: it keeps to the port, under every rule that there is for stores; and what it does beyond it, when all goes well."""
 
+import contextlib
 import itertools
 from contextlib import closing
 
 import apsw
 import pytest
 
-from agentrail.abc.store import Node, Standing, Taken, TakeOver
+from agentrail.abc.store import Filters, Node, Standing, Taken, TakeOver
 from agentrail.errors import AlreadyExists, HeldBy, OptionError, StoreUnavailable
 from agentrail.stores import sqlite, sqlite_deletions, sqlite_writes
 from agentrail.stores.sqlite import SqliteStore
@@ -109,6 +110,63 @@ def test_what_is_known_of_rows_is_bounded(store, monkeypatch):
         assert store.append(batch) == (None, None, None)
         assert {store.get("", session).standing.title for session in ("a", "b", "c")} == {title}
         assert len(store._standings) <= 2  # noqa: SLF001 - it cannot be seen from outside
+
+
+@pytest.fixture(scope="module")
+def crowds(tmp_path_factory):
+    """Stores with few and with many other sessions of the scope, and a list of the steps that SQLite has done."""
+    steps = []
+
+    def connect(uri, flags, vfs):
+        connection = apsw.Connection(uri, flags=flags, vfs=vfs)
+        connection.trace_v2(
+            apsw.SQLITE_TRACE_PROFILE,
+            lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+        )
+        return connection
+
+    with contextlib.ExitStack() as stack:
+        stores = []
+        for others in (5, 45):
+            path = tmp_path_factory.mktemp("crowd") / "sessions.db"
+            stores.append(stack.enter_context(closing(SqliteStore(path, connect=connect, wall=lambda: 1))))
+            for number in range(others):
+                stores[-1].create(opening(f"other-{number}"))
+            for name in ("w", "x", "y"):
+                stores[-1].create(
+                    opening(name, node="n2", owner="u", more="ab", standing=Standing(is_working=True))
+                )
+            stores[-1].put_snapshot(snapshot_of(stores[-1].read("", "x")[-1]))
+        yield stores, steps
+
+
+@pytest.mark.parametrize(
+    "call",
+    {
+        "find a tree": lambda store: store.find(Filters(scope="", root="w")),
+        "find by owner": lambda store: store.find(Filters(scope="", owner="u"), after=("", "a")),
+        "find by node": lambda store: store.find(Filters(scope="", node="n2")),
+        "find working": lambda store: store.find(Filters(scope="", is_working=True, has_ended=False)),
+        "newest of an owner": lambda store: store.newest(Filters(scope="", owner="u")),
+        "claim": lambda store: store.claim("n3"),
+        "take": lambda store: store.take("", "w", "n2", "start"),
+        "release": lambda store: store.release("n2", "", "w"),
+        "trim": lambda store: store.trim("", "x", 3),
+        "delete": lambda store: store.delete("", "y"),
+    }.items(),
+    ids=lambda call: call[0],
+)
+def test_a_call_costs_the_same_among_many_sessions_of_its_scope(crowds, call):
+    """Counted in the steps of SQLite. Searching the others would cost several for each."""
+    stores, steps = crowds
+    counts = []
+    for store in stores:
+        steps.clear()
+        call[1](store)
+        counts.append(sum(steps))
+    few, many = counts
+    assert few > 0
+    assert many - few < 40, counts
 
 
 def test_many_trees_are_taken_in_one_transaction(store):
