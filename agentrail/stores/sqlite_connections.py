@@ -92,8 +92,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             is_current: Whether to show the tables of an older file with the later columns.
         """
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = self.connect(self._uri("mode=ro"), flags, self.vfs)
+        connection = self._open(apsw.SQLITE_OPEN_READONLY, "mode=ro")
         try:
             connection.set_busy_timeout(READ_PATIENCE_MS)
             connection.pragma("temp_store", "memory")
@@ -105,16 +104,14 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         return connection
 
     def to_fill(self) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
-        return self.connect(self._uri(), flags, self.vfs)
+        return self._open(apsw.SQLITE_OPEN_READWRITE)
 
     def to_look(self) -> apsw.Connection:
         """Open any file, without its log, lock or companion files.
 
         Uses SQLite, because closing the file in another way would drop the locks of this process.
         """
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return self.connect(self._uri("mode=ro&immutable=1"), flags, self.vfs)
+        return self._open(apsw.SQLITE_OPEN_READONLY, "mode=ro&immutable=1")
 
     def read_head(self) -> bytes:
         """Return the head of any file, whatever its pages contain."""
@@ -125,9 +122,10 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         finally:
             file.xClose()
 
-    def _uri(self, query: str = "") -> str:
+    def _open(self, flags: int, query: str = "") -> apsw.Connection:
         name = quote(os.fsencode(self.path.absolute()))
-        return f"file:{name}?{query}" if query else f"file:{name}"
+        uri = f"file:{name}?{query}" if query else f"file:{name}"
+        return self.connect(uri, flags | apsw.SQLITE_OPEN_URI, self.vfs)
 
 
 def _set_up(connection: apsw.Connection) -> None:

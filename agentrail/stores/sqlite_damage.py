@@ -66,8 +66,10 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
         number += 1
         name = f"{path.name}.damaged-{at:%Y%m%dT%H%M%SZ}-{number}"
     marker = marker_path(path)
-    marker.write_text(name, encoding="utf-8")
-    sync_file(marker)
+    fresh = marker.with_name(f"{marker.name}.new")
+    fresh.write_text(name, encoding="utf-8")
+    sync_file(fresh)
+    fresh.rename(marker)  # an empty marker, as a full disk leaves it, would name no file
     sync_directory(path.parent)
 
 

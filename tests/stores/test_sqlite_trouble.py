@@ -1,5 +1,6 @@
 """`SqliteStore` when the disk does not do what it should, and when its process dies: acknowledged is durable, and is there once."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -85,6 +86,28 @@ def test_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_ro
     assert store.append([one]) == (None,)
     assert tail(store) == behind
     assert store.get("", "t") is None
+
+
+def test_a_salvage_that_finds_the_disk_full_goes_on_when_there_is_room(disk):
+    """At whichever of its writes: nothing is lost, and nothing of the attempt stays."""
+    with closing(open_disk_store(disk)) as store:
+        store.create(opening(more=["a"]))
+    sound = bytes(disk.files["sessions.db"].data)
+    for allowed in (*range(6), 20, 40):
+        left = itertools.count(allowed, -1)
+
+        def fill(operation, name, left=left):
+            disk.is_full |= operation in ("write", "create") and next(left) <= 0
+
+        disk.files["sessions.db"].change(0, bytes(16) + sound[16:])
+        disk.before = fill
+        with pytest.raises(StoreUnavailable, match=r"no space is left|the disk is full"):
+            open_disk_store(disk)
+        disk.before = lambda operation, name: None
+        disk.mend()
+        with closing(open_disk_store(disk)) as store:
+            assert bodies(store) == ["a"]
+        assert {name.partition(".damaged-")[0] for name in disk.files} == {"sessions.db", "sessions.lock"}
 
 
 def use_again_and_again(store):
