@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Final, ParamSpec
@@ -61,27 +61,13 @@ USUAL_PLACE: Final = StorePlace()
 _PAGE: Final = 1_000
 
 
-@contextmanager
-def reading(place: StorePlace) -> Iterator[Store]:
+def reading(place: StorePlace) -> closing[Store]:
     """Open a store for reading, even while another process writes it."""
-    with _closing(
-        open_store(place.store, directory_for(place.store, place.data_dir), read_only=True)
-    ) as opened:
-        yield opened
+    return closing(open_store(place.store, directory_for(place.store, place.data_dir), read_only=True))
 
 
-@contextmanager
-def writing(place: StorePlace) -> Iterator[Store]:
-    with _closing(open_store(place.store, directory_for(place.store, place.data_dir))) as opened:
-        yield opened
-
-
-@contextmanager
-def _closing(store: Store) -> Iterator[Store]:
-    try:
-        yield store
-    finally:
-        store.close()
+def writing(place: StorePlace) -> closing[Store]:
+    return closing(open_store(place.store, directory_for(place.store, place.data_dir)))
 
 
 # --- finding sessions

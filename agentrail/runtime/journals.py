@@ -1,10 +1,12 @@
 """The stored sessions of a supervisor: find, read, inspect, export, trim and delete them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
 import trio
+from msgspec import MsgspecError
 from msgspec.structs import replace
 
 from agentrail.abc.living_nodes import Departures
@@ -14,7 +16,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.port_members import offers
-from agentrail.errors import OptionError, SessionNotFound, StillNeeded
+from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StillNeeded
 from agentrail.events import Event
 from agentrail.frozen import EMPTY
 from agentrail.messages import SessionId
@@ -51,6 +53,7 @@ from agentrail.runtime.session_export import (
 from agentrail.runtime.session_facts import SessionFacts, facts_of_cell, stored_facts
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session_loader import PluginFinder, check_may_trim, stored_of
+from agentrail.runtime.session_stores import OwnNotes
 from agentrail.runtime.shared_resources import Shared
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.runtime.tree_secrets import Withheld
@@ -699,7 +702,7 @@ class Journals:
         return await keeping.write(trim)
 
     async def delete_session(self, session_id: str, *, scope: str = NO_SCOPE, purge: bool = False) -> int:
-        """Delete a stored session and its children: records, snapshots, and large values that no other session uses.
+        """Delete a stored session and its children: records, snapshots, working notes, and large values that no other session uses.
 
         Args:
             session_id: Id of a root session that is not live here.
@@ -727,11 +730,22 @@ class Journals:
         async with self._shared.beginnings.reserve(key):
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, in which it is running: stop it first"])
+            notes = await self.notes_of(scope, SessionId(session_id))
             remove = partial(keeping.store.delete, scope, SessionId(session_id))
             is_purge = purge and keeping.heartbeat is None  # nodes overwrite nothing
             deleted = await (keeping.overwriter.purge(remove) if is_purge else keeping.remove(remove))
             self._shared.ended.drop_tree(scope, session_id)
+            if notes is not None:
+                await notes.clear()
             return deleted
+
+    async def notes_of(self, scope: str, session_id: SessionId) -> OwnNotes | None:
+        """Return the working notes of a session, to clear them once it is deleted. Its journal names their owner."""
+        desks = self._shared.dependencies.desks
+        with suppress(AgentrailError, MsgspecError):  # a session that cannot be read can be deleted
+            if desks is not None and (facts := await self.facts_of(session_id, scope=scope)) is not None:
+                return desks.notes_of(session_id, scope, facts.user_data)
+        return None
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         keeping, ports = self._shared.store_of("journal"), cell.ports

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.overwriter import Write, bug_told
 from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_stores import OwnNotes
 from agentrail.runtime.store_writer import StoreBug
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -161,6 +162,7 @@ class Retention:
         self._scope = trio.CancelScope()
         # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
+        self.notes_of: Callable[[str, SessionId], Awaitable[OwnNotes | None]] | None = None
         self.deleted: int = 0
         self.deleted_bytes: int = 0
         self.still_needed: int = 0
@@ -267,6 +269,7 @@ class Retention:
     # --- deleting, between other writes
 
     async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
+        notes = None if self.notes_of is None else await self.notes_of(one.scope, one.root)
         try:
             await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
         except SessionNotFound:
@@ -275,6 +278,8 @@ class Retention:
             plan.refused(one, error.by)
         else:
             plan.deleted(one)
+            if notes is not None:
+                await notes.clear()
 
     def _delete_now(self, one: StoredTree, why: str) -> None:
         """Delete a tree, count it and log it, in one call: after the deletion no step may remain."""

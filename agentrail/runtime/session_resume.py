@@ -198,13 +198,12 @@ class SessionResumption:
         filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
         tree: dict[SessionId, Revived] = {}
         ask = self._ask().quiet()
-        page = store.find(filters, limit=_PAGE)
-        while page:
+        after: tuple[str, str] | None = None
+        while page := store.find(filters, after=after, limit=_PAGE):
             for one in page:
                 self._check_codec(one)
                 tree[one.session] = revive(store, one, self._finder, ask)
-            last = page[-1]
-            page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
+            after = (page[-1].scope, page[-1].session)
         if wanted.session_id not in tree:  # it ended or was deleted since
             self._look(wanted)
             raise SessionDown(wanted.session_id, _ENDED)

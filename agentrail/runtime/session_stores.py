@@ -268,6 +268,9 @@ class OwnNotes(Notes):
         await self._change(edit)
         return bool(found)
 
+    async def clear(self) -> None:
+        await self._change(lambda _: "")
+
     async def _change(self, edit: Callable[[str], str]) -> str:
         return await self._desk.read(partial(self._desk.store.change, self._owner, self._session, edit))
 
@@ -401,15 +404,19 @@ class StoreDesks:
             return 0
         return await self._notes.read(partial(self._notes.store.forget, owner))
 
+    def notes_of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnNotes | None:
+        if self._notes is None:
+            return None
+        owner = decide_owner(scope, user_data)
+        return OwnNotes(self._notes, owner, _name_of(scope, owner.tenant, session_id))
+
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
         if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)
         return OwnStores(
             memories=None if self._memories is None else OwnMemories(self._memories, owner, session_id),
-            notes=None
-            if self._notes is None
-            else OwnNotes(self._notes, owner, _name_of(scope, owner.tenant, session_id)),
+            notes=self.notes_of(session_id, scope, user_data),
             knowledge=None if self._knowledge is None else OwnKnowledge(self._knowledge, owner),
         )
 

@@ -170,6 +170,8 @@ class SessionSupervisor:
         self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
         self._shared.fan_in.reader = reader
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
+        if keeping is not None and keeping.retention is not None:
+            keeping.retention.notes_of = self.journals.notes_of
         self.nodes: SessionNodes = SessionNodes(self._shared)
         self._children = ChildSessions(self._shared, begin=self._begin)
         embedder = shared.embedder

@@ -113,15 +113,14 @@ class UserErasure:
         return None if desks is None else desks.memories_of(MemoryOwner(tenant=tenant_id, user=user_id))
 
     async def _forget_sessions(self, owner: MemoryOwner) -> ForgottenUser:
-        if self._shared.keeping is None:
+        keeping = self._shared.keeping
+        if keeping is None:
             return await self._end_unkept(owner)
-        found: UserTrees = await self._shared.keeping.read(
-            partial(trees_of_user, self._shared.keeping.store, owner)
-        )
+        found: UserTrees = await keeping.read(partial(trees_of_user, keeping.store, owner))
         erased, done, left = Erasure(), list[TreeKey](), [*found.unread.values()]
         for scope, root in found.trees:
             try:
-                erased += await self._erase_tree(self._shared.keeping, scope, root)
+                erased += await self._erase_tree(keeping, scope, root)
                 done.append((scope, root))
             except SessionNotFound:  # it was deleted meanwhile
                 continue

@@ -13,14 +13,17 @@ from agentrail.core.values.notes_markdown import USUAL_TOPIC, notes_about, topic
 from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
+from agentrail.runtime import retention
 from agentrail.runtime.plugin_requests import run_memory_request
+from agentrail.runtime.retention import DAY_MS
 from agentrail.runtime.session_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
-from tests.runtime.rig import saying
+from tests.runtime.rig import eventually, saying
 from tests.runtime.test_memories import ADA, TOOLS, asked
+from tests.stores.rig import Clock
 
 USER = {"tenant_id": "acme", "user_id": "ada"}
 
@@ -134,6 +137,30 @@ async def test_notes_outlive_the_process_and_a_person_may_edit_them(tmp_path):
     assert "- by hand: 13 bytes, age unknown" in index
     assert "Mind the gap." in model.requests[1].messages[-2].results[0].text
     assert len(model.requests[2].messages) == 1
+
+
+@pytest.mark.parametrize("how", ["call", "age"])
+async def test_notes_are_deleted_with_their_session(tmp_path, monkeypatch, how):
+    """A new session with its id has none, and those of other sessions stay."""
+    monkeypatch.setattr(retention, "FIRST_SWEEP_AFTER_SECONDS", 0.01)
+    user = {"user_id": "ada"}
+    clock = Clock(1_790_000_000_000)
+    options = {"memories": f"sqlite:{tmp_path}", "store": MemoryStore(now_ms=clock)}
+    async with agentrail.open_supervisor(**options) as supervisor:
+        for name in ("s1", "s2"):
+            await asked(supervisor, noted("We deploy on Fridays."), session_id=name, user_data=user)
+            await supervisor.stop_session(name)
+            clock.now += 2 * DAY_MS
+        first = tmp_path / "notes/_/ada/s1/NOTES.md"
+        assert first.exists()
+        if how == "call":
+            await supervisor.delete_session("s1")
+            assert not first.exists()
+    async with agentrail.open_supervisor(**options, keep_days=3) as supervisor:
+        await eventually(lambda: not first.exists())
+        said = await asked(supervisor, calls(("recall", {"topic": "*"})), session_id="s1", user_data=user)
+    assert said == ["Topics of your working notes: none yet."]
+    assert [file.parent.name for file in tmp_path.glob("notes/_/ada/*/NOTES.md")] == ["s2"]
 
 
 async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():

@@ -10,7 +10,7 @@ from agentrail.core.journal.jsonl import decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, blobs_of, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value, decoder_of
+from agentrail.structs import Value, decoder_of, struct_from
 
 EXPORT_VERSION: Final = 1
 
@@ -95,21 +95,10 @@ def encode_export(
 
 def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]:
     """Encode a session without content: only kinds, numbers, times and sizes."""
-    bare = msgspec.structs.replace(
-        head, records=len(records), hash="", scope="", title="", forked_from=head.forked_from, content=False
-    )
+    bare = msgspec.structs.replace(head, records=len(records), hash="", scope="", title="", content=False)
     yield _line(bare)
     for record in records:
-        yield _line(
-            _Size(
-                seq=record.seq,
-                epoch=record.epoch,
-                at_ms=record.at_ms,
-                kind=record.kind,
-                size_bytes=len(record.body),
-                events=record.events,
-            )
-        )
+        yield _line(struct_from(_Size, record, size_bytes=len(record.body)))
 
 
 def read_export(text: bytes) -> tuple[ExportedSession, ...]:

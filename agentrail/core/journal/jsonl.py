@@ -69,7 +69,7 @@ def encode_journal(records: Iterable[Record]) -> bytes:
 
 def read_journal(text: bytes, tail: Tail = Tail()) -> ReadJournal:  # noqa: B008 - frozen
     """Decode the output of `encode_journal`, up to the first damaged line."""
-    whole, _, torn = text.rpartition(b"\n")
+    whole = text.rpartition(b"\n")[0]
     records: list[Record] = []
     session, epoch, seq, last = SessionId(""), 0, tail.seq, tail.hash if tail.seq else NO_HASH
     for line in whole.split(b"\n") if whole else ():
@@ -84,7 +84,6 @@ def read_journal(text: bytes, tail: Tail = Tail()) -> ReadJournal:  # noqa: B008
             return _ending(records, JournalCorrupt(session, seq))
         records.append(record)
         epoch, last = record.epoch, record.hash
-    del torn
     return ReadJournal(records=tuple(records))
 
 
