@@ -197,6 +197,8 @@ class _Line:
             place = self._places[key] = _Place(origin, first - 1, 0, is_known)
             if not is_known:
                 self._behind[key] = None
+            elif first == 1:
+                self._moved[key] = place  # the stored cursor may be that of an earlier session with its id
         place.origin, place.seen = origin, _number_of(events[-1])
         if key not in self._behind:
             room = QUEUE_EVENTS - len(self._queue)
@@ -291,10 +293,9 @@ class _Line:
         if place.origin is None:
             facts = await self._source.facts_of(key[1], scope=key[0])
             place.origin = SessionOrigin(*key, EMPTY if facts is None else facts.user_data)
-        scope, after = key[0], place.taken
         # Undone events too: what a rewind took back did happen, and cost money.
         page = await self._source.events_page(
-            key[1], after=after, limit=BATCH_EVENTS, scope=scope, undone=True
+            key[1], after=place.taken, limit=BATCH_EVENTS, scope=key[0], undone=True
         )
         return place.origin, page
 
@@ -379,8 +380,7 @@ class _Line:
                     self._places[key] = _Place(None, cursor, one.events)
                     self._behind[key] = None
                     self._work.set()
-        left = [(self._kind, row_id) for row_id in rows]
-        await self._source.change_owed([], left)  # of deleted sessions
+        await self._source.change_owed([], [(self._kind, row_id) for row_id in rows])  # of deleted sessions
 
     def _knows(self, key: _Key, one: StoredSession) -> bool:
         place = self._places.get(key)

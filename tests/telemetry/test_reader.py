@@ -236,6 +236,21 @@ async def test_an_id_that_is_used_again_begins_again(has_store):
     assert notes.numbers().count(1) == 3
 
 
+async def test_an_id_that_is_used_again_begins_again_in_the_next_process():
+    """Although the consumer took nothing of the new session, and all of the one before it."""
+    store, first, second = lasting(), Noting(), Noting()
+    async with open_read(first, store=store) as supervisor:
+        await ask(supervisor)
+        await trio.sleep(6)  # the cursor is stored
+        await supervisor.stop_session("s-1")
+        await supervisor.delete_session("s-1")
+        first.gate = trio.Event()  # the consumer hangs from now on
+        await ask(supervisor)
+    async with open_read(second, store=store):
+        await trio.sleep(1)
+    assert second.numbers() == list(range(1, second.last().meta.seq + 1))
+
+
 async def test_an_id_that_is_used_again_while_its_last_events_are_taken_begins_again():
     """A slow consumer has the cursor of the new session, and not that of the old one."""
 
