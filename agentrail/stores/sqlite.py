@@ -798,7 +798,7 @@ class SqliteStore:
             StoreUnavailable: The file is damaged or cannot be read.
         """
         with self._reading() as connection:
-            check_sound(connection)
+            check_sound(connection, is_current=connection.pragma("user_version") == self._schema.version)
 
     def back_up(self, path: str | os.PathLike[str]) -> int:
         """Copy the store, with all durable data, to a new file of mode 0600. Also works next to a writing process.

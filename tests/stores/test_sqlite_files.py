@@ -289,6 +289,7 @@ def test_a_store_of_version_2_opens_with_all_that_it_had(path):
         ]
         assert before[3] == (OwedRow(kind="letter", id="1", body=b"x"),)
         assert store.nodes()[0].address == "http://10.0.0.7:8700"
+        store.check_file()  # its tables are older, and sound
         with closing(SqliteStore(path)) as upgraded:
             assert upgraded.nodes()[0].gone_at_ms > 0
             assert store.get("", "root") == upgraded.get("", "root")  # a reader that was open meanwhile
