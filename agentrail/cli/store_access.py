@@ -25,7 +25,13 @@ from agentrail.messages import SessionId
 from agentrail.named_modules import NAMED_MODULES
 from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.session_loader import PluginFinder, Revived, read_after, revive
+from agentrail.runtime.session_loader import (
+    PluginFinder,
+    Revived,
+    all_sessions as all_sessions,  # noqa: PLC0414 - for other commands
+    read_after,
+    revive,
+)
 from agentrail.runtime.tree_secrets import knowing, without_known
 from agentrail.stores.sqlite_files import writer_of
 from agentrail.stores.store_names import open_store
@@ -58,8 +64,6 @@ class StorePlace:
 
 USUAL_PLACE: Final = StorePlace()
 
-_PAGE: Final = 1_000
-
 
 def reading(place: StorePlace) -> closing[Store]:
     """Open a store for reading, even while another process writes it."""
@@ -80,13 +84,6 @@ def shown_id(stored: StoredSession) -> str:
 
 def in_scope(scope: str, session: str) -> str:
     return f"{scope}/{session}" if scope else session
-
-
-def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
-    after: tuple[str, str] | None = None
-    while page := store.find(filters, after=after, limit=_PAGE):
-        yield from page
-        after = (page[-1].scope, page[-1].session)
 
 
 def listed_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:

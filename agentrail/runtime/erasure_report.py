@@ -4,7 +4,7 @@ All journals of a user are erased completely, with their forks: a memory may be 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ from agentrail.core.journal.erasure import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, Erased, OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.persistence import has_other_nodes
-from agentrail.runtime.session_loader import opening_of
+from agentrail.runtime.session_loader import all_sessions, opening_of
 from agentrail.runtime.session_stores import decide_owner
 
 TreeKey: TypeAlias = tuple[str, SessionId]
@@ -33,8 +33,6 @@ NOT_REACHED: Final[tuple[str, ...]] = (
 
 DATABASE_COPIES: Final = "old row versions, the write-ahead log and backups of the database"
 """In addition, with a database: only its operator can remove these."""
-
-_PAGE: Final = 1_000
 
 
 @frozen(kw_only=True)
@@ -78,7 +76,7 @@ def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
     """Find all session trees of a user in a store. Blocking. Reads one record of each tree."""
     roots: dict[TreeKey, StoredSession] = {}
     root_of: dict[tuple[str, str], TreeKey] = {}
-    for one in _sessions_in(store):
+    for one in all_sessions(store, Filters()):
         key = (one.scope, one.root)
         root_of[one.scope, one.session] = key
         if one.session == one.root:
@@ -98,13 +96,6 @@ def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
         and (origin := root_of.get((root.scope, root.forked_from[0]))) is not None
     }
     return UserTrees(trees=tuple(forks_first(own, origins)), unread=unread)
-
-
-def _sessions_in(store: Store) -> Iterator[StoredSession]:
-    after: tuple[str, str] | None = None
-    while page := store.find(Filters(), after=after, limit=_PAGE):
-        yield from page
-        after = (page[-1].scope, page[-1].session)
 
 
 def _is_of(store: Store, root: StoredSession, owner: MemoryOwner) -> bool:

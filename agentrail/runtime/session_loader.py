@@ -3,14 +3,14 @@
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from attrs import frozen
 
-from agentrail.abc.store import Store, StoredSession
+from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.core.journal.fold import Folded, Sources, first_state, fold, walk
 from agentrail.core.journal.record import (
     DRIFTED,
@@ -259,6 +259,14 @@ def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
         store.read(scope, session_id, 0, 1)  # raises with similar ids
         stored = store.get(scope, session_id)  # it was just created
     return stored
+
+
+def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
+    """Yield the sessions that a filter finds, in order. Reads a page at a time, which blocks."""
+    after: tuple[str, str] | None = None
+    while page := store.find(filters, after=after, limit=_PAGE):
+        yield from page
+        after = (page[-1].scope, page[-1].session)
 
 
 def read_after(

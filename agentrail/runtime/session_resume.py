@@ -52,6 +52,7 @@ from agentrail.runtime.session_loader import (
     PluginFinder,
     Revived,
     StoredOpening,
+    all_sessions,
     opening_of,
     revive,
     stored_of,
@@ -198,12 +199,9 @@ class SessionResumption:
         filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
         tree: dict[SessionId, Revived] = {}
         ask = self._ask().quiet()
-        after: tuple[str, str] | None = None
-        while page := store.find(filters, after=after, limit=_PAGE):
-            for one in page:
-                self._check_codec(one)
-                tree[one.session] = revive(store, one, self._finder, ask)
-            after = (page[-1].scope, page[-1].session)
+        for one in all_sessions(store, filters):
+            self._check_codec(one)
+            tree[one.session] = revive(store, one, self._finder, ask)
         if wanted.session_id not in tree:  # it ended or was deleted since
             self._look(wanted)
             raise SessionDown(wanted.session_id, _ENDED)
@@ -338,9 +336,6 @@ def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) ->
         "session %s: the current code produces a different history: %s", cell.ports.session_id, drift
     )
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
-
-
-_PAGE = 1_000
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.stores.sqlite_files import is_frozen
 
 Connect: TypeAlias = Callable[[str, int, str | None], apsw.Connection]
 """Opens a connection from a URI, SQLite flags, and the name of a SQLite file system."""
@@ -92,7 +93,9 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         Args:
             is_current: Whether to show the tables of an older file with the later columns.
         """
-        connection = self._open(apsw.SQLITE_OPEN_READONLY, "mode=ro")
+        # Readers share memory in a file next to the store, which SQLite would have to create.
+        is_alone = self.vfs is None and is_frozen(self.path)
+        connection = self.to_look() if is_alone else self._open(apsw.SQLITE_OPEN_READONLY, "mode=ro")
         try:
             connection.set_busy_timeout(READ_PATIENCE_MS)
             connection.pragma("temp_store", "memory")

@@ -167,6 +167,11 @@ def has_log(path: Path) -> bool:
     return log.is_file() and log.stat().st_size > 0
 
 
+def is_frozen(path: Path) -> bool:
+    """Return whether nothing can change a file: it has no log, and its directory cannot be written."""
+    return not (beside(path)[0].exists() or os.access(path.parent, os.W_OK))
+
+
 def sync_file(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())

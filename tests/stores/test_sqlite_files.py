@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -119,6 +120,36 @@ except StoreUnavailable as error:
 else:
     sys.exit("it was copied")
 assert os.listdir(source.parent) == ["s.db"], os.listdir(source.parent)
+"""
+
+
+def test_a_store_on_a_read_only_file_system_can_be_read(path, tmp_path):
+    """Such as a snapshot, or a disk that the system mounted again without writing. It was closed, so there is no log."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening(more=["a"]))
+    apart = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    shell = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    mounted = [*apart, "sh", "-c", shell, "sh", str(tmp_path)]
+    if shutil.which("unshare") is None or subprocess.run([*mounted, "true"], check=False).returncode:
+        pytest.skip("needs to mount in a namespace")
+    command = [*mounted, sys.executable, "-c", READING, str(path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+READING = """
+import sys
+from agentrail.errors import StoreUnavailable
+from agentrail.stores.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1], read_only=True)
+assert [record.kind for record in store.read("", "s")] == ["opened", "prompt"]
+store.check_file()
+try:
+    SqliteStore(sys.argv[1])
+except StoreUnavailable as error:
+    assert "the directory cannot be written" in str(error), error
+else:
+    sys.exit("it was opened")
 """
 
 
