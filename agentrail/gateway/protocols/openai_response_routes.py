@@ -128,7 +128,7 @@ async def _keep(call: RouteCall, session_id: str, seq: int) -> _Kept:
             start = await start_of_cycle(call, session_id, seq)
             begin = Bridged(Response(read_text=reads(session)), own)
             if start is not None:
-                begin = await _fold(call, session_id, begin, start, seq)
+                begin = await _fold(call, session_id, begin, number_of(start), seq)
             return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin, is_resumed=True)
     return _Kept(session_id=session_id, seq=seq, opening=page.events[0], begin=begin)
 
@@ -261,7 +261,9 @@ async def _cancel(call: RouteCall) -> WholeAnswer:
     state, _ = await _whole(call, kept)
     if state.response.end is None or state.response.is_paused:
         session = await call.host.session(kept.session_id, call.principal)
-        await session.abort("cancelled by the client", ref=state.response.ref)
+        start = await start_of_cycle(call, kept.session_id, kept.seq) if kept.is_resumed else None
+        ref = state.response.ref if start is None else start.ref
+        await session.abort("cancelled by the client", ref=ref)
     return answer_json((await _whole(call, kept))[1])
 
 

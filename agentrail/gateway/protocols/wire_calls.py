@@ -207,7 +207,7 @@ async def stream_decided(  # noqa: PLR0913 - by keyword, where they are not the 
 
     return ResponseStream(
         session=session,
-        after=status.last_seq if began is None else began - 1,
+        after=status.last_seq if began is None else number_of(began) - 1,
         wire=wire,
         state=Bridged(response, own),
         first=first,
@@ -248,7 +248,8 @@ async def stream_running(
     if began is None:
         return None
     state = Bridged(Response(read_text=reads(session)), own)
-    return ResponseStream(session=session, after=began - 1, wire=wire, state=state, headers=_named(session))
+    after = number_of(began) - 1
+    return ResponseStream(session=session, after=after, wire=wire, state=state, headers=_named(session))
 
 
 def refuse_end(end: ResponseEnd) -> NoReturn:
@@ -278,11 +279,11 @@ def _named(session: Session) -> Mapping[str, str]:
     return MappingProxyType({"x-session-id": session.session_id})
 
 
-async def start_of_cycle(call: RouteCall, session_id: str, before: int) -> int | None:
-    """Return the event number at which the last cycle before a number started. None if it is stored no longer."""
+async def start_of_cycle(call: RouteCall, session_id: str, before: int) -> AgentStart | None:
+    """Return the start of the last cycle before an event number. None if it is stored no longer."""
     while True:
         asked = PageAsked(before=before, limit=1, kinds=frozenset({AgentStart}))
         page = await call.host.read_events(session_id, call.principal, asked)
         if page.events or not page.more:
-            return number_of(page.events[0]) if page.events else None
+            return next((one for one in page.events if isinstance(one, AgentStart)), None)
         before = page.first

@@ -263,6 +263,24 @@ async def test_functions_and_approvals_are_items_that_input_answers():
         assert len(shell.calls) == 1
 
 
+async def test_cancelling_a_continued_response_leaves_later_ones_running():
+    """One that waits again for an approval names no prompt of its own: its cycle does."""
+    shell = RecordingTool(name="shell")
+    turns = [*[calls(("shell", {"command": name})) for name in "ab"], says("Done."), ENDLESS]
+    async with serving(ScriptedModel(turns), session_tools=[shell], session_plugins=[HumanApproval]) as web:
+        one = await respond(web)
+        for _ in "ab":
+            before, name = one, one["output"][-1]["id"]
+            yes = {"type": "mcp_approval_response", "approval_request_id": name, "approve": True}
+            one = await respond(web, [yes], previous_response_id=one["id"])
+        assert text_of(one) == "Done."
+        later = await respond(web, "Go on", previous_response_id=one["id"], background=True)
+        assert (await web.post(f"{PATH}/{before['id']}/cancel")).json() == before
+        assert (await get(web, later["id"])).json()["status"] == "in_progress"
+        stopped = await web.post(f"{PATH}/{later['id']}/cancel")
+        assert stopped.json()["status"] == "cancelled"
+
+
 async def test_a_response_that_is_not_stored_leaves_nothing():
     """Its approvals are rejected; it cannot be read again."""
     shell = RecordingTool(name="shell")
