@@ -103,13 +103,10 @@ def _show(own: Completion, change: ResponseChange, response: Response) -> tuple[
         case CallShown(call_id=call_id, call=call, is_new=is_new):
             arguments = json_text(call.arguments)
             if call.is_clients:
+                name = f"{call_id}--{own.session_id}" if own.session_id else call_id
                 function = {"name": call.name, "arguments": arguments}
-                named = {
-                    "id": _wire_call_id(call_id, own.session_id),
-                    "type": "function",
-                    "function": function,
-                }
-                shown = _chunk(own, {"tool_calls": [{"index": own.calls, **named}]})
+                named = {"index": own.calls, "id": name, "type": "function", "function": function}
+                shown = _chunk(own, {"tool_calls": [named]})
                 return replace(own, calls=own.calls + 1), (shown,)
             if not (is_new and own.shows_tools):
                 return own, ()
@@ -183,10 +180,6 @@ def whole_completion(chunks: Sequence[Frame]) -> Frame:
     reason = choices[-1]["finish_reason"]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
     return {**chunks[-1], "object": "chat.completion", "choices": [choice]}
-
-
-def _wire_call_id(call_id: str, session_id: str) -> str:
-    return f"{call_id}--{session_id}" if session_id else call_id
 
 
 def _request_of(approval: events.Approval) -> str:

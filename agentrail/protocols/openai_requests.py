@@ -200,7 +200,7 @@ def read_parameters(
 def _setting_of(name: str, value: Any) -> Any:
     match name, value:
         case ("reasoning", {**inner}):
-            return _EFFORTS.get(inner.get("effort"), inner.get("effort"))
+            return _setting_of("reasoning_effort", inner.get("effort"))
         case ("reasoning_effort", str()):
             return _EFFORTS.get(value, value)
         case ("text", {**inner}):

@@ -328,6 +328,7 @@ HI = user("Hi")
         ({"response_format": {"type": "grammar"}}, "field_invalid", "response_format"),
         ({"reasoning_effort": "huge"}, "field_invalid", "reasoning"),
         ({"reasoning_effort": []}, "field_invalid", "reasoning"),
+        ({"reasoning": {"effort": []}}, "field_invalid", "reasoning"),
         ({"metadata": {"a": 1}}, "field_invalid", "metadata.a"),
         ({"metadata": ["a"]}, "field_invalid", "metadata"),
         ({"metadata": {f"m{number}": "x" for number in range(17)}}, "field_invalid", "metadata"),
