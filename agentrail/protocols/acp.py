@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
@@ -135,14 +136,18 @@ def read_block(block: Mapping[str, Any]) -> UserBlock:
         case {"type": "image", "data": str(data), "mimeType": str(kind)}:
             return Image(media_type=kind, data=data)
         case {"type": "resource_link", "uri": str(uri)}:
-            return Text(text=f"@{uri.removeprefix('file://')}")
+            return Text(text=f"@{_path_of(uri)}")
         case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
-            return Text(text=f'<file path="{uri.removeprefix("file://")}">\n{text}\n</file>')
+            return Text(text=f'<file path="{_path_of(uri)}">\n{text}\n</file>')
         case _:
             message = (
                 f"a block of type {block.get('type')!r:.40} cannot be read: send text, an image or a file"
             )
             raise AcpFault(INVALID_PARAMS, message)
+
+
+def _path_of(uri: str) -> str:
+    return unquote(uri[7:]) if uri.startswith("file://") else uri
 
 
 # --- what an editor is shown

@@ -139,6 +139,21 @@ def test_answers_of_an_editor(asked, result, decision):
     assert acp.read_acp_decision(asked, result) == decision
 
 
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("file:///w/My%20caf%C3%A9.py", "/w/My café.py"),
+        ("file:///w/100%.txt", "/w/100%.txt"),
+        ("https://example.org/a%20b", "https://example.org/a%20b"),
+    ],
+)
+def test_a_file_of_an_editor_has_the_name_that_it_has_on_disk(uri, path):
+    """An editor encodes it, and a tool that was given the encoded name would find no file. Other addresses stay."""
+    assert acp.read_block({"type": "resource_link", "uri": uri}) == Text(text=f"@{path}")
+    embedded = {"type": "resource", "resource": {"uri": uri, "text": "x"}}
+    assert acp.read_block(embedded) == Text(text=f'<file path="{path}">\nx\n</file>')
+
+
 @pytest.mark.services("acp")
 def test_requests_are_of_the_official_types():
     """A permission with and without `always`, a form, an address."""
