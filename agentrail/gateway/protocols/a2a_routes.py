@@ -84,9 +84,9 @@ class _Kept:
     def task(self) -> a2a.A2aTask:
         return a2a.settled_task(self.state)
 
-    def stream(self, wrap: _Wrap = dict) -> ResponseStream[a2a.A2aTask]:
+    def stream(self, wrap: _Wrap = dict, history: int | None = None) -> ResponseStream[a2a.A2aTask]:
         """Stream the task as it is, and then its updates, in the form of a binding."""
-        first, after = ({"task": a2a.show_task(self.task)},), self.state.response.number
+        first, after = ({"task": a2a.show_task(self.task, history=history)},), self.state.response.number
         wire = SseWire(name=NAME, bridge=a2a.A2A, on_disconnect="continue", encode=partial(_encode, wrap))
         return ResponseStream(session=self.session, after=after, wire=wire, state=self.state, first=first)
 
@@ -239,12 +239,6 @@ async def _list(call: RouteCall, params: Mapping[str, Any]) -> Frame:
     return {"tasks": [a2a.show_task(one, history=history, artifacts=artifacts) for one in shown], **rest}
 
 
-async def _tasks_of(call: RouteCall, session_id: str) -> tuple[a2a.A2aTask, ...]:
-    with suppress(SessionUnknown, SessionNotFound, IdInvalid):
-        return tuple(map(a2a.settled_task, (await _fold_tasks(call, session_id, None)).values()))
-    return ()
-
-
 async def _tasks_of_row(call: RouteCall, row: ListedSession, quiet_since: int) -> tuple[a2a.A2aTask, ...]:
     """Return the tasks of a session, without reading it again if it has not changed."""
     known, who = call.gateway.a2a_tasks, call.principal
@@ -252,7 +246,10 @@ async def _tasks_of_row(call: RouteCall, row: ListedSession, quiet_since: int) -
     key = (who.tenant_id, who.user_id, row.session_id, row.created_at_ms, changed_ms)
     if key in known:
         return known[key]
-    tasks = tuple([replace(one, parts=(), history=()) for one in await _tasks_of(call, row.session_id)])
+    tasks: tuple[a2a.A2aTask, ...] = ()
+    with suppress(SessionUnknown, SessionNotFound, IdInvalid):
+        states = (await _fold_tasks(call, row.session_id, None)).values()
+        tasks = tuple([replace(a2a.settled_task(one), parts=(), history=()) for one in states])
     if changed_ms < quiet_since:  # another event could have the same time
         known[key] = tasks
         if len(known) > _MAX_KNOWN:
@@ -356,7 +353,7 @@ async def _run(call: RouteCall, name: str, params: Any, wrap: _Wrap) -> Result:
     read = await call.gateway.read_aside(partial(_read_params, name, params), size)
     result = await _METHODS[name](call, read)
     if isinstance(result, _Kept):
-        return result.stream(wrap).answer()
+        return result.stream(wrap, read.get("configuration", {}).get("historyLength")).answer()
     if name == "SendStreamingMessage":
         return WholeAnswer(body=_encode(wrap, result), content_type=CONTENT_TYPE)
     return answer_json(wrap(result))
@@ -376,13 +373,15 @@ def _read_params(name: str, params: Any) -> Any:
             for part in read.message.parts:
                 part.ClearField("data")
         checks.validate_proto_required_fields(read)
-        return values
     except (json_format.Error, errors.A2AError, TypeError, ArithmeticError) as error:
         faults = (getattr(error, "data", None) or {}).get("errors", ())
         why = "; ".join([f"{one['field']}: {one['message']}" for one in faults])
         if not why:
             why = f"{error}" if isinstance(error, json_format.Error) else "a value has the wrong type"
         refuse_field("params", f"are not a {kind}: {why}")
+    if values.get("configuration", values).get("historyLength", 0) < 0:
+        refuse_field("historyLength", "is negative: 0 leaves the history out")
+    return values
 
 
 def _encode(wrap: _Wrap, frame: Frame) -> bytes:

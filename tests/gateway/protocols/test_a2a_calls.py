@@ -420,6 +420,25 @@ async def test_tasks_are_listed_newest_first_in_pages():
             assert (await refused(web, "ListTasks", wrong))[1] == "field_invalid"
 
 
+async def test_the_history_of_a_task_has_at_most_the_wanted_length():
+    """In the first frame of a stream too. No call has a negative length."""
+    async with serving(answering("1", "2"), protocols=A2A) as web:
+        for number, wanted in enumerate((0, 1)):
+            asked = message(name=f"m-{number}", configuration={"historyLength": wanted})
+            first, *_ = await streamed(web, "SendStreamingMessage", asked)
+            assert len(first["task"].get("history", ())) == wanted
+        negative = {"historyLength": -1}
+        asked, name = message(name="m-2", configuration=negative), first["task"]["id"]
+        for method, given in (
+            ("SendMessage", asked),
+            ("SendStreamingMessage", asked),
+            ("GetTask", {"id": name, **negative}),
+            ("ListTasks", negative),
+        ):
+            assert (await refused(web, method, given))[1] == "field_invalid"
+        assert (await done(web, "ListTasks", {}))["totalSize"] == len("12")
+
+
 async def test_tasks_of_another_profile_are_neither_listed_nor_found():
     """A context belongs to one profile. An id of a task with a number that no event has is one of no task."""
     profiles = [profile(answering("1"), name) for name in ("desk", "other")]
