@@ -149,9 +149,13 @@ class Fetching:
         """Fetch an address. See `WebClient.fetch`."""
         with trio.move_on_after(FETCH_SECONDS):
             try:
-                return await self._follow(url, max_bytes, stays_on_host=stays_on_host)
+                first = read_web_url(url, self.rules)
+                address, answer = await self._redirected(first, max_bytes, stays_on_host=stays_on_host)
             except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
                 raise FetchFailed(_why(error)) from None
+            if answer.status in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+                raise PageGone(_of_status(answer.status))
+            return _fetched(address, answer)
         message = f"Not fetched: it took over {FETCH_SECONDS:g} s. Try another page, or this one later."
         raise FetchFailed(message)
 
@@ -164,24 +168,23 @@ class Fetching:
                     answer = await _exchange(transport, address, request, max_bytes)
             except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
                 raise FetchFailed(_why(error)) from None
-            if not httpx.codes.is_success(answer.status):
-                raise FetchFailed(_of_status(answer.status))
             return _fetched(address, answer)
         message = f"No answer within {FETCH_SECONDS:g} s."
         raise FetchFailed(message)
 
-    async def _follow(self, url: str, max_bytes: int, *, stays_on_host: bool) -> Fetched:
-        address = first = read_web_url(url, self.rules)
+    async def _redirected(
+        self, first: WebAddress, max_bytes: int, *, is_page: bool = True, stays_on_host: bool = False
+    ) -> tuple[WebAddress, _Answer]:
+        """Ask an address, and those that it redirects to. Only pages are subject to `robots.txt`."""
+        address = first
         for _ in range(MAX_REDIRECTS + 1):
+            if is_page and self.rules.robots and not (await self._robots_of(address)).allows(address.target):
+                message = f"Not fetched: {address.host} does not want this page to be fetched by programs (robots.txt)."
+                raise FetchFailed(message)
             async with self._connected(address) as transport:
-                if self.rules.robots and not (await self._robots_of(transport, address)).allows(
-                    address.target
-                ):
-                    message = f"Not fetched: {address.host} does not want this page to be fetched by programs (robots.txt)."
-                    raise FetchFailed(message)
                 answer = await _exchange(transport, address, WebRequest(url=""), max_bytes)
             if answer.status not in _MOVED or "location" not in answer.headers:
-                break
+                return address, answer
             try:
                 target = urljoin(address.url, answer.headers["location"])
             except ValueError:
@@ -191,14 +194,8 @@ class Fetching:
             if stays_on_host and address.host != first.host:
                 message = f"Not fetched: {first.host} redirects to another host, which may not be allowed. Fetch {address.url} itself if you want that page."
                 raise FetchFailed(message)
-        else:
-            message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
-            raise FetchFailed(message)
-        if answer.status in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
-            raise PageGone(_of_status(answer.status))
-        if not httpx.codes.is_success(answer.status):
-            raise FetchFailed(_of_status(answer.status))
-        return _fetched(address, answer)
+        message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
+        raise FetchFailed(message)
 
     @asynccontextmanager
     async def _connected(self, address: WebAddress) -> AsyncIterator[httpx.AsyncBaseTransport]:
@@ -221,7 +218,7 @@ class Fetching:
         async with transport:
             yield transport
 
-    async def _robots_of(self, transport: httpx.AsyncBaseTransport, address: WebAddress) -> RobotsTxt:
+    async def _robots_of(self, address: WebAddress) -> RobotsTxt:
         now = outside.stopwatch()  # of the process, because a client may outlive a Trio run
         kept = self._robots.get(address.origin)
         if kept is not None and kept[0] > now:
@@ -230,9 +227,9 @@ class Fetching:
             scheme=address.scheme, host=address.host, port=address.port, target="/robots.txt", ip=address.ip
         )
         try:
-            answer = await _exchange(transport, place, WebRequest(url=""), _MAX_ROBOTS_BYTES)
+            _, answer = await self._redirected(place, _MAX_ROBOTS_BYTES, is_page=False)
             rules = RobotsTxt(answer.status, answer.content, AGENT)
-        except BodyRefused:
+        except (AddressRefused, BodyRefused, FetchFailed):
             rules = RobotsTxt(httpx.codes.INTERNAL_SERVER_ERROR, b"", AGENT)
         while len(self._robots) >= _MAX_ROBOTS:
             del self._robots[next(iter(self._robots))]
@@ -293,6 +290,8 @@ async def _body_of(response: httpx.Response, chunks: AsyncIterator[bytes], max_b
 
 
 def _fetched(address: WebAddress, answer: _Answer) -> Fetched:
+    if not httpx.codes.is_success(answer.status):
+        raise FetchFailed(_of_status(answer.status))
     media_type, _, parameters = answer.headers.get("content-type", "").partition(";")
     _, _, charset = parameters.lower().partition("charset=")
     return Fetched(

@@ -333,3 +333,21 @@ async def test_robots_are_heard_where_that_is_wanted(robots, is_fetched):
                 with pytest.raises(FetchFailed, match=r"robots\.txt"):
                     await client.fetch(f"{site.origin}/private")
     assert [target for _, target in site.asked].count("/robots.txt") == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "is_fetched"), [("/rules", True), ("//public.example/", False), ("/robots.txt", False)]
+)
+@on_bounded_time
+async def test_robots_are_read_where_a_server_redirects_to(to, is_fetched):
+    """RFC 9309, 2.3.1.2. Where that may not be asked, or leads nowhere, nothing is allowed."""
+    site = Site(any=b"page", rules=b"User-agent: *\nDisallow: /private")
+    site.pages["robots.txt"] = (301, {"Location": to}, b"")
+    async with open_sites(site):
+        client = fetching(site, robots=True)
+        for path, is_allowed in (("open", is_fetched), ("private", False)):
+            if is_allowed:
+                assert (await client.fetch(f"{site.origin}/{path}")).content == b"page"
+            else:
+                with pytest.raises(FetchFailed, match=r"\(robots\.txt\)"):
+                    await client.fetch(f"{site.origin}/{path}")
