@@ -112,10 +112,10 @@ class AcpAgent:
     async def announce(self, method: str, answer: Frame) -> None:
         found = self._sessions.get(f"{answer.get('sessionId')}")
         if found is not None and method in _OPENING and self._host.commands.are_read:
-            owner = SessionOwner(EDITOR.tenant_id, EDITOR.user_id)
-            rows = await self._host.commands.rows(owner, found.session.facts)
-            shown = [(one.name, one.description, one.arguments) for one in rows if one.available]
-            await self._connection.send(acp.commands_update(found.view.session_id, shown))
+            with suppress(AgentrailError):  # the session has ended meanwhile
+                rows = await self._host.commands.rows(SessionOwner.of(EDITOR), found.session.facts)
+                shown = [(one.name, one.description, one.arguments) for one in rows if one.available]
+                await self._connection.send(acp.commands_update(found.view.session_id, shown))
 
     def cancel(self, session_id: str) -> None:
         found = self._sessions.get(session_id)

@@ -217,7 +217,8 @@ class EditorSession:
             case _:
                 pass
         if not is_past and isinstance(event, ModelSwitched | PluginOptsUpdated):
-            frames = (*frames, *await self.settings_changed())
+            with suppress(AgentrailError):  # the session has ended since
+                frames = (*frames, *await self.settings_changed())
         for frame in (*said, *frames) if replays or not is_past else ():
             await self.send(frame)
         if not is_past:

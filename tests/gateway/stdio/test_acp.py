@@ -1,7 +1,9 @@
 """ACP as an editor sees it, over pipes."""
 
 import json
+import os
 import sys
+from contextlib import nullcontext, suppress
 from functools import partial
 
 import pytest
@@ -11,11 +13,17 @@ import trio.testing
 from agentrail import tool
 from agentrail.commands import CommandRegistry
 from agentrail.errors import Authentication, Overloaded
+from agentrail.gateway.stdio.acp_agent import EDITOR, AcpAgent, EditorPlaces
+from agentrail.gateway.stdio.acp_connection import AcpConnection
+from agentrail.gateway.stdio.line_stream import LineStream
+from agentrail.host import open_host
 from agentrail.plugins import HumanApproval, Permissions
-from agentrail.testing.models import calls, fails, says
+from agentrail.protocols.acp import RpcMessage
+from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.tools import builtin
 from agentrail.tools.mcp import McpServer
 from tests.gateway.stdio.acp_client import FILES, choosing, open_editor
+from tests.host.hosting import profile
 
 EDITING = builtin("read_file", "edit_file", "write_file", "list_dir")
 ASKING = (HumanApproval, {"require_approval_for": ["*"]})
@@ -563,6 +571,31 @@ async def test_modes_and_options(tmp_path):
         for name, value in (("when_busy", "never"), ("model", "no such model"), ("nonsense", "")):
             refused = await editor.call("session/set_config_option", **told, configId=name, value=value)
             assert refused["code"] == -32602
+
+
+async def test_a_session_that_ends_leaves_the_connection_alone(tmp_path):
+    """Its settings and its commands were about to be shown. An editor that reads nothing gives it the time to end."""
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    connection = AcpConnection(LineStream(source, target), nullcontext, version="1")
+    async with (
+        open_host(profiles=[profile(ScriptedModel([]))], commands=CommandRegistry()) as host,
+        trio.open_nursery() as connection.nursery,
+    ):
+        agent = AcpAgent(connection, host, EditorPlaces())
+        made = await agent.handler(RpcMessage(method="session/new"))({"cwd": str(tmp_path)})
+        session = await host.session(made["sessionId"], EDITOR)
+        with suppress(BlockingIOError):
+            while os.write(target, bytes(65_536)):
+                pass
+        for name in ("demo:", "demo:fast"):
+            await session.switch_model(name)
+            await trio.testing.wait_all_tasks_blocked()
+        await host.delete_session(session.session_id, EDITOR)
+        await agent.announce("session/new", made)
+        os.read(source, 1 << 20)
+    os.close(source)
+    os.close(target)
 
 
 async def test_a_slash_command_is_answered(tmp_path):
