@@ -135,11 +135,8 @@ def _tell(own: Completion, text: str, message_id: str = "note") -> tuple[Complet
 
 def _chunk(own: Completion, delta: Mapping[str, Any], finish_reason: str | None = None) -> Frame:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return {**_head(own), "object": "chat.completion.chunk", "choices": [choice]}
-
-
-def _head(own: Completion) -> dict[str, Any]:
-    return {"id": own.id, "created": own.created, "model": own.model}
+    head = {"id": own.id, "created": own.created, "model": own.model}
+    return {**head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
 def _last_chunks(own: Completion, end: ResponseEnd, response: Response) -> Frames:

@@ -74,7 +74,9 @@ async def _run(call: RouteCall, session: Session | None) -> Result:
     if session is not None and status is not None:
         said, sent = await _prompts(session, body, status)
         foreign = foreign_texts(body.messages, status)
-        differs = bool(foreign) and not foreign <= await _texts(session)
+        if foreign:
+            known = {one.text for one in await session.messages() if isinstance(one, AssistantMessage)}
+            differs = not foreign <= known
     plan = decide_ag_ui_request(body, status, said, sent)
     if isinstance(plan, WireRefusal):
         refuse_wire_call(plan)
@@ -185,11 +187,6 @@ async def _prompts(
                         pass
     said = tuple(text for ref, text in texts.items() if ref not in gone)
     return said, None if receipt is None else (receipt.seq, texts.get(receipt.ref, ""))
-
-
-async def _texts(session: Session) -> frozenset[str]:
-    messages = await session.messages()
-    return frozenset(one.text for one in messages if isinstance(one, AssistantMessage))
 
 
 def _aim(call: RouteCall) -> CallAim:

@@ -22,7 +22,8 @@ from agentrail.abc import (
     Refusal,
     WriteResult,
 )
-from agentrail.errors import AgentrailError, SubscriberTooSlow
+from agentrail.actors.deferred_error import Kept
+from agentrail.errors import AgentrailError, StoreUnavailable, SubscriberTooSlow
 from agentrail.events import (
     AgentStart,
     Approval,
@@ -147,14 +148,19 @@ class EditorSession:
 
     async def result_of(self, request: "HostRequest") -> "RequestRecord":
         """Wait for the end of a request and for everything that it shows, or for a question in words."""
+        failure = Kept()
         async with trio.open_nursery() as nursery:
 
             async def wait(for_it: Callable[[], Awaitable[object]]) -> None:
-                await for_it()
+                try:
+                    await for_it()
+                except StoreUnavailable as error:  # raised below: the nursery would put it into a group
+                    failure.error = error
                 nursery.cancel_scope.cancel(reason="the turn is over")
 
             nursery.start_soon(wait, request.outcome)
             nursery.start_soon(wait, partial(self.until, lambda: self.words is not None))
+        failure.release()
         record = request.record
         if not record.has_ended and self.words is not None:
             return replace(record, status="completed")

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
 import pytest
@@ -17,13 +17,15 @@ from agentrail.gateway.stdio.acp_agent import EDITOR, AcpAgent, EditorPlaces
 from agentrail.gateway.stdio.acp_connection import AcpConnection
 from agentrail.gateway.stdio.line_stream import LineStream
 from agentrail.host import open_host
+from agentrail.outside import installed
 from agentrail.plugins import HumanApproval, Permissions
-from agentrail.protocols.acp import RpcMessage
-from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.protocols import acp
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.tools import builtin
 from agentrail.tools.mcp import McpServer
 from tests.gateway.stdio.acp_client import FILES, choosing, open_editor
 from tests.host.hosting import profile
+from tests.runtime.disks import Disk, StoreOnDisk
 
 EDITING = builtin("read_file", "edit_file", "write_file", "list_dir")
 ASKING = (HumanApproval, {"require_approval_for": ["*"]})
@@ -573,18 +575,28 @@ async def test_modes_and_options(tmp_path):
             assert refused["code"] == -32602
 
 
-async def test_a_session_that_ends_leaves_the_connection_alone(tmp_path):
-    """Its settings and its commands were about to be shown. An editor that reads nothing gives it the time to end."""
+@asynccontextmanager
+async def open_agent(model, cwd, **options):
+    """An agent with a session, its host, and the pipe to an editor that reads nothing."""
     source, target = os.pipe()
     os.set_blocking(target, False)
     connection = AcpConnection(LineStream(source, target), nullcontext, version="1")
     async with (
-        open_host(profiles=[profile(ScriptedModel([]))], commands=CommandRegistry()) as host,
+        open_host(profiles=[profile(model)], drain_timeout=0.5, **options) as host,
         trio.open_nursery() as connection.nursery,
     ):
         agent = AcpAgent(connection, host, EditorPlaces())
-        made = await agent.handler(RpcMessage(method="session/new"))({"cwd": str(tmp_path)})
-        session = await host.session(made["sessionId"], EDITOR)
+        made = await agent.handler(acp.RpcMessage(method="session/new"))({"cwd": str(cwd)})
+        yield agent, await host.session(made["sessionId"], EDITOR), host, (source, target)
+        connection.nursery.cancel_scope.cancel()
+    os.close(source)
+    os.close(target)
+
+
+async def test_a_session_that_ends_leaves_the_connection_alone(tmp_path):
+    """Its settings and its commands were about to be shown. A full pipe gives it the time to end."""
+    async with open_agent(ScriptedModel([]), tmp_path, commands=CommandRegistry()) as opened:
+        agent, session, host, (source, target) = opened
         with suppress(BlockingIOError):
             while os.write(target, bytes(65_536)):
                 pass
@@ -592,10 +604,28 @@ async def test_a_session_that_ends_leaves_the_connection_alone(tmp_path):
             await session.switch_model(name)
             await trio.testing.wait_all_tasks_blocked()
         await host.delete_session(session.session_id, EDITOR)
-        await agent.announce("session/new", made)
+        await agent.announce("session/new", {"sessionId": session.session_id})
         os.read(source, 1 << 20)
-    os.close(source)
-    os.close(target)
+        await trio.testing.wait_all_tasks_blocked()
+
+
+def test_a_prompt_hears_of_a_store_that_is_away(tmp_path):
+    """When its patience is over, as over HTTP, and not of an internal error."""
+
+    async def run():
+        disk = Disk(4.9, 60.0, hangs=True)
+        model = FunctionModel(lambda _: says("paid", pause_seconds=2.0))
+        with installed(disk):
+            async with open_agent(model, tmp_path, store=StoreOnDisk(disk)) as (agent, session, *_):
+                await trio.sleep_until(1.0)
+                said = {"sessionId": session.session_id, "prompt": [{"type": "text", "text": "pay"}]}
+                with pytest.raises(acp.AcpFault) as raised:
+                    await agent.handler(acp.RpcMessage(method="session/prompt", params=said))(said)
+                assert trio.current_time() < disk.ends
+                await trio.sleep_until(disk.ends + 10.0)
+        assert raised.value.data == {"code": "store_unavailable"}
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 async def test_a_slash_command_is_answered(tmp_path):
