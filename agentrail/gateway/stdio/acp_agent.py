@@ -10,7 +10,7 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.abc import Refusal
-from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError, SandboxError
+from agentrail.errors import AgentrailError, Authentication, ErrorInfo, OptionError, SandboxError, YourMove
 from agentrail.events import Approval
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.error_responses import ERROR_ANSWERS, answer_to
@@ -170,7 +170,10 @@ class AcpAgent:
                 case RejectBody(approval_id=name, reason=reason):
                     await session.reject(name, reason, auto_resume=True, user=user)
                 case RespondBody(ref=ref, response=response):
-                    await self._host.respond(session.session_id, ref, response, EDITOR)
+                    try:
+                        await self._host.respond(session.session_id, ref, response, EDITOR)
+                    except YourMove as refused:  # the editor has closed its form, and sends no other answer
+                        await session.decline(ref, f"{refused}", user=user)
                 case DeclineBody(ref=ref):
                     await session.decline(ref, user=user)
                 case _:
@@ -298,9 +301,11 @@ class AcpAgent:
         if found is None or prompt is None:
             raise acp.unknown_session(acp.read_acp_form(params).session_id)
         try:
-            with prompt.admitting():
+            try:
                 form = acp.read_acp_form(params)
                 handled = await self._admit(found, prompt, tuple(map(acp.read_block, form.prompt)))
+            finally:  # the next prompt follows
+                prompt.admitted.set()
             if handled is not None or prompt.request is None:
                 return handled or acp.prompt_result("aborted", None, None)
             record = await found.result_of(prompt.request)

@@ -3,8 +3,8 @@
 Files are read and written through the editor, after this machine's sandbox has judged each path.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set as AbstractSet
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -69,14 +69,6 @@ class EditorPrompt:
     admitted: trio.Event = field(factory=trio.Event)
     cancelled: trio.Event = field(factory=trio.Event)
     request: "HostRequest | None" = None
-
-    @contextmanager
-    def admitting(self) -> Iterator[None]:
-        """Let the next prompt follow after the block."""
-        try:
-            yield
-        finally:
-            self.admitted.set()
 
 
 @define(eq=False)

@@ -355,14 +355,22 @@ async def test_servers_of_an_editor_replace_those_of_the_same_name(tmp_path):
             assert said in fault["message"]
 
 
-async def test_a_declined_question_goes_on(tmp_path):
-    """The model reads that it was declined."""
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"action": "decline"}, "declined"),
+        ({"action": "accept", "content": {"answer": " "}}, "the response is empty"),
+    ],
+)
+async def test_a_declined_question_goes_on(tmp_path, answer, words):
+    """The model reads that it was declined, or why the answer counts as none: the editor sends no other one."""
     forms = {"elicitation": {"form": {}}}
     script = (QUESTION, says("Then not."))
     async with open_editor(*script, cwd=tmp_path, tools=builtin("ask_user"), capabilities=forms) as editor:
-        editor.answers["elicitation/create"] = lambda _: {"result": {"action": "decline"}}
+        editor.answers["elicitation/create"] = lambda _: {"result": answer}
         assert (await editor.answer_to(editor.prompt("choose")))["result"]["stopReason"] == "end_turn"
         assert text_of(editor.updates("agent_message_chunk")) == "Then not."
+        assert words in json.dumps(editor.updates("tool_call_update"))
 
 
 # --- a prompt while another one runs
