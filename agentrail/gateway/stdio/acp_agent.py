@@ -330,11 +330,14 @@ class AcpAgent:
             found.view.session_id,
             "\n".join(one.text for one in blocks if isinstance(one, Text)),
         )
-        if found.words is not None:
-            question, found.words = found.words, None
+        if found.words:
+            question = found.words[0]
             if found.request_id is not None:
                 prompt.request = await self._host.request_again(session_id, found.request_id, EDITOR)
             await self._host.respond(session_id, question.ref, words, EDITOR)
+            found.words = [one for one in found.words if one is not question]
+            if found.words:  # shown again, because the next prompt answers it
+                await self._connection.send(acp.question_words(session_id, found.words[0]))
             return None
         earlier = found.prompts[: found.prompts.index(prompt)]
         if earlier and found.when_busy == "interrupt":

@@ -79,7 +79,7 @@ class EditorSession:
         send: Sends a frame.
         ask: Called with each new question or approval, and its call.
         shown: Number of the last event that was shown.
-        words: Question that the next prompt answers, for an editor without forms.
+        words: Questions for an editor without forms, oldest first. Each prompt answers one.
         request_id: Request of the last cycle. None before one, and if the editor did not send it.
     """
 
@@ -91,7 +91,7 @@ class EditorSession:
     when_busy: str = "interrupt"
     prompts: list[EditorPrompt] = field(factory=list)
     last: EditorPrompt | None = None
-    words: AskUser | None = None
+    words: list[AskUser] = field(factory=list)
     request_id: str | None = None
     shown: int = 0
     is_over: bool = False
@@ -134,8 +134,8 @@ class EditorSession:
         return abort
 
     def ask_in_words(self, asked: AskUser) -> None:
-        """End the turn with a question, which the next prompt answers."""
-        self.words = asked
+        """End the turn with a question, which a later prompt answers."""
+        self.words.append(asked)
         self.changed()
 
     async def result_of(self, request: "HostRequest") -> "RequestRecord":
@@ -151,10 +151,10 @@ class EditorSession:
                 nursery.cancel_scope.cancel(reason="the turn is over")
 
             nursery.start_soon(wait, request.outcome)
-            nursery.start_soon(wait, partial(self.until, lambda: self.words is not None))
+            nursery.start_soon(wait, partial(self.until, lambda: bool(self.words)))
         failure.release()
         record = request.record
-        if not record.has_ended and self.words is not None:
+        if not record.has_ended and self.words:
             return replace(record, status="completed")
         async with self._aborting:  # an abort has settled when it returns
             pass
@@ -250,8 +250,7 @@ class EditorSession:
             if name not in self.asked and not isinstance(what, ClientCall):
                 self.asked[name] = what
                 self.ask(self, call_id, what)
-        if self.words is not None and self.words.ref not in self.asked:
-            self.words = None  # it was answered elsewhere
+        self.words = [one for one in self.words if one.ref in self.asked]  # others were answered elsewhere
 
     # --- settings
 

@@ -327,6 +327,21 @@ async def test_without_forms_the_turn_ends_with_the_question(tmp_path):
         assert text_of(editor.updates("agent_message_chunk")).endswith("Blue it is.")
 
 
+async def test_without_forms_each_prompt_answers_one_question(tmp_path):
+    """The oldest first. The next one is shown again, so that it is known which one the next prompt answers."""
+    asking = calls(*[("ask_user", {"question": name}) for name in ("First?", "Second?")])
+    async with open_editor(asking, says("Done."), cwd=tmp_path, tools=builtin("ask_user")) as editor:
+        shown = ""
+        for said, more in (("choose", "First?Second?"), ("one", "Second?"), ("two", "Done.")):
+            shown += more
+            assert (await editor.answer_to(editor.prompt(said)))["result"]["stopReason"] == "end_turn"
+            await editor.wait_for(
+                lambda _, all_=shown: text_of(editor.updates("agent_message_chunk")) == all_
+            )
+        ended = [text_of(one["content"]) for one in editor.updates("tool_call_update")]
+        assert ended == ["one", "two"]
+
+
 async def test_a_question_of_a_loaded_session_is_answered_by_the_next_prompt(tmp_path):
     """The response comes after the rest of the cycle, as if the session had stayed open."""
     script = (QUESTION, says("Blue ", "it is.", pause_seconds=0.05))
