@@ -230,7 +230,7 @@ def _metadata_of(given: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(metadata, dict) or len(metadata) > MAX_METADATA:
         refuse_request("metadata", f"is not an object of at most {MAX_METADATA} texts")
     told = {**({"user": given["user"]} if "user" in given else {}), **metadata}
-    return {name: text_in(told, name, "metadata.") for name in told}
+    return {name: text_in(told, name, "metadata.") if one != "" else "" for name, one in told.items()}
 
 
 def read_tools(given: Any) -> tuple[ToolSpec, ...]:

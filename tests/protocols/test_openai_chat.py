@@ -359,7 +359,7 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
     given = {
         "temperature": 0.5, "top_p": 1, "max_completion_tokens": 9, "stop": "END", "reasoning_effort": "minimal",
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-        "tools": [TOOL], "tool_choice": "auto", "n": 1, "metadata": {"a": "b"}, "user": "u", "stream_options": {"include_usage": True},
+        "tools": [TOOL], "tool_choice": "auto", "n": 1, "metadata": {"a": "b", "c": ""}, "user": "u", "stream_options": {"include_usage": True},
     }  # fmt: skip
     ignored = {
         "seed": 1,
@@ -373,7 +373,8 @@ def test_parameters_are_settings_of_the_cycle_and_what_has_no_effect_is_named():
     assert (settings.temperature, settings.top_p, settings.max_output_tokens) == (0.5, 1.0, 9)
     assert (settings.stop, settings.reasoning, settings.response_format) == (("END",), "low", schema)
     assert [tool.name for tool in settings.tools] == ["show"]
-    assert (read.metadata, read.includes_usage, read.wants_reasoning) == ({"user": "u", "a": "b"}, True, True)
+    metadata = {"user": "u", "a": "b", "c": ""}
+    assert (read.metadata, read.includes_usage, read.wants_reasoning) == (metadata, True, True)
     assert read.ignored == tuple(ignored)
     body = {"model": "desk", "messages": [{"role": "developer", "content": "Be brief."}, HI], **given}
     narrow = read_chat(
