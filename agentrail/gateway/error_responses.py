@@ -259,7 +259,7 @@ _OF_PROVIDERS: Final = (
 _STALLED: Final = frozenset({"timeout", "stream_stalled"})
 
 
-def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+def plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(dict(headers))
 
 
@@ -275,7 +275,7 @@ class ErrorAnswer:
     code: str
     message: str
     hint: str | None = None
-    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=_plain_headers)
+    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=plain_headers)
     more: JsonObject = field(default=EMPTY, converter=frozen_json)
 
     @property

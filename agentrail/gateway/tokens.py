@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.host.hook_payloads import Principal
+from agentrail.host.hook_payloads import Principal, frozen_texts
 from agentrail.host.identity import fault_of_name
 from agentrail.private_paths import keep_private
 
@@ -35,10 +35,6 @@ _KEYS: Final = ("digest", "tenant", "user", "scopes", "expires")
 _PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
-def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
-    return frozenset(given)
-
-
 @frozen(kw_only=True)
 class TokenEntry:
     """A token, as listed in a file.
@@ -54,7 +50,7 @@ class TokenEntry:
     digest: bytes = field(repr=False)
     tenant_id: str
     user_id: str = ""
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_texts)
     expires_at: float | None = None
 
     def __attrs_post_init__(self) -> None:

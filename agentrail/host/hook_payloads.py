@@ -113,7 +113,7 @@ class ChatRequest(_OfAgent):
     metadata: JsonObject = field(default=EMPTY, converter=frozen_json)
 
 
-def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
+def frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
     return frozenset(given)  # typed: mypy lets `frozenset` itself accept anything
 
 
@@ -127,7 +127,7 @@ class Principal(_OfUser):
         scopes: Rights of the caller: `use`, `inspect`, `decide`.
     """
 
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozen_texts)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON with sorted scopes."""

@@ -6,12 +6,9 @@ from typing import Final
 
 from attrs import field, frozen
 
+from agentrail.gateway.error_responses import plain_headers
 from agentrail.host.hook_payloads import HandledResponse
 from agentrail.wire.plain import encode_plain
-
-
-def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(headers))
 
 
 @frozen(kw_only=True)
@@ -24,7 +21,7 @@ class CallAnswer:
 
     status: int = 200
     body: bytes = field(default=b"", repr=False)
-    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=_plain_headers)
+    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=plain_headers)
 
 
 NOTHING: Final = b""

@@ -51,7 +51,6 @@ from agentrail.sandboxes.remote.operations import (
     OutputEnd,
     ProcessOpened,
     ProcessRefusal,
-    StoppedOperation,
     UnreadableWire,
     decode_as,
     encode_answer,
@@ -246,8 +245,8 @@ class SandboxApp:
         operation = lease.stop(number)
         with trio.move_on_after(_WAIT_GONE_SECONDS):
             await operation.is_over.wait()
-        is_gone = operation.is_over.is_set()
-        return LeaseReply(body=_encode(StoppedOperation(is_gone=is_gone)), content_type=JSON_TYPE)
+        body = b'{"is_gone":true}' if operation.is_over.is_set() else b'{"is_gone":false}'
+        return LeaseReply(body=body, content_type=JSON_TYPE)
 
     async def _operate(
         self,
@@ -339,10 +338,6 @@ def _settle(lease: Lease, head: CallHead, number: int) -> None:
 
 def _nothing() -> LeaseReply:
     return LeaseReply(body=b"{}", content_type=JSON_TYPE)
-
-
-def _encode(stopped: StoppedOperation) -> bytes:
-    return b'{"is_gone":true}' if stopped.is_gone else b'{"is_gone":false}'
 
 
 def unknown_path() -> CallRefused:

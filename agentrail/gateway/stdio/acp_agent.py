@@ -229,11 +229,19 @@ class AcpAgent:
             raise
 
     async def _ask_file(self, session_id: str, method: str, params: Mapping[str, Any]) -> Any:
-        said = await self._connection.ask(method, {"sessionId": session_id, **params})
+        late = partial(self._release, session_id) if method == "terminal/create" else None
+        said = await self._connection.ask(method, {"sessionId": session_id, **params}, late)
         if said.error is None:
             return said.result
         words = said.error.get("message") if isinstance(said.error, dict) else said.error
         return Refusal(code="io_error", message=f"The editor refused: {words}"[:300])
+
+    async def _release(self, session_id: str, made: acp.RpcMessage) -> None:
+        """Release a terminal that was made for a cancelled call, which ends its command."""
+        if isinstance(made.result, dict):
+            await self._ask_file(
+                session_id, "terminal/release", {"terminalId": made.result.get("terminalId")}
+            )
 
     async def _attach(self, session: Session, cwd: str, *, replays: bool) -> Frame:
         self._detach(session.session_id)

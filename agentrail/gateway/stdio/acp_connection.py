@@ -16,6 +16,7 @@ from agentrail.wire.plain import encode_plain
 
 _ANSWER_SECONDS: Final = 2.0
 AcpMethod: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Frame]]
+TakeAnswer: TypeAlias = Callable[[acp.RpcMessage], Awaitable[None]]
 
 
 class EditorMethods(Protocol):
@@ -39,7 +40,7 @@ class AcpConnection:
         self._version = version
         self._capabilities: Mapping[str, Any] | None = None
         self._open: set[str | int | None] = set()
-        self._expected: dict[str, Callable[[acp.RpcMessage], Awaitable[None]]] = {}
+        self._expected: dict[str, TakeAnswer] = {}
         self._asked = 0
         self._agent: EditorMethods | None = None
         self._opening = trio.Lock()
@@ -78,20 +79,23 @@ class AcpConnection:
     async def send(self, frame: Frame) -> None:
         await self._stream.send(encode_plain(frame))
 
-    async def request(self, frame: Frame, answered: Callable[[acp.RpcMessage], Awaitable[None]]) -> None:
+    async def request(self, frame: Frame, answered: TakeAnswer) -> None:
         """Send a request. `answered` is called with its answer, if one comes."""
         self._expected[frame["id"]] = answered
         await self.send(frame)
 
-    async def ask(self, method: str, params: Mapping[str, Any]) -> acp.RpcMessage:
-        """Send a request, and wait for its answer."""
+    async def ask(
+        self, method: str, params: Mapping[str, Any], late: TakeAnswer | None = None
+    ) -> acp.RpcMessage:
+        """Send a request, and wait for its answer. If that is cancelled, `late` is called with the answer."""
         self._asked += 1
         name, sender, receiver = f"agent-{self._asked}", *trio.open_memory_channel[acp.RpcMessage](1)
         try:
             await self.request({**acp.RPC, "id": name, "method": method, "params": params}, sender.send)
             return await receiver.receive()
         finally:
-            self._expected.pop(name, None)
+            if self._expected.pop(name, None) is not None and late is not None:
+                self._expected[name] = late
 
     def has(self, group: str, name: str = "") -> bool:
         found = (self._capabilities or {}).get(group)

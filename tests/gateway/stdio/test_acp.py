@@ -526,6 +526,19 @@ async def test_commands_in_the_terminal_of_the_editor(tmp_path, is_on):
         assert ended[1]["status"] == "failed"
 
 
+async def test_a_terminal_that_is_made_after_a_cancel_is_released(tmp_path):
+    """The editor was still making it: without that, its command would go on."""
+    given = {"capabilities": {"terminal": True}, "host": {"client_terminal": True}, "tools": builtin("shell")}
+    async with open_editor(calls(("shell", {"command": "sleep 9"})), cwd=tmp_path, **given) as editor:
+        prompt = editor.prompt("run")
+        made = await editor.asked("terminal/create")
+        editor.send(method="session/cancel", params={"sessionId": editor.session_id})
+        assert (await editor.answer_to(prompt))["result"]["stopReason"] == "cancelled"
+        editor.send(id=made["id"], result={"terminalId": "t1"})
+        released = await editor.asked("terminal/release")
+        assert released["params"] == {"sessionId": editor.session_id, "terminalId": "t1"}
+
+
 # --- sessions
 
 
