@@ -1,6 +1,7 @@
 """What a plugin may remember, and that it comes back from the codec as it was."""
 
 import enum
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NewType, Optional
@@ -13,6 +14,12 @@ from agentrail.core.stack.plugin_state import classes_of, decode_state, encode_s
 from agentrail.events import Todo
 from agentrail.frozen import FrozenDict, FrozenList
 from agentrail.messages import Text
+
+Whole, Real = type("Whole", (int,), {}), type("Real", (float,), {})  # such as `numpy.float64`
+
+
+class Handler(enum.Enum):
+    PRINT = print
 
 
 class Mood(enum.Enum):
@@ -88,9 +95,16 @@ def test_what_cannot_be_stored_is_named_with_its_place():
     """The message says where in the state the fault lies; a tuple with a class of its own would come back without its names."""
     pair = type("Pair", (tuple,), {"__slots__": ()})  # what collections.namedtuple makes
     changeable = Counted(Step("a"), Todo(id="1", content="b"), {"n": 1})
+    deep = functools.reduce(lambda inner, _: (inner,), range(10_000), ())
     for state, words in (
         (2**64, "state is a number of more than 64 bits"),
         (float("inf"), "state is inf"),
+        (Real(1.5), "state is a Real: a state may contain"),
+        ((Whole(3),), "state[0] is a Whole: a state may contain"),
+        (Handler.PRINT, "state.value is a builtin_function_or_method"),
+        (Step("\ud800"), "state has a lone surrogate in '\\ud800'"),
+        (FrozenDict({"\udfff": 1}), "state has a lone surrogate in '\\udfff'"),
+        (deep, "state is nested too deeply"),
         (FrozenDict({1: 2}), "state has the key 1; keys must be text"),
         (MappingProxyType({}), "state is a mappingproxy, whose underlying mapping can change"),
         (FrozenDict({"a": [object()]}), "state['a'][0] is a object"),

@@ -19,21 +19,32 @@ from agentrail.structs import decoder_of
 StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
 
-_PLAIN: Final = frozenset({str, bool, NoneType, bytes})
+_PLAIN: Final = frozenset({bool, NoneType, bytes})
 # No named tuples: they are decoded without their names.
 _ROWS: Final = frozenset({tuple, frozenset, FrozenList})
 _INT64: Final = range(-(2**63), 2**64)
 
 
-def unstorable(value: Any, where: str = "state") -> str | None:
+def unstorable(state: Any, where: str = "state") -> str | None:
+    try:
+        return _fault_in(state, where)
+    except UnicodeEncodeError as error:
+        return f"{where} has a lone surrogate in {error.object!r:.80}, which UTF-8 cannot represent"
+    except RecursionError:
+        return f"{where} is nested too deeply: make it flat"
+
+
+def _fault_in(value: Any, where: str) -> str | None:
     if type(value) in _PLAIN:
         return None
-    match value:
+    match value:  # the codec knows no classes derived from numbers and texts, such as those of numpy
+        case str() if type(value) is str:
+            return None if value.isascii() else _fault_in(value.encode(), where)  # a lone surrogate raises
         case enum.Enum():
-            return None
-        case int():
+            return _fault_in(value.value, f"{where}.value")
+        case int() if type(value) is int:
             return None if value in _INT64 else f"{where} is a number of more than 64 bits"
-        case float():
+        case float() if type(value) is float:
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot represent"
         case frozenset() if type(value) in _ROWS:
             # Sorted, so that of two faults every process reports the same.
@@ -46,7 +57,9 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             wrong = next((key for key in keys if not isinstance(key, str)), None)
             if wrong is not None:
                 return f"{where} has the key {wrong!r}; keys must be text"
-            return _first((item, f"{where}[{key!r}]") for key, item in value.items())
+            return _fault_in("".join(value), where) or _first(
+                (item, f"{where}[{key!r}]") for key, item in value.items()
+            )
         case MappingProxyType():
             return f"{where} is a mappingproxy, whose underlying mapping can change: use p.frozen_json"
         case dict() | list() | set() | bytearray():
@@ -108,7 +121,7 @@ def classes_of(state_type: StateType) -> tuple[type, ...]:
 
 
 def _first(items: Any) -> str | None:
-    return next((fault for item, where in items if (fault := unstorable(item, where)) is not None), None)
+    return next((fault for item, where in items if (fault := _fault_in(item, where)) is not None), None)
 
 
 def _frozen_again(value: Any) -> Any:
