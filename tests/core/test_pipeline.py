@@ -30,6 +30,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.structs import replace
 from tests.core.plugin_rig import CTX, EVENTS, OTHER, RESULT, SAYINGS, Says, ask, raises
 from tests.thinned import each
 
@@ -338,6 +339,15 @@ WRONG_ANSWERS = {
     "emits that are no tuple": lambda e, s, c: wrong.Continue(s, emits=[("a", 1)]),
     "context that is not text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
     "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
+    "a limit that is infinite": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds=math.inf),
+    "a limit that is no number": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds="5"),
+    "a limit beyond all clocks": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds=1e300),
+    "a result whose details are no JSON": lambda e, s, c: wrong.ReplaceToolResult(
+        replace(RESULT, details={"a": math.nan}), s
+    ),
+    "options that are no mapping": lambda e, s, c: wrong.SwitchModel("demo:", s, provider_opts=[1]),
+    "a request of another path": lambda e, s, c: wrong.Request(p.ReadFile(wrong), "t", s),
+    "a request without a tag": lambda e, s, c: wrong.Request(p.ReadFile("a"), None, s),
     "a changed event": lambda e, s, c: e.arguments.update(command="rm"),
     "a changed state": lambda e, s, c: setattr(s, "real", 7),
     "changed data of the application": lambda e, s, c: c.user_data.update(tenant="other"),

@@ -32,6 +32,7 @@ from agentrail.events.plugin_events import Announcement
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
 from agentrail.messages import JsonObject, Message, ToolResult
+from agentrail.structs import converter_of
 
 S_co = TypeVar("S_co", covariant=True)
 
@@ -500,6 +501,9 @@ other hooks a request is out, calls are open, or a caller is owed an answer in t
 """
 
 
+_MAX_SECONDS: Final = 9e15  # in milliseconds, and added to a time, still fewer than 64 bits
+
+
 def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     """Return the defect of an action's content, or None if it is sound. The state is not checked.
 
@@ -510,7 +514,10 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
         return fault
     match action:
         case RequireApproval(hint=text, permission_options=options) if _is_words(text):
-            return fault_of_options(options)
+            seconds: Any = action.expires_seconds
+            is_limit = seconds is None or (isinstance(seconds, int | float) and abs(seconds) < _MAX_SECONDS)
+            fault = f"expires_seconds must be a finite number, 0 to wait indefinitely; got {seconds!r}"
+            return fault_of_options(options) if is_limit else fault
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
         ):
@@ -519,11 +526,15 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return not_json(arguments) if _is_object(arguments) else f"needs a JSON object, got {arguments!r}"
         case ReplaceToolResult(result=said) | ReplaceResponse(text=said):
             text = said.text if isinstance(said, ToolResult) else said
-            if isinstance(said, ToolResult) and said.images and (fault := fault_of_images(said.images)):
+            if isinstance(said, ToolResult) and (
+                fault := fault_of_images(said.images) or not_json(said.details, "details")
+            ):
                 return fault
             return None if _is_words(text) else f"needs a text that is not empty, got {text!r}"
         case ReplaceMessages(messages=messages):
             return fault_of_messages(messages, shown)
+        case SwitchModel(provider_opts=options) if options is not None and not _is_object(options):
+            return f"provider_opts must be a mapping, got {options!r}"
         case SwitchModel(model=model):
             return None if _is_words(model) else f"needs a model string, got {model!r}"
         case ResolveApproval(decision=decision):
@@ -531,8 +542,9 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return (
                 None if decision in known else f"decision must be one of {', '.join(known)}, got {decision!r}"
             )
-        case Request():
-            return _fault_of_wanted(action.effect)
+        case Request(tag=tag):
+            is_text = isinstance(tag, str)
+            return _fault_of_wanted(action.effect) if is_text else f"needs a text as its tag, got {tag!r}"
         case _:
             return None
 
@@ -544,6 +556,29 @@ def fault_of_options(options: object) -> str | None:
     return f"permission_options must be a tuple of one or more of {', '.join(PERMISSION_OPTIONS)}, each once; got {options!r}"
 
 
+_AS_THEY_ARE: Final = frozenset({"state", "emits", "context", "hints", "messages", "images"})
+
+
+def with_plain_texts(value: Any) -> Any:
+    """Return a sound action with texts that a journal can hold.
+
+    A text of a subclass, such as the markup of a template engine, becomes a `str`. Lone surrogates become U+FFFD.
+    """
+    match value:
+        case str() if type(value) is not str or not value.isascii():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case Mapping():
+            return {with_plain_texts(name): with_plain_texts(item) for name, item in value.items()}
+        case list() | tuple():
+            return tuple(map(with_plain_texts, value))
+        case msgspec.Struct():
+            names = [name for name in value.__struct_fields__ if name not in _AS_THEY_ARE]
+            plain = {name: with_plain_texts(getattr(value, name)) for name in names}
+            return msgspec.structs.replace(value, **plain)
+        case _:
+            return value
+
+
 def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
     return (*action.events, *action.emits) if isinstance(action, Emit) else action.emits
 
@@ -551,10 +586,16 @@ def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
 def _fault_of_wanted(wanted: Any) -> str | None:
     if not isinstance(wanted, Wanted):
         return f"asks for {wanted!r}, which sessions do not support"
-    if not isinstance(wanted, ReadInstructions):
-        return None
-    names: Any = wanted.names
-    below: Any = wanted.below
+    if isinstance(wanted, ReadInstructions):
+        return _fault_of_instructions(wanted.names, wanted.below)
+    try:
+        converter_of(type(wanted))(msgspec.structs.asdict(wanted))
+    except msgspec.ValidationError as error:
+        return f"asks for an invalid {type(wanted).__name__}: {error}"
+    return None
+
+
+def _fault_of_instructions(names: Any, below: Any) -> str | None:
     if not isinstance(names, tuple) or not names or not all(name in INSTRUCTION_NAMES for name in names):
         known = ", ".join(INSTRUCTION_NAMES)
         return f"asks for the instructions {names!r:.200}: names must be a tuple of one or more of {known}"

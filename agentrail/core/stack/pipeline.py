@@ -31,6 +31,7 @@ from agentrail.core.protocol.actions import (
     Treatment,
     emitted_events,
     malformed,
+    with_plain_texts,
 )
 from agentrail.core.protocol.hooks import (
     AfterResponse,
@@ -382,10 +383,10 @@ class _Run:
             self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
         self._publish(*(emitted_event(said, self.ctx.user_data) for said in emitted_events(answer)))
         if answer.context is not None:
-            self._take_context(member, answer.context)
+            self._take_context(member, with_plain_texts(answer.context))
         if answer.hints is not None:
             self._take_hints(member, answer.hints)
-        return self._take(member, answer, rounds, todo)
+        return self._take(member, with_plain_texts(answer), rounds, todo)
 
     def _take(self, member: Member, action: Any, rounds: int, todo: tuple[Member, ...]) -> bool:
         """Apply an action to the outcome, and return whether the next plugin must be asked."""
@@ -462,7 +463,7 @@ class _Run:
         if isinstance(given, str):
             result = replace(event.result, text=given)
         else:
-            result = replace(given, call_id=event.call_id, name=event.name)
+            result = replace(given, call_id=event.call_id, name=event.name, is_error=bool(given.is_error))
         event = msgspec.structs.replace(event, result=result)
         self._change(event=event, replaced_by=(*self.out.replaced_by, member.name))
 
