@@ -106,6 +106,24 @@ def test_a_good_plugin_passes():
     check_plugin(Bad(lambda plugin, event, state: p.Continue(state)))
 
 
+class Asks(p.Plugin[int]):
+    """Repeats a request for as long as it fails."""
+
+    def init(self, *, wait=False):
+        return int(wait)
+
+    @p.on(p.BeforePrompt, p.RequestDone)
+    def ask(self, event, state, ctx):
+        return p.Request(p.ReadFile("RULES.md"), "rules", state, wait=bool(state))
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_plugin_that_repeats_its_request_without_end_is_found(wait):
+    """Whether its hook waits for the answer or not, the check ends."""
+    with pytest.raises(AssertionError, match="after 200 failed requests it still makes another one"):
+        check_plugin(Asks, options=[{"wait": wait}])
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_broken_rule_is_named(way):
