@@ -39,7 +39,7 @@ from agentrail.core.values.foreign_calls import Raised, attempt
 from agentrail.core.values.import_history import NO_OUTPUT
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError, ToolDefinitionError, TypeFault
-from agentrail.frozen import frozen_json, too_large
+from agentrail.frozen import frozen_json, not_json, too_large
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.guarded_calls import is_async
@@ -559,7 +559,12 @@ def _schema(
     # msgspec references the struct itself, but some vendors only accept an object at the top level.
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
-    # Defaults are still Python objects here: for a validator, a tuple would not be an array.
+    # Defaults are still Python objects here: for a validator, a tuple would not be an array. An infinite number has no
+    # JSON, and msgspec would write null, with which every call would fail.
+    parts = [part for one in (schema, *nested.values()) for part in one.get("properties", {}).values()]
+    for part in parts:
+        if "default" in part and not_json(msgspec.to_builtins(part["default"], str_keys=True)):
+            del part["default"]
     schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
     if adapted:
         schema, nested = _with_adapted(schema, nested, fields, adapted)

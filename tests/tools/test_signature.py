@@ -3,6 +3,7 @@
 import datetime
 import enum
 import inspect
+import math
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -67,6 +68,26 @@ def test_text_in_annotated_is_a_description_at_any_depth():
     assert properties["b"]["items"] == {"type": "integer", "description": "One of them."}
     assert properties["c"]["anyOf"] == [{"type": "integer", "description": "Maybe."}, {"type": "null"}]
     assert properties["d"] == {"enum": ["x", "y"], "default": "x"}
+
+
+async def test_a_default_that_json_cannot_represent_is_not_shown():
+    """The function has it all the same; msgspec would write null, which the schema refuses, also inside of a class."""
+
+    class Range(msgspec.Struct, frozen=True):
+        most: float = math.inf
+
+    @tool(effect_class="pure")
+    async def find(most: float = math.inf, within: Range = Range(), least: float = 0.5) -> str:  # noqa: B008 - frozen
+        """Find it."""
+        return f"{most} {within.most} {least}"
+
+    described = {"most": {"type": "number"}, "within": {"$ref": "#/$defs/Range"}}
+    assert find.parameters["properties"] == {**described, "least": {"type": "number", "default": 0.5}}
+    assert find.parameters["$defs"]["Range"]["properties"] == {"most": {"type": "number"}}
+    spec = ToolSpec(name="find", description="F.", parameters=find.parameters)
+    arguments = spec.with_defaults({})
+    assert spec.faults(arguments) == ()
+    assert await find.execute(arguments, CTX) == Ok(text="inf inf 0.5")
 
 
 def _two_of_one_name():
