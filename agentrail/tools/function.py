@@ -49,6 +49,7 @@ from agentrail.typed import (
     OutputFault,
     TypedValue,
     described_names,
+    described_whole,
     is_model,
     type_name,
     typed,
@@ -891,9 +892,10 @@ def _description_of(function: Callable[..., object], given: str | Describe | Non
 
 
 def _first_paragraph(function: Callable[..., object]) -> str:
-    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+    text = inspect.getdoc(function) or ""
+    return " ".join((described_whole(text) or text).split("\n\n")[0].split())
 
 
 def _path_first(fault: str) -> str:
     reason, _, path = fault.rpartition(" - at ")
-    return f"{path.strip('`')}: {reason}" if reason else f"$: {fault}"
+    return f"{path.replace('`', '')}: {reason}" if reason else f"$: {fault}"

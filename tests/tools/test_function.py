@@ -164,6 +164,17 @@ async def test_a_parameter_may_be_one_of_several_classes():
     assert outcome == Ok(text=repr((Spot(38.0, -9.1), 3, [City("Porto"), None], LISBON)))
 
 
+async def test_a_wrong_key_is_an_error_for_the_model_with_its_place():
+    """No schema says of which type the keys of an object are."""
+
+    @tool
+    async def count(pages: dict[int, str]) -> None:
+        """Count."""
+
+    outcome = await count.execute({"pages": {"one": "a"}}, CTX)
+    assert outcome == Error(text='Invalid arguments for "count": key in $.pages: Expected `int`, got `str`')
+
+
 async def test_what_fits_no_class_is_an_error_for_the_model():
     """With its place, also where the schema was not asked before."""
     none = "$.where: matches none of the 2 allowed types: as `City`, $.where.name: expected"
@@ -181,7 +192,7 @@ async def test_what_fits_no_class_is_an_error_for_the_model():
 
 
 def test_docstrings_describe_parameters_that_the_annotation_does_not():
-    """In three styles; the description of the tool is the first paragraph, as before."""
+    """In three styles; the description of the tool is the first paragraph, which ends before they begin."""
 
     def google(a: int, b: Annotated[str, "annotated"], c: Annotated[int, "inside"] | None = None) -> None:
         """Do it.
@@ -211,12 +222,18 @@ def test_docstrings_describe_parameters_that_the_annotation_does_not():
         :param list b: The second.
         """
 
+    def tight(a: int, b: int) -> None:
+        """Do it.
+        :param a: The first.
+        :param b: The second.
+        """  # noqa: D205 - as many write it
+
     said = tool(google).parameters["properties"]
     assert said["a"] == {"description": "The first, over two lines.", "type": "integer"}
     assert said["b"]["description"] == "annotated"
     either = [{"description": "inside", "type": "integer"}, {"type": "null"}]
     assert said["c"] == {"anyOf": either, "default": None}
-    for made in (tool(numpy), tool(sphinx)):
+    for made in (tool(numpy), tool(sphinx), tool(tight)):
         told = [one["description"] for one in made.parameters["properties"].values()]
         assert told == ["The first.", "The second."]
         assert made.description == "Do it."
