@@ -12,7 +12,7 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.permission_paths import PathGlob, PathPlace, may_match, must_match
 from agentrail.plugins.permission_rules import AnyCall, Argument, CommandPattern, Domain, Pattern
 from agentrail.plugins.shell_plain import PlainCommand
-from agentrail.plugins.shell_programs import GLOBAL_OPTIONS
+from agentrail.plugins.shell_programs import places_after
 
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _LOOSE_HOST: Final = re.compile(
@@ -201,23 +201,7 @@ def may_be(rule: CommandPattern, words: tuple[str, ...]) -> bool:
             second != wanted and second.isalnum() and "*" not in wanted
         ):  # fast path: this distinguishes most rules, and a word of letters is not an option
             return False
-    takes = GLOBAL_OPTIONS.get(rule.words[0])
-    places = {0}
-    for number, wanted in enumerate(rule.words):
-        found: set[int] = set()
-        left, tried = sorted(places), set[int]()
-        while left:
-            at = left.pop()
-            if at in tried or at >= len(words):
-                continue
-            tried.add(at)
-            if _may_be_word(words[at], wanted, is_program=number == 0):
-                found.add(at + 1)
-            if at and words[at].startswith(("-", "+")):
-                takes_a_word = "=" not in words[at] and (takes is None or words[at] in takes)
-                left += [at + 2] if takes_a_word else []
-                left += [] if takes_a_word and takes else [at + 1]
-        places = found
+    places = places_after(words, rule.words, _may_be_word)
     return bool(places) if rule.has_tail else len(words) in places
 
 

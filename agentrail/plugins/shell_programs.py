@@ -50,25 +50,29 @@ GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
+    return bool(places_after(words, prefix, lambda word, wanted, **_: word == wanted))
+
+
+def places_after(words: Sequence[str], prefix: Sequence[str], fits: Callable[..., bool]) -> set[int]:
+    """Return the places where a command may continue after these words, whatever options of its program are between them."""
     takes = GLOBAL_OPTIONS.get(prefix[0])
     places = {0}
-    for word in prefix:
+    for number, wanted in enumerate(prefix):
         found: set[int] = set()
-        left = sorted(places)
-        tried: set[int] = set()
+        left, tried = sorted(places), set[int]()
         while left:
             at = left.pop()
             if at in tried or at >= len(words):
                 continue
             tried.add(at)
-            if words[at] == word:
+            if fits(words[at], wanted, is_program=number == 0):
                 found.add(at + 1)
             if at and words[at].startswith(("-", "+")):
                 takes_a_word = "=" not in words[at] and (takes is None or words[at] in takes)
                 left += [at + 2] if takes_a_word else []
                 left += [] if takes_a_word and takes else [at + 1]
         places = found
-    return bool(places)
+    return places
 
 
 # Destructive commands, by their names and words.

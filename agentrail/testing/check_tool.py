@@ -47,7 +47,8 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
 
     Cancellation: Stops the current call.
     """
-    for rule in TOOL_RULES:
+    skipped = () if getattr(tool, "answered_by", "code") == "code" else _RULES_OF_CODE
+    for rule in (rule for rule in TOOL_RULES if rule not in skipped):
         with under_rule(rule, f"tool {tool.name!r}"), trio.fail_after(_RULE_SECONDS):
             await rule(tool, arguments, ctx)
 
@@ -113,9 +114,6 @@ async def _takes_what_its_schema_allows(tool: Tool, arguments: JsonObject, ctx: 
 
 async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """It returns `Ok`, `Error`, `ToolUpdate` or `ToolQuestion`, whose text is text and whose details are JSON, and leaves its arguments alone."""
-    if getattr(tool, "answered_by", "code") != "code":
-        await trio.lowlevel.checkpoint()
-        return
     # A separate plain copy, like the one from the runner.
     given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     before = msgspec.json.encode(given, order="deterministic")
@@ -134,9 +132,6 @@ async def _gives_a_result(tool: Tool, arguments: JsonObject, ctx: ToolContext) -
 
 async def _can_be_cancelled(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """Cancelled before it begins it does nothing: a call is always a checkpoint, and the cancellation is not swallowed."""
-    if getattr(tool, "answered_by", "code") != "code":
-        await trio.lowlevel.checkpoint()
-        return
     given = spec_of(tool, ctx).with_defaults(dict(arguments))
     returned: object = None
     with trio.CancelScope() as scope:
@@ -148,9 +143,6 @@ async def _can_be_cancelled(tool: Tool, arguments: JsonObject, ctx: ToolContext)
 
 async def _hears_a_stop_while_it_waits(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """Stopped while it waits for a process, an answer or another session it ends: the cancellation is not swallowed."""
-    if getattr(tool, "answered_by", "code") != "code":
-        await trio.lowlevel.checkpoint()
-        return
     waits = trio.Event()
 
     async def wait(*_: object) -> Any:
@@ -175,9 +167,6 @@ async def _hears_a_stop_while_it_waits(tool: Tool, arguments: JsonObject, ctx: T
 
 async def _leaves_no_process(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> None:
     """When it has answered, all processes that it had started are gone."""
-    if getattr(tool, "answered_by", "code") != "code":
-        await trio.lowlevel.checkpoint()
-        return
     before = take_census().processes
     given = thawed(spec_of(tool, ctx).with_defaults(arguments))
     await tool.execute(given, ctx)
@@ -185,14 +174,12 @@ async def _leaves_no_process(tool: Tool, arguments: JsonObject, ctx: ToolContext
     assert not left, f"left: {'; '.join(left)}"
 
 
+_RULES_OF_CODE: Final = (_gives_a_result, _can_be_cancelled, _hears_a_stop_while_it_waits, _leaves_no_process)
 TOOL_RULES: Final = (
     _can_be_offered,
     _says_the_same_each_time,
     _has_legal_traits,
     _takes_what_its_schema_allows,
-    _gives_a_result,
-    _can_be_cancelled,
-    _hears_a_stop_while_it_waits,
-    _leaves_no_process,
+    *_RULES_OF_CODE,
 )
 """Each rule with its sentence."""

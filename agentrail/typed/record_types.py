@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 import msgspec
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from agentrail.errors import TypeFault
 from agentrail.messages import JsonValue
@@ -34,11 +34,11 @@ _EMPTY_FACTORIES: Final = (list, dict, set, frozenset, tuple)
 
 @frozen(kw_only=True, eq=False)
 class ClassField:
-    """One field."""
+    """One field. Its attribute and its argument usually have its name."""
 
     name: str
-    attribute: str
-    argument: str
+    attribute: str = field(default=Factory(lambda self: self.name, takes_self=True))
+    argument: str = field(default=Factory(lambda self: self.name, takes_self=True))
     hint: Any
     is_required: bool
     default: Any = _NOTHING
@@ -249,14 +249,7 @@ def _dataclass_fields(kind: Any, hints: Mapping[str, Any], where: str) -> Iterat
         if one.init:
             is_required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
             default = one.default if one.default is not dataclasses.MISSING else _made_by(one.default_factory)
-            yield ClassField(
-                name=one.name,
-                attribute=one.name,
-                argument=one.name,
-                hint=hints[one.name],
-                is_required=is_required,
-                default=default,
-            )
+            yield ClassField(name=one.name, hint=hints[one.name], is_required=is_required, default=default)
 
 
 def _typed_dict_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassField]:
@@ -266,20 +259,14 @@ def _typed_dict_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassFie
         while (mark := getattr(typing.get_origin(bare), "_name", None)) in TYPE_MARKS:
             is_required = is_required if mark == "ReadOnly" else mark == "Required"
             (bare,) = typing.get_args(bare)
-        yield ClassField(name=name, attribute=name, argument=name, hint=bare, is_required=is_required)
+        yield ClassField(name=name, hint=bare, is_required=is_required)
 
 
 def _named_tuple_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[ClassField]:
     for name in kind._fields:
         default = kind._field_defaults.get(name, _NOTHING)
-        yield ClassField(
-            name=name,
-            attribute=name,
-            argument=name,
-            hint=hints.get(name, Any),
-            is_required=default is _NOTHING,
-            default=default,
-        )
+        hint = hints.get(name, Any)
+        yield ClassField(name=name, hint=hint, is_required=default is _NOTHING, default=default)
 
 
 def _made_by(factory: Any) -> Any:

@@ -223,11 +223,26 @@ def _kinds_of(schema: Schema, nested: Mapping[str, Schema]) -> frozenset[str] | 
             return None
 
 
-class Remarked(TypeNode):
+class _Wrapper(TypeNode):
+    """A type that converts as the one inside."""
+
+    inner: TypeNode
+
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
+        return self.inner.decode(value, path, budget)
+
+    def encode(self, value: Any, path: str) -> Any:
+        return self.inner.encode(value, path)
+
+    def takes(self, value: object) -> bool:
+        return self.inner.takes(value)
+
+
+class Remarked(_Wrapper):
     """A type with annotations: a description, a title, examples."""
 
     def __init__(self, inner: TypeNode, remarks: Schema) -> None:
-        self.inner: TypeNode = inner
+        self.inner = inner
         self._remarks = remarks
         self.name: str = inner.name
         self.family: Family = inner.family
@@ -242,23 +257,11 @@ class Remarked(TypeNode):
     def body(self, definitions: Definitions) -> Schema:
         return {**self.inner.body(definitions), **self._remarks}
 
-    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        return self.inner.decode(value, path, budget)
 
-    def encode(self, value: Any, path: str) -> Any:
-        return self.inner.encode(value, path)
-
-    def takes(self, value: object) -> bool:
-        return self.inner.takes(value)
-
-
-class Named(TypeNode):
-    """A named type under `$defs`, so that it may contain itself."""
-
-    inner: TypeNode
+class Named(_Wrapper):
+    """A named type under `$defs`, so that it may contain itself. `inner` is set once it has been read."""
 
     def __init__(self, name: str, family: Family) -> None:
-        """Create the node of a name. `inner` is set once the named type has been read."""
         self.name: str = name
         self.family: Family = family
 
@@ -267,12 +270,3 @@ class Named(TypeNode):
 
     def body(self, definitions: Definitions) -> Schema:
         return self.inner.body(definitions)
-
-    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
-        return self.inner.decode(value, path, budget)
-
-    def encode(self, value: Any, path: str) -> Any:
-        return self.inner.encode(value, path)
-
-    def takes(self, value: object) -> bool:
-        return self.inner.takes(value)

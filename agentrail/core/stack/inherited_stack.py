@@ -104,20 +104,16 @@ def _shown(stack: Stack, member: Member, states: PluginStates) -> JsonObject:
 
 
 def _options_below(stack: Stack, member: Member, state: Any) -> JsonObject:
-    return _said(stack, member, state, getattr(member.plugin, "options_below", None) or _saying(member))
+    below = getattr(member.plugin, "options_below", None)
+    return _options_now(stack, member, state) if below is None else _said(stack, member, state, below)
 
 
 def _options_now(stack: Stack, member: Member, state: Any) -> JsonObject:
-    return _said(stack, member, state, _saying(member))
-
-
-def _saying(member: Member) -> Any:
-    return getattr(member.plugin, "options_now", None)
+    now = getattr(member.plugin, "options_now", None)
+    return member.options if now is None else _said(stack, member, state, now)
 
 
 def _said(stack: Stack, member: Member, state: Any, say: Any) -> JsonObject:
-    if say is None:
-        return member.options
     options = attempt_as(stack.ask, say, member.options, state)
     if isinstance(options, Raised):
         raise PluginError([f"plugin {member.name!r} cannot describe its options: {options.error.message}"])
