@@ -50,8 +50,16 @@ class Plugin(abc.ABC, Generic[S]):
             cls.name = cls.__name__
         marked = dict(cls._marked)
         inherited = frozenset(marked) - {RequestDone}
+        own: dict[Hook, str] = {}
         for method, found in cls.__dict__.items():
-            marked.update(dict.fromkeys(getattr(found, _HOOKS, ()), method))
+            for hook in getattr(found, _HOOKS, ()):
+                if cls.__dict__[own.setdefault(hook, method)] is not found:
+                    hook_name = getattr(hook, "__name__", hook)
+                    fault = (
+                        f"{own[hook]!r} and {method!r} both handle {hook_name}: merge them into one method"
+                    )
+                    raise PluginError([f"plugin {cls.__name__!r}: {fault}"])
+        marked.update(own)
         cls._marked = types.MappingProxyType(marked)
         # Hooks derived from the methods of a base class grow with the methods. Explicit hooks stay as declared.
         declared = "hooks" in cls.__dict__ or cls.hooks not in (None, inherited)
@@ -174,6 +182,8 @@ def plugin(  # noqa: PLR0913 - one option per member of a plugin, each with a de
 
 def on(*hooks: Hook) -> Callable[[M], M]:
     """Mark a method as the handler of these hook events. Its plugin is called for no other hooks."""
+    if not hooks or inspect.isroutine(hooks[0]):
+        raise PluginError(["p.on needs the hooks of the method below it: write @p.on(p.BeforeTool)"])
 
     def mark(method: M) -> M:
         setattr(method, _HOOKS, hooks)

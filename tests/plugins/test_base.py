@@ -6,6 +6,7 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.pipeline import run_hook
+from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS
 
 
@@ -46,6 +47,19 @@ def test_marked_methods_declare_their_hooks():
     done = p.RequestDone(tag="t", result=p.FileText(path="x", text=None))
     assert Marked().handle(done, Calls(), CTX) == p.Continue(Calls(("RequestDone",)))
     assert Marked().handle(EVENTS[p.AfterTurn], Calls(), CTX) == p.Continue(Calls())
+
+
+def test_a_method_that_would_never_be_called_is_refused():
+    """A second method for a hook would take the place of the first, which may be a guard; a second name of one may stay."""
+    blocks = p.on(p.BeforeTool)(lambda self, event, state, ctx: p.BlockTool("no", state))
+    passes = p.on(p.AfterTurn, p.BeforeTool)(lambda self, event, state, ctx: p.Continue(state))
+    with pytest.raises(PluginError, match="'one' and 'two' both handle BeforeTool: merge"):
+        type("Guard", (p.Plugin,), {"one": blocks, "two": passes})
+    named_twice = type("Guard", (p.Plugin,), {"one": blocks, "two": blocks})
+    assert type("Below", (named_twice,), {"three": passes}).hooks == {p.AfterTurn, p.BeforeTool}
+    for marked in ([Marked.note], []):
+        with pytest.raises(PluginError, match=r"write @p\.on\(p\.BeforeTool\)"):
+            p.on(*marked)
 
 
 def test_the_helpers_say_what_an_action_is():
