@@ -3,14 +3,9 @@
 from typing import Annotated
 
 from agentrail.abc import Done, Error, NotDone, Ok, Reconciled, ToolContext, Unknown
-from agentrail.messages import JsonObject
 from agentrail.tools.changed_file import details_of
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import printable
-
-
-def _label(arguments: JsonObject) -> str:
-    return f"Edit {arguments.get('path')}"
 
 
 async def reconcile(_operation_id: str, ctx: ToolContext) -> Reconciled:
@@ -43,7 +38,7 @@ def decide_whether_done(text: str, old: str, new: str, *, path: str) -> Reconcil
     max_retries=2,
     killable=False,
     timeout_seconds=30,
-    label=_label,
+    label=lambda arguments: f"Edit {arguments.get('path')}",
 )
 async def edit_file(
     path: Annotated[str, "File, relative to the working directory."],

@@ -5,16 +5,11 @@ from typing import Annotated
 import msgspec
 
 from agentrail.abc import Error, GlobResult, Ok, ToolContext
-from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import printable
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"Find {arguments.get('pattern')}"
-
-
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
+@tool(effect_class="pure", timeout_seconds=30, label=lambda arguments: f"Find {arguments.get('pattern')}")
 async def glob(
     pattern: Annotated[
         str,

@@ -7,18 +7,15 @@ from typing import Annotated, Final
 import msgspec
 
 from agentrail.abc import Error, GrepLine, GrepOptions, GrepResult, Ok, ToolContext
-from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import MAX_TEXT_BYTES, counted, cut_line, printable, size_in_text
 
 MAX_RESULTS: Final = 500
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"Search for {arguments.get('pattern')}"
-
-
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
+@tool(
+    effect_class="pure", timeout_seconds=30, label=lambda arguments: f"Search for {arguments.get('pattern')}"
+)
 async def grep(  # noqa: PLR0913 - one parameter for each thing that a model may say
     pattern: Annotated[str, msgspec.Meta(min_length=1), "Regular expression."],
     path: Annotated[str, "Directory or file, relative to the working directory."] = ".",

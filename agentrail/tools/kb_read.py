@@ -6,16 +6,11 @@ import msgspec
 
 from agentrail.abc import Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
-from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.kb_text import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"Read passage {arguments.get('id')}"
-
-
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
+@tool(effect_class="pure", timeout_seconds=30, label=lambda arguments: f"Read passage {arguments.get('id')}")
 async def kb_read(
     id: Annotated[str, msgspec.Meta(min_length=1), "The id of a passage, as kb_search shows it."],  # noqa: A002 - what the model reads in the fence
     around: Annotated[int, msgspec.Meta(ge=0, le=5), "How many passages before and after it to show."] = 1,

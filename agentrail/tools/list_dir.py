@@ -4,18 +4,13 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from agentrail.abc import DirectoryEntry, Error, Ok, ToolContext
-from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import printable
 
 MAX_ENTRIES: Final = 1_000
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"List {arguments.get('path', '.')}"
-
-
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
+@tool(effect_class="pure", timeout_seconds=30, label=lambda arguments: f"List {arguments.get('path', '.')}")
 async def list_dir(
     path: Annotated[str, "Directory, relative to the working directory."] = ".",
     *,

@@ -7,18 +7,13 @@ from typing import Annotated, Final
 import msgspec
 
 from agentrail.abc import Error, Ok, ReadResult, ToolContext
-from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.tool_text import MAX_LINE_CHARACTERS, MAX_TEXT_BYTES, counted, cut_line, size_in_text
 
 MAX_LINES: Final = 2_000
 
 
-def _label(arguments: JsonObject) -> str:
-    return f"Read {arguments.get('path')}"
-
-
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
+@tool(effect_class="pure", timeout_seconds=30, label=lambda arguments: f"Read {arguments.get('path')}")
 async def read_file(
     path: Annotated[str, "File, relative to the working directory."],
     offset: Annotated[int, msgspec.Meta(ge=1), "The first line to read, from 1."] = 1,
