@@ -78,6 +78,9 @@ def _impure(function: Any, caller: FrameType) -> str | None:
         return None if is_plain else f"{'os' if module == 'posix' else module}.{name}"
     if module in {"builtins", "io", "_io"} and name in _TALKS:
         return name
+    if function is hash:  # another value in each process
+        is_own = not caller.f_code.co_filename.startswith(("<frozen", _STANDARD_LIBRARY))
+        return name if is_own and caller.f_code.co_name != "__hash__" else None
     if isinstance(owner, random.Random):
         return f"random.{name}"
     if isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:

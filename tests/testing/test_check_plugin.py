@@ -11,6 +11,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
+from agentrail.frozen import FrozenDict
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 from tests.testing import planted
 
@@ -151,6 +152,19 @@ def test_what_a_restart_loses_is_found():
 def test_a_clock_is_read_without_a_time_only(reads, name):
     """`localtime()` is impure, and `localtime(seconds)` is not."""
     with nullcontext() if name is None else pytest.raises(AssertionError, match=f"called time.{name} at "):
+        check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [
+        (lambda: hash("user-1"), "hash"),
+        (lambda: {Seen(), FrozenDict()}, None),
+    ],
+)
+def test_a_number_that_differs_in_each_process_is_found(reads, name):
+    """`hash` puts a user into another group on another node. A set needs it inside."""
+    with nullcontext() if name is None else pytest.raises(AssertionError, match=f"called {name} at "):
         check_plugin(Bad(lambda plugin, event, state: p.Continue(state + (reads() is None))))
 
 
