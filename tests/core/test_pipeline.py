@@ -319,6 +319,14 @@ def test_rewritten_arguments_must_fit_the_schema_before_any_guard_sees_them():
     assert decision.action == Unfit(code="arguments_unstable", text=said)
 
 
+def test_texts_are_plain_before_the_session_gets_them():
+    """Of no class of their own, and without lone surrogates, at any depth; two halves that follow each other are one character."""
+    text = type("Markup", (str,), {})("a\ud800, \ud83d\ude00")
+    outcome = ask([Says("one", lambda e, s, c: p.ReplaceToolArgs({"command": [text]}, s))], p.BeforeTool)
+    assert outcome.arguments == {"command": ["a\ufffd, \U0001f600"]}
+    assert type(outcome.arguments["command"][0]) is str
+
+
 wrong: Any = p  # the type checker would refuse most of these
 WRONG_ANSWERS = {
     "an exception": raises,
