@@ -278,6 +278,20 @@ async def test_four_changes_at_once_are_one_listing_and_one_event(plain):
             assert "mcp__p__slow" in change.detached
 
 
+@pytest.mark.parametrize("kept", ["log_in", ""])
+async def test_a_server_may_have_a_tool_named_as_the_one_for_logins(plain, kept):
+    """A change of the list removes it only if the server did."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with agentrail.open_supervisor(mcp=[server(plain, "own_login", kept)]) as supervisor:
+            session = await supervisor.start_session(model=called("flip"))
+            async with session.subscribe(kinds=[ToolsUpdated, ToolSourceChanged]) as events:
+                await results_of(session)
+                while not isinstance(change := await anext(events), ToolsUpdated):
+                    assert not isinstance(change, ToolSourceChanged), change
+            assert change.attached == ("mcp__p__new3",)
+            assert ("mcp__p__log_in" in change.detached) == (not kept)
+
+
 @pytest.mark.protocol(8)
 async def test_two_servers_may_have_tools_of_one_name(plain):
     """P-008."""

@@ -361,11 +361,11 @@ class McpSource:
         listing = await outside.offload(self._read_listing, raw, has_resources)
         prompts = await connection.list_prompts()
         self.prompts = await outside.offload(read_prompts, self.name, prompts, self._ask_for_prompt)
-        change = decide_change(self.listing, listing)
+        # With the tools that sessions have, not those listed last: one of them may ask for a login, whatever its name is.
+        present = {name: one.listed for name, one in self._tools.items()}
+        change = decide_change(evolve(self.listing, tools=present), listing)
         self.listing = listing
-        log_in_name = log_in_tool(self.name).name
-        detach = (*change.detach, *([log_in_name] if log_in_name in self._tools else []))
-        self._change_tools(tuple([McpTool(self, one) for one in change.attach]), detach)
+        self._change_tools(tuple([McpTool(self, one) for one in change.attach]), change.detach)
         if change.faults:
             self._report("changed", self._hidden(in_one_sentence(change.faults)))
 

@@ -146,7 +146,7 @@ def called(request):
             answer(request, text(json.dumps(dict(os.environ))))
         case "flip":
             for number in range(4):
-                change(["echo", "flip", f"new{number}"])
+                change(["echo", "flip", f"new{number}", *(ARGUMENT.split() if MODE == "own_login" else ())])
             answer(request, text("flipped"))
         case "die" if MODE != "dying_once" or not Path(ARGUMENT).exists():
             if MODE == "dying_once":
@@ -280,6 +280,8 @@ def misbehave():
             STATE["tools"] += ["deep", "twice"]
         case "reaching":
             STATE["tools"].append("reach")
+        case "own_login":
+            STATE["tools"].append("log_in")
         case "offering":
             STATE["tools"] += ["sample", "list_roots", "log", "capabilities"]
 
