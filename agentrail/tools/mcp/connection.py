@@ -166,6 +166,7 @@ _shared_tls: Final = functools.cache(context_of_system)
 
 _READ_SECONDS: Final = 300.0
 _WITHOUT_ACCESS: Final = frozenset({401, 403})
+_SESSION_ID: Final = "mcp-session-id"
 
 
 def _network_of(server: McpServer) -> Any:
@@ -235,6 +236,11 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
+        asked = (request.method, response.status_code)
+        if asked == ("POST", httpx2.codes.NOT_FOUND) and _SESSION_ID in request.headers:
+            await response.aclose()
+            self._broken.set()
+            return _failed(request, LOST_CODE, "it knows the session no longer")
         if response.status_code in self._explained:
             await response.aclose()
             said = f"it answered HTTP {response.status_code}: check auth and headers of this server"
@@ -289,7 +295,6 @@ AskForm: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 ReportProgress: TypeAlias = Callable[[str], None]
 
 _RAW: Final[TypeAdapter[Any]] = TypeAdapter(dict[str, Any])
-_SESSION_GONE: Final = "Session terminated"
 
 
 class _Dispatcher(JSONRPCDispatcher[Any]):
@@ -518,13 +523,10 @@ class ServerConnection:
             message = f"its answer is invalid: {error.errors()[0]['msg']}"
             raise refused_call(types.INTERNAL_ERROR, message) from None
         except MCPError as error:
-            is_gone = error.code == types.INVALID_REQUEST and error.message == _SESSION_GONE
-            if is_gone:
-                self._gone.set()
             if error.code in {LOGIN_CODE, NOT_SENT_CODE}:
                 state = "needs_login" if error.code == LOGIN_CODE else "restarting"
                 raise absent_server(self._server.name, state) from None
-            if is_gone or error.code in {LOST_CODE, types.PARSE_ERROR}:
+            if error.code in {LOST_CODE, types.PARSE_ERROR}:
                 raise lost_call(self._server.name) from None
             raise refused_call(error.code, error.message) from None
 

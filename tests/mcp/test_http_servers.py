@@ -1,0 +1,97 @@
+"""Servers of the older revision over HTTP, which answer calls as real servers and the proxies before them do."""
+
+import json
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.abc import Ok
+from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
+from agentrail.tools.mcp import McpServer
+
+WITHIN_SECONDS = 60
+JSON = {"content-type": "application/json"}
+OK = {"content": [{"type": "text", "text": "ok"}]}
+
+
+class HttpServer:
+    """An application with sessions and one tool. `answer` returns status, headers and body of a call."""
+
+    def __init__(self, answer=lambda result: (200, JSON, json.dumps(result))):
+        self.answer = answer
+        self.sessions = []
+
+    async def __call__(self, scope, receive, send):
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        known = dict(scope["headers"]).get(b"mcp-session-id", b"").decode() in self.sessions
+        status, headers, said = self.respond(scope["method"], json.loads(body or b"{}"), known=known)
+        told = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": told})
+        said = said.encode() if isinstance(said, str) else said
+        await send({"type": "http.response.body", "body": said})
+
+    def respond(self, method, asked, *, known):
+        """Return status, headers and body."""
+        if method != "POST" or "id" not in asked:
+            return 405 if method == "GET" else 202, {}, b""
+        answer = {"jsonrpc": "2.0", "id": asked["id"]}
+        match asked["method"]:
+            case "initialize":
+                self.sessions.append(f"s{len(self.sessions)}")
+                server = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "h", "version": "1"}}
+                result = {**server, "capabilities": {"tools": {}}}
+                return (
+                    200,
+                    {**JSON, "mcp-session-id": self.sessions[-1]},
+                    json.dumps({**answer, "result": result}),
+                )
+            case "server/discover":
+                return 400, {}, b""
+            case _ if not known:  # in the words of the TypeScript SDK
+                error = {"code": -32001, "message": "Session not found"}
+                return 404, JSON, json.dumps({"jsonrpc": "2.0", "error": error, "id": None})
+            case "tools/list":
+                tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
+                return 200, JSON, json.dumps({**answer, "result": {"tools": tools}})
+            case _:
+                return self.answer({**answer, "result": OK})
+
+
+@asynccontextmanager
+async def connected(app, **options):
+    """Serve an application, and yield a function that calls its tool, and its source."""
+    stop = trio.Event()
+    listeners = await open_listeners("127.0.0.1", 0)
+    ((host, port),) = addresses_of(listeners)
+    server = McpServer("h", url=f"http://{host}:{port}/mcp", required=True, **options)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_app, app, listeners, stop.wait))
+        async with agentrail.open_supervisor(mcp=[server]) as supervisor:
+            await supervisor.start_session(model="demo:")
+            source = supervisor.sources.running["h"].source
+            yield partial(supervisor.call_tool, "mcp__h__echo", {}, tools=source.tools), source
+        stop.set()
+
+
+@pytest.mark.parametrize("effect", ["pure", "once"])
+async def test_a_session_that_the_server_no_longer_knows_is_replaced(effect):
+    """MCP, transports: a client that gets 404 for its session starts a new one. Servers explain it in a JSON-RPC error."""
+    app = HttpServer()
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(app, effects={"echo": effect}) as (call, source):
+            app.sessions[:] = ["another one"]
+            said = await call()
+            assert isinstance(said, Ok) == (effect == "pure"), said
+            while len(app.sessions) == 1:  # noqa: ASYNC110 - it sets no event
+                await trio.sleep(0.01)
+            await source.wait_ready(WITHIN_SECONDS)
+            assert await call() == Ok(text="ok")
