@@ -1,5 +1,6 @@
 """Servers of the older revision over HTTP, which answer calls as real servers and the proxies before them do."""
 
+import gzip
 import json
 from contextlib import asynccontextmanager
 from functools import partial
@@ -8,9 +9,10 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.abc import Ok
+from agentrail.abc import Error, Ok
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.tools.mcp import McpServer
+from tests.mcp.test_peers import LEAVES_GENERATORS
 
 WITHIN_SECONDS = 60
 JSON = {"content-type": "application/json"}
@@ -95,3 +97,36 @@ async def test_a_session_that_the_server_no_longer_knows_is_replaced(effect):
                 await trio.sleep(0.01)
             await source.wait_ready(WITHIN_SECONDS)
             assert await call() == Ok(text="ok")
+
+
+def in_a_stream(answer):
+    """Send 200 log messages before the answer."""
+    said = {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"level": "info", "data": "x" * 900},
+    }
+    events = [f"data: {json.dumps(one)}\n\n" for one in (*[said] * 200, answer)]
+    return 200, {"content-type": "text/event-stream"}, "".join(events)
+
+
+def compressed(answer, more=""):
+    """Compress the answer."""
+    text = json.dumps({**answer, "more": more}).encode()
+    return 200, {**JSON, "content-encoding": "gzip"}, gzip.compress(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (in_a_stream, Ok),
+        (compressed, Ok),
+        (partial(compressed, more="x" * 1_000_000), Error),
+    ],
+)
+@LEAVES_GENERATORS
+async def test_the_size_limit_is_one_of_each_message_as_the_library_reads_it(answer, kind):
+    """A stream of small messages has no limit together. A compressed message is counted decompressed."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(HttpServer(answer), max_message_bytes=10_000) as (call, _):
+            assert isinstance(await call(), kind)

@@ -5,6 +5,7 @@ Imports `mcp`, which takes half a second and 60 MiB, so only `source.py` loads i
 
 import functools
 import ipaddress
+import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -185,27 +186,28 @@ def _network_of(server: McpServer) -> Any:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body that ends where its connection breaks, and has a size limit."""
+    """A decompressed body that ends where its connection breaks, and has a size limit. In a stream, the library limits each event."""
 
-    def __init__(self, body: Any, max_bytes: int, broken: trio.Event) -> None:
-        self._body = body
-        self._left = max_bytes
+    def __init__(self, response: httpx2.Response, max_bytes: int, broken: trio.Event) -> None:
+        self._response = response
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        self._left = math.inf if is_stream else max_bytes
         self._broken = broken
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._body:
+            async for piece in self._response.aiter_bytes():
                 self._left -= len(piece)
                 if self._left < 0:
                     return
                 yield piece
-        except httpx2.TimeoutException:
+        except (httpx2.TimeoutException, httpx2.DecodingError):
             return
         except httpx2.TransportError:
             self._broken.set()
 
     async def aclose(self) -> None:
-        await self._body.aclose()
+        await self._response.aclose()
 
 
 class GuardedHttp(httpx2.AsyncBaseTransport):
@@ -236,19 +238,18 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
-        asked = (request.method, response.status_code)
-        if asked == ("POST", httpx2.codes.NOT_FOUND) and _SESSION_ID in request.headers:
+        status = response.status_code
+        if (request.method, status) == ("POST", httpx2.codes.NOT_FOUND) and _SESSION_ID in request.headers:
             await response.aclose()
             self._broken.set()
             return _failed(request, LOST_CODE, "it knows the session no longer")
-        if response.status_code in self._explained:
+        if status in self._explained:
             await response.aclose()
-            said = f"it answered HTTP {response.status_code}: check auth and headers of this server"
+            said = f"it answered HTTP {status}: check auth and headers of this server"
             return _failed(request, types.INTERNAL_ERROR, said)
-        body = _Body(response.stream, self._max_bytes, self._broken)
-        return httpx2.Response(
-            response.status_code, headers=response.headers, stream=body, extensions=response.extensions
-        )
+        headers = [one for one in response.headers.multi_items() if one[0] != "content-encoding"]
+        body = _Body(response, self._max_bytes, self._broken)
+        return httpx2.Response(status, headers=headers, stream=body, extensions=response.extensions)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
