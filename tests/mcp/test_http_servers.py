@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -25,6 +26,8 @@ class HttpServer:
     def __init__(self, answer=lambda result: (200, JSON, json.dumps(result))):
         self.answer = answer
         self.sessions = []
+        self.called = trio.Event()
+        self.pause_seconds = 0.0
 
     async def __call__(self, scope, receive, send):
         """Answer one request."""
@@ -35,7 +38,11 @@ class HttpServer:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         known = dict(scope["headers"]).get(b"mcp-session-id", b"").decode() in self.sessions
-        status, headers, said = self.respond(scope["method"], json.loads(body or b"{}"), known=known)
+        asked = json.loads(body or b"{}")
+        if asked.get("method") == "tools/call":
+            self.called.set()
+            await trio.sleep(self.pause_seconds)
+        status, headers, said = self.respond(scope["method"], asked, known=known)
         told = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": told})
         said = said.encode() if isinstance(said, str) else said
@@ -130,3 +137,18 @@ async def test_the_size_limit_is_one_of_each_message_as_the_library_reads_it(ans
     with trio.fail_after(WITHIN_SECONDS):
         async with connected(HttpServer(answer), max_message_bytes=10_000) as (call, _):
             assert isinstance(await call(), kind)
+
+
+async def test_a_call_may_be_silent_for_as_long_as_its_time_limit(mock_clock):
+    """A server that answers with JSON sends nothing before its answer."""
+    app = HttpServer()
+    app.pause_seconds = 500.0
+    async with connected(app, timeout_seconds=600.0) as (call, _), trio.open_nursery() as nursery:
+
+        async def jump():
+            await app.called.wait()
+            mock_clock.autojump_threshold = 0.1  # sockets of this process need some time
+
+        nursery.start_soon(jump)
+        assert await call() == Ok(text="ok")
+        mock_clock.autojump_threshold = math.inf

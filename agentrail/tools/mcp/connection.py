@@ -268,7 +268,7 @@ def http_client(
         transport=GuardedHttp(server, tls, broken),
         headers=given,
         auth=login,
-        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=max(_READ_SECONDS, server.timeout_seconds)),
         trust_env=False,
     )
 
