@@ -139,6 +139,15 @@ async def test_the_size_limit_is_one_of_each_message_as_the_library_reads_it(ans
             assert isinstance(await call(), kind)
 
 
+@pytest.mark.parametrize("status", [502, 504])
+async def test_a_call_whose_gateway_gave_up_may_have_taken_effect(status):
+    """RFC 9110, 15.6: the gateway got no answer. The server may be working on it."""
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(HttpServer(lambda _: (status, {}, "<html>"))) as (call, source):
+            assert "may have taken effect" in (await call()).text
+            assert source.state == "ready"
+
+
 async def test_a_call_may_be_silent_for_as_long_as_its_time_limit(mock_clock):
     """A server that answers with JSON sends nothing before its answer."""
     app = HttpServer()

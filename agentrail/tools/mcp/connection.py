@@ -167,6 +167,7 @@ _shared_tls: Final = functools.cache(context_of_system)
 
 _READ_SECONDS: Final = 300.0
 _WITHOUT_ACCESS: Final = frozenset({401, 403})
+_OF_GATEWAYS: Final = frozenset({502, 504})  # sent in place of an answer: the server may have taken the call
 _SESSION_ID: Final = "mcp-session-id"
 
 
@@ -239,10 +240,15 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
         status = response.status_code
-        if (request.method, status) == ("POST", httpx2.codes.NOT_FOUND) and _SESSION_ID in request.headers:
+        is_gone = (request.method, status) == (
+            "POST",
+            httpx2.codes.NOT_FOUND,
+        ) and _SESSION_ID in request.headers
+        if is_gone or (status in _OF_GATEWAYS and self._origin is not None):
             await response.aclose()
-            self._broken.set()
-            return _failed(request, LOST_CODE, "it knows the session no longer")
+            if is_gone:
+                self._broken.set()
+            return _failed(request, LOST_CODE, f"it answered HTTP {status}")
         if status in self._explained:
             await response.aclose()
             said = f"it answered HTTP {status}: check auth and headers of this server"
