@@ -8,10 +8,11 @@ from typing import Any, Final, Self
 from agentrail.abc import MAX_EMBEDDED, Secret
 from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.failures import Vendor
-from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
 
 USUAL_URL: Final = "https://api.openai.com/v1"
+_NUMBER_BYTES: Final = 64  # OpenAI writes each number on a line of its own, of about 30 bytes
 
 
 class OpenAIEmbedder:
@@ -88,7 +89,9 @@ class OpenAIEmbedder:
             wanted["dimensions"] = self._dimension
         body = json.dumps(wanted).encode()
         post = Post(url=self._url, headers=self._headers, body=body, vendor=self._vendor)
-        return _vectors_in(await self._http.post_text(post), len(texts), self._dimension)
+        max_bytes = MAX_EVENT_BYTES + _NUMBER_BYTES * len(texts) * self._dimension
+        answer = await self._http.post_text(post, max_bytes=max_bytes)
+        return _vectors_in(answer, len(texts), self._dimension)
 
     async def aclose(self) -> None:
         """Close connections. Idempotent."""

@@ -263,30 +263,28 @@ class HttpClients:
 
         Cancellation: Closes the connection. Only the caller's time limit applies.
         """
-        client = self._client_for(Post(url=url, headers=headers, body=b"", vendor=vendor))
-        self._requests += 1
-        with _translated(vendor):
-            async with client.stream("GET", url, headers={**_PLAIN, **headers}) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise failure_of(_answer(response, await _read_refusal(response)), vendor)
-                return await _read_document(response)
+        post = Post(url=url, headers=headers, body=b"", vendor=vendor)
+        return await self._text_of("GET", post, MAX_EVENT_BYTES)
 
-    async def post_text(self, post: Post) -> str:
+    async def post_text(self, post: Post, *, max_bytes: int) -> str:
         """Send a request and return the whole response document.
 
         Raises:
-            ProviderError: No connection, a broken one, or a status other than 200.
+            ProviderError: No connection, a broken one, a status other than 200, or a document over the limit.
 
         Cancellation: Closes the connection. Only the caller's time limit applies.
         """
+        return await self._text_of("POST", post, max_bytes)
+
+    async def _text_of(self, method: str, post: Post, max_bytes: int) -> str:
         client = self._client_for(post)
         self._requests += 1
         headers = {**_PLAIN, **post.headers}
         with _translated(post.vendor):
-            async with client.stream("POST", post.url, headers=headers, content=post.body) as response:
+            async with client.stream(method, post.url, headers=headers, content=post.body) as response:
                 if response.status_code != httpx.codes.OK:
                     raise failure_of(_answer(response, await _read_refusal(response)), post.vendor)
-                return await _read_document(response)
+                return await _read_document(response, max_bytes)
 
     def _client_for(self, post: Post) -> httpx.AsyncClient:
         if self._is_closed:
@@ -375,7 +373,7 @@ async def _events(
                         yield event.data  # noqa: ASYNC119 - the iterating caller closes this generator with `aclosing`
             activity.has_ended = True
         elif response.status_code == httpx.codes.OK and kind == "application/json":
-            document = await _read_document(response)
+            document = await _read_document(response, MAX_EVENT_BYTES)
             activity.has_ended = True
             yield document  # noqa: ASYNC119 - as above
         else:
@@ -392,8 +390,8 @@ def _answer(response: httpx.Response, body: str) -> Answer:
     )
 
 
-async def _read_document(response: httpx.Response) -> str:
-    body, max_bytes = bytearray(), min(MAX_EVENT_BYTES, MAX_RESPONSE_BYTES)
+async def _read_document(response: httpx.Response, max_bytes: int) -> str:
+    body = bytearray()
     async with _open_pieces(response) as pieces:
         async for piece in pieces:
             body += piece

@@ -44,6 +44,16 @@ async def test_vectors_come_in_the_order_of_their_texts():
         assert "authorization" not in site.headers[1]
 
 
+@on_bounded_time
+async def test_the_largest_batch_of_a_large_model_is_read():
+    """`text-embedding-3-large` has 3,072 components, and OpenAI writes one per line: 6 MB for 64 texts."""
+    vector = [-0.012345678901234567] * 3_072
+    body = json.dumps({"data": [{"index": n, "embedding": vector} for n in range(64)]}, indent=2).encode()
+    site = answering(body)
+    async with open_sites(site), embedder_at(site, dimension=3_072) as embedder:
+        assert len(await embedder.embed(["tea"] * 64)) == 64
+
+
 @pytest.mark.parametrize(
     ("body", "status", "kind", "said"),
     [
