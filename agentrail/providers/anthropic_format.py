@@ -252,6 +252,7 @@ _VENDOR_URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
 _KEY_HELP: Final = "set ANTHROPIC_API_KEY or the option 'api_key', or try demo: which needs none"
 _DEFAULT_MAX_TOKENS: Final = 16_384  # the format requires a number
+_LEAST_THINKING_TOKENS: Final = 1_024  # a smaller budget is refused
 _MAX_CACHE_POINTS: Final = 4  # a request with more is refused
 _OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("assistant", "user")}
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
@@ -376,13 +377,14 @@ def _cached(blocks: bytes) -> bytes:
 
 def _bounds(bound: int | None, reasoning: str | int | None) -> tuple[int, dict[str, object] | None]:
     """Return `max_tokens` and the thinking setting. The thinking budget is part of `max_tokens` and stays below it."""
+    max_tokens = bound or _DEFAULT_MAX_TOKENS
     match reasoning:
         case None:
-            return bound or _DEFAULT_MAX_TOKENS, None
-        case "off":
-            return bound or _DEFAULT_MAX_TOKENS, {"type": "disabled"}
+            return max_tokens, None
         case str():
-            return bound or _DEFAULT_MAX_TOKENS, {"type": "adaptive"}
+            return max_tokens, {"type": "disabled" if reasoning == "off" else "adaptive"}
+        case _ if bound is not None and bound <= _LEAST_THINKING_TOKENS:
+            return bound, {"type": "disabled"}
         case _:
             max_tokens = bound or _DEFAULT_MAX_TOKENS + reasoning
             return max_tokens, {"type": "enabled", "budget_tokens": min(reasoning, max_tokens - 1)}

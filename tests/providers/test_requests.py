@@ -397,6 +397,13 @@ def test_reasoning_in_words_and_in_tokens():
     assert len(caught.value.faults) == 2  # an option that would be ignored is a lie; both come at once
 
 
+@pytest.mark.parametrize(("bound", "thinking"), [(1_024, "disabled"), (1_025, "enabled")])
+def test_an_answer_too_short_for_a_thinking_budget_has_none(bound, thinking):
+    """Anthropic, extended thinking: a budget has at least 1,024 tokens, and stays below the limit of the answer."""
+    body = _body(AnthropicMessages, "Hi", options={"reasoning": 2_000, "max_output_tokens": bound})
+    assert (body["thinking"]["type"], body["max_tokens"]) == (thinking, bound)
+
+
 def test_bounds_stops_and_the_shape_of_an_answer_have_names_of_their_own():
     """As each format says them, each only when it is given; the smaller bound holds."""
     assert _body(OpenAIChat, "Hi", options={"stop": "END"})["stop"] == ["END"]
