@@ -20,6 +20,7 @@ from agentrail.otp.guarded_calls import FOR_THE_PROCESS, call_guarded
 _SCOPE = InstrumentationScope("agentrail")
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _UNSET = Status()
+_FOR_GOOD = frozenset({"status 400", "status 413"})  # sent again, the same spans would hold up all others
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
@@ -106,11 +107,17 @@ class OtlpExporter(OTLPSpanExporter):
     """The official exporter for OTLP over HTTP. What `endpoint` leaves open, it reads from the process's environment."""
 
     def __init__(self, endpoint: str | None, reject: Callable[[int], None]) -> None:
-        self._noted = _Session(reject)
+        self._reject, self._noted = reject, _Session(reject)
         super().__init__(endpoint=endpoint, session=self._noted)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = super().export(spans)
-        if result is not SpanExportResult.SUCCESS:
+        result, half = super().export(spans), len(spans) // 2
+        if result is SpanExportResult.SUCCESS:
+            return result
+        if half and self._noted.failure == "status 413":
+            self.export(spans[:half])
+            return self.export(spans[half:])
+        if self._noted.failure not in _FOR_GOOD:
             raise NotExported(self._noted.failure)
-        return result
+        self._reject(len(spans))
+        return SpanExportResult.SUCCESS

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 class Collector:
     """Attributes: `requests` that arrived, `statuses` of the next answers, then 200, and how many spans each rejects.
 
-    It answers while `is_open` is set, and clears that after `closes_after` requests.
+    It answers while `is_open` is set, and clears that after `closes_after` requests. It takes requests of up to `max_bytes`.
     """
 
     def __init__(self) -> None:
@@ -25,6 +25,7 @@ class Collector:
         self.is_open = threading.Event()
         self.is_open.set()
         self.closes_after: int | None = None
+        self.max_bytes = 1 << 30
         self.url = ""
 
     @property
@@ -60,6 +61,7 @@ def collecting() -> Iterator[Collector]:
                 data = gzip.decompress(data)
             collector.is_open.wait()
             status = collector.statuses.pop(0) if collector.statuses else 200
+            status = 413 if len(data) > collector.max_bytes else status
             if status == 200:
                 collector.requests.append(ExportTraceServiceRequest.FromString(data))
                 if len(collector.requests) == collector.closes_after:

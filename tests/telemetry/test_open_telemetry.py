@@ -350,6 +350,32 @@ async def test_an_unreachable_collector_is_found_again_and_what_it_rejects_is_co
         OtlpExporter(collector.url, int).export([])
 
 
+@pytest.mark.parametrize(
+    ("statuses", "max_bytes", "arrived"),
+    [
+        ([400], 10_000, []),
+        ([], 700, ["chat object", "invoke_agent"]),  # each alone is smaller
+        ([], 1, []),
+    ],
+)
+async def test_spans_that_a_collector_never_takes_hold_up_no_others(statuses, max_bytes, arrived):
+    """OTLP, failures: a request answered with 400 is not sent again. After 413 a smaller one is tried."""
+    with collecting() as collector:
+        collector.statuses, collector.max_bytes = statuses, max_bytes
+        async with open_traced(telemetry=OpenTelemetry(exporter=collector.url)) as supervisor:
+            session = await supervisor.start_session(model=saying("done"))
+            await session.ask("Hi")
+            with trio.fail_after(20):
+                await eventually(
+                    lambda: (
+                        len(collector.spans) == len(arrived)
+                        and not supervisor.statistics().consumers[0].behind
+                    )
+                )
+            assert supervisor.statistics().consumers[0].rejected == 2 - len(arrived)
+    assert [span.name for span in collector.spans] == arrived
+
+
 def is_of_telemetry(task):
     return "telemetry" in task.name or task.name == "reader of events"
 
