@@ -440,22 +440,13 @@ def _documents_of(
     line, tagged = _column_of(connection, "summary", "text"), _column_of(connection, "tagged", "tags")
     statement = f"""SELECT path, digest, state, reason, passages, coalesce({line}, ''), coalesce({tagged}, '[]')
         FROM document WHERE base = ? ORDER BY path"""  # noqa: S608 - constants
-    rows = [(*row, tuple(json.loads(tags))) for *row, tags in connection.execute(statement, (base,))]
-    return tuple(
-        [
-            KnowledgeDocument(
-                path=path,
-                digest=digest,
-                state=state,
-                reason=reason,
-                passages=passages,
-                summary=summary,
-                tags=tags,
-            )
-            for path, digest, state, reason, passages, summary, tags in rows
-            if within.passes(path, tags)
-        ]
-    )
+    names = ("path", "digest", "state", "reason", "passages", "summary")
+    rows: Iterable[Any] = connection.execute(statement, (base,))
+    found = [
+        KnowledgeDocument(**dict(zip(names, row, strict=True)), tags=tuple(json.loads(tags)))
+        for *row, tags in rows
+    ]
+    return tuple([one for one in found if within.passes(one.path, one.tags)])
 
 
 def _drop_passages(connection: apsw.Connection, document: int) -> None:

@@ -4,8 +4,7 @@ Each word of the index starts with the key of its owner, so no query can reach a
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -21,7 +20,7 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
-from agentrail.stores.tenant_files import TenantFile, TenantSchema, cut_index_again
+from agentrail.stores.tenant_files import TenantSchema, cut_index_again
 from agentrail.stores.vectors import SqliteCollection, vector_stamp, vector_tables
 from agentrail.stores.words import (
     all_of,
@@ -114,8 +113,8 @@ class SqliteRecall(SqliteCollection):
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
         """Return one entry. See `RecallStore.get`."""
-        with self._reading(owner) as connection:
-            if connection is None or not _is_text(entry_id):
+        with self._files.of(owner.tenant).reading() as connection:
+            if connection is None or not entry_id.isascii():
                 return None
             statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE m.own = ? AND m.id = ?"  # noqa: S608 - constants
             row = connection.execute(statement, (key_of_owner(owner), entry_id)).fetchone()
@@ -130,7 +129,7 @@ class SqliteRecall(SqliteCollection):
         if not words:
             return ()
         own = key_of_owner(owner)
-        with self._reading(owner) as connection:
+        with self._files.of(owner.tenant).reading() as connection:
             if connection is None:
                 return ()
 
@@ -151,7 +150,7 @@ class SqliteRecall(SqliteCollection):
         """Return entries of similar meaning. See `VectorRecall.nearest`."""
         own = key_of_owner(owner)
         matches = " AND ".join(_matches_of(own, tags))
-        with self._reading(owner) as connection:
+        with self._files.of(owner.tenant).reading() as connection:
             if connection is None:
                 return ()
             rows = partial(_vectors_of, connection, own, kind)
@@ -188,7 +187,7 @@ class SqliteRecall(SqliteCollection):
         statement = (
             f"SELECT {_COLUMNS} FROM memory AS m WHERE {where} ORDER BY m.at_ms DESC, m.id DESC LIMIT ?"  # noqa: S608 - constants
         )
-        with self._reading(owner) as connection:
+        with self._files.of(owner.tenant).reading() as connection:
             if connection is None:
                 return ()
             return tuple(map(_entry_of, connection.execute(statement, (*given, limit))))
@@ -196,7 +195,7 @@ class SqliteRecall(SqliteCollection):
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
         """Remove an entry. See `RecallStore.delete`."""
         file = self._files.of(owner.tenant)
-        if not file.path.exists() or not _is_text(entry_id):
+        if not file.path.exists() or not entry_id.isascii():
             return False
         own = key_of_owner(owner)
         with file.writing() as connection:
@@ -227,12 +226,6 @@ class SqliteRecall(SqliteCollection):
             _overwrite_words(connection)
         self._vectors.drop()
         return Forgotten(entries=entries, is_erased=file.empty_log())
-
-    @contextmanager
-    def _reading(self, owner: MemoryOwner) -> Iterator[apsw.Connection | None]:
-        file: TenantFile = self._files.of(owner.tenant)
-        with file.reading() as connection:
-            yield connection
 
 
 def key_of_owner(owner: MemoryOwner) -> str:
@@ -288,10 +281,6 @@ def _remove(connection: apsw.Connection, own: str, entry_id: str) -> bool:
 def _overwrite_words(connection: apsw.Connection) -> None:
     """Rewrite the index without deleted entries, and overwrite freed pages."""
     connection.execute("INSERT INTO words (words) VALUES ('optimize')")
-
-
-def _is_text(entry_id: str) -> bool:
-    return entry_id.isascii()
 
 
 def _entry_of(row: Any) -> MemoryEntry:
