@@ -351,7 +351,7 @@ class MessagesFormat:
             case UserMessage():
                 blocks = [_user_block(block) for block in sayable(message, self.options)]
             case AssistantMessage():
-                blocks = _assistant_blocks(message)
+                blocks = [*_assistant_blocks(message)]
             case ToolMessage():
                 blocks = [_result(result, self.options) for result in message.results]
         return encode_json([block for block in blocks if block is not None])[1:-1]
@@ -400,10 +400,10 @@ def _user_block(block: UserBlock) -> dict[str, object] | None:
     return {"type": "text", "text": text} if text.strip() else None
 
 
-def _assistant_blocks(message: AssistantMessage) -> list[object]:
+def _assistant_blocks(message: AssistantMessage) -> Sequence[Mapping[str, object]]:
     """Return the blocks of a response: thinking and text, then the calls, because their results follow directly."""
-    blocks: list[object] = []
-    calls: list[object] = []
+    blocks: list[Mapping[str, object]] = []
+    calls: list[Mapping[str, object]] = []
     for block in message.content:
         match block:
             case Text(text=text) if text.strip():
@@ -423,11 +423,7 @@ def _assistant_blocks(message: AssistantMessage) -> list[object]:
             case Text() | Thinking() | Opaque():
                 pass  # empty, cut, or another vendor's
     blocks += calls
-    said = any(
-        block.get("type") not in {"thinking", "redacted_thinking"}
-        for block in blocks
-        if isinstance(block, dict)
-    )
+    said = any(one.get("type") not in {"thinking", "redacted_thinking"} for one in blocks)
     return blocks if said else []  # a message that ends in thinking is refused
 
 
@@ -449,7 +445,11 @@ def _result(result: ToolResult, options: ProviderOptions) -> dict[str, object]:
 def _tools(tools: Toolbox) -> bytes:
     return encode_json(
         [
-            {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
+            {
+                "name": spec.name,
+                "description": spec.description,
+                "input_schema": spec.parameters,
+            }
             for spec in tools
         ]
     )

@@ -36,12 +36,14 @@ from agentrail.providers.wire_format import (
     options_for,
     output_bound,
     refuse_settings,
+    role_of,
     sampling,
     sayable,
     spoken,
     wire_arguments,
     wire_id,
     wire_name,
+    wire_tool,
 )
 
 # Thinking between tags at the beginning of a text.
@@ -355,7 +357,7 @@ class ChatFormat:
             ),
             key_missing=f"openai-chat needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
-        self._grouping = Grouping(_role_of)
+        self._grouping = Grouping(role_of)
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
@@ -417,13 +419,9 @@ class ChatFormat:
             return [b'{"role":"user","content":[', *between(b",", parts), b"]}"]
         if isinstance(first, AssistantMessage) and len(messages) > 1:
             # Rare, so encoded each time: one message with the content of all. Its pieces are not worth a cache.
-            blocks = [
-                block
-                for message in messages
-                if isinstance(message, AssistantMessage)
-                for block in message.content
-            ]
-            return [self._encode(AssistantMessage(content=tuple(blocks), model=first.model))]
+            answers = [message for message in messages if isinstance(message, AssistantMessage)]
+            blocks = tuple([block for answer in answers for block in answer.content])
+            return [self._encode(AssistantMessage(content=blocks, model=first.model))]
         return [self._unit(first)]
 
     def _shows(self, message: Message) -> bool:
@@ -433,19 +431,14 @@ class ChatFormat:
 
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1
-        if isinstance(message, ToolMessage):
-            # Text only: results with images are refused here, or the images are ignored.
-            return b",".join(
-                encode_json(
-                    {"role": "tool", "tool_call_id": wire_id(result.call_id), "content": result.words}
-                )
-                for result in message.results
-            )
-        return (
-            _assistant(message, with_reasoning=not self._is_vendor)
-            if isinstance(message, AssistantMessage)
-            else b""
-        )
+        if isinstance(message, AssistantMessage):
+            return _assistant(message, with_reasoning=not self._is_vendor)
+        # Text only: results with images are refused here, or the images are ignored.
+        results = message.results if isinstance(message, ToolMessage) else ()
+        said = [
+            {"role": "tool", "tool_call_id": wire_id(one.call_id), "content": one.words} for one in results
+        ]
+        return b",".join(map(encode_json, said))
 
     def _encode_text(self, message: Message) -> bytes:
         self.encodings += 1
@@ -459,21 +452,11 @@ class ChatFormat:
         for block in message.content if isinstance(message, UserMessage) else ():
             text = spoken(block)
             if isinstance(block, Image):
-                parts.append(
-                    {
-                        "type": "image_url",
-                        "image_url": {"url": f"data:{block.media_type};base64,{block.data}"},
-                    }
-                )
+                url = f"data:{block.media_type};base64,{block.data}"
+                parts.append({"type": "image_url", "image_url": {"url": url}})
             elif text.strip():
                 parts.append({"type": "text", "text": text})
         return encode_json(parts)[1:-1]
-
-
-def _role_of(message: Message) -> str | None:
-    if isinstance(message, ToolMessage):
-        return None
-    return "user" if isinstance(message, UserMessage) else "assistant"
 
 
 def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:
@@ -503,19 +486,7 @@ def _call(call: ToolCall) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    return encode_json(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": spec.name,
-                    "description": spec.description,
-                    "parameters": spec.parameters,
-                },
-            }
-            for spec in tools
-        ]
-    )
+    return encode_json([{"type": "function", "function": wire_tool(spec)} for spec in tools])
 
 
 def _tool_choice(choice: str) -> bytes:

@@ -41,6 +41,7 @@ from agentrail.providers.wire_format import (
     options_for,
     output_bound,
     refuse_settings,
+    role_of,
     sampling,
     sayable,
     shown_in,
@@ -48,6 +49,7 @@ from agentrail.providers.wire_format import (
     wire_arguments,
     wire_id,
     wire_name,
+    wire_tool,
 )
 
 # The stream, event by event.
@@ -322,7 +324,7 @@ class ResponsesFormat:
             ),
             key_missing=f"openai needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
-        self._grouping = Grouping(_role_of)
+        self._grouping = Grouping(role_of)
         self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
@@ -392,12 +394,6 @@ class ResponsesFormat:
         return encode_json([item for item in items if item is not None])[1:-1]
 
 
-def _role_of(message: Message) -> str | None:
-    if isinstance(message, ToolMessage):
-        return None
-    return "user" if isinstance(message, UserMessage) else "assistant"
-
-
 def _user_part(block: UserBlock) -> dict[str, object] | None:
     if isinstance(block, Image):
         url = f"data:{block.media_type};base64,{block.data}"
@@ -453,18 +449,8 @@ def _result(result: ToolResult, options: ProviderOptions) -> dict[str, object]:
 
 
 def _tools(tools: Toolbox) -> bytes:
-    return encode_json(
-        [
-            {
-                "type": "function",
-                "name": spec.name,
-                "description": spec.description,
-                "parameters": spec.parameters,
-                "strict": False,  # the default is true here, and most schemas do not follow that dialect
-            }
-            for spec in tools
-        ]
-    )
+    # `strict` is true by default here, and most schemas do not follow that dialect.
+    return encode_json([{"type": "function", **wire_tool(spec), "strict": False} for spec in tools])
 
 
 def _tool_choice(choice: str) -> bytes:

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from agentrail.core.protocol.request import Chunk, EffectId, ModelRequest
 from agentrail.core.values.history import Log
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import BadRequest
 from agentrail.messages import (
     FileRef,
@@ -21,6 +22,7 @@ from agentrail.messages import (
     Message,
     Text,
     ToolCall,
+    ToolMessage,
     ToolResult,
     UserBlock,
     UserMessage,
@@ -145,9 +147,21 @@ def wire_name(name: str) -> str:
     return _NOT_IN_A_NAME.sub("_", name)[:_MAX_NAME] or "_"
 
 
+def role_of(message: Message) -> str | None:
+    """Return the role of a message in OpenAI's formats. Results have none, because each is sent separately."""
+    if isinstance(message, ToolMessage):
+        return None
+    return "user" if isinstance(message, UserMessage) else "assistant"
+
+
 def wire_arguments(call: ToolCall) -> JsonObject:
     """Return a call's arguments as an object, which every vendor requires. The model still sees its original text."""
     return {"_malformed_arguments": call.malformed or ""} if call.arguments is None else call.arguments
+
+
+def wire_tool(spec: ToolSpec) -> dict[str, object]:
+    """Return a tool as both of OpenAI's formats describe it."""
+    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
 
 
 def spoken(block: UserBlock) -> str:
@@ -192,13 +206,9 @@ def joined_object(members: Mapping[str, bytes | Sequence[bytes]], extra: Mapping
     every = {**members, **{name: encode_json(value) for name, value in extra.items()}} if extra else members
     pieces = [b"{"]
     for name, value in every.items():
-        pieces.append(b'%b"%b":' % (b"," if len(pieces) > 1 else b"", _quoted(name)))
+        pieces.append(b"%b%b:" % (b"," if len(pieces) > 1 else b"", encode_json(name)))
         pieces += [value] if isinstance(value, bytes) else value
     return b"".join([*pieces, b"}"])
-
-
-def _quoted(name: str) -> bytes:
-    return encode_json(name)[1:-1]
 
 
 def options_for(request: ModelRequest, options: ProviderOptions) -> ProviderOptions:

@@ -312,7 +312,8 @@ class SqliteKnowledge(SqliteCollection):
             if connection is None:
                 return ()
             asked, numbers = _narrowed(connection, _asked_for(_bases_for(connection, reader), base), within)
-            allowed = None if numbers is None else _passages_of(connection, numbers)
+            inside: Any = connection.execute(_PASSAGES.format(numbers="?"), (numbers,))
+            allowed = None if numbers is None else [number for (number,) in inside]
             near: list[tuple[float, int]] = []
             for one in asked:
                 rows = partial(_vectors_of, connection, one.name, kind)
@@ -395,10 +396,6 @@ def _narrowed(
             narrowed.append(evolve(base, documents=len(inside), passages=sum(row[2] for row in inside)))
             numbers += [row[0] for row in inside]
     return narrowed, json.dumps(numbers)
-
-
-def _passages_of(connection: apsw.Connection, numbers: str) -> list[int]:
-    return [int(number) for (number,) in connection.execute(_PASSAGES.format(numbers="?"), (numbers,))]
 
 
 def _vectors_of(connection: apsw.Connection, base: str, kind: str) -> Sequence[tuple[int, bytes]]:

@@ -84,10 +84,6 @@ def is_share(value: object) -> bool:
         return False
 
 
-def _is_seconds(value: str) -> bool:
-    return value.replace(".", "", 1).isdecimal()
-
-
 def is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
@@ -97,7 +93,7 @@ def is_installed(module: str) -> bool:
 
 _CHECKS: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     "ENDPOINT": (is_address, "an address such as http://localhost:4318"),
-    "TIMEOUT": (_is_seconds, "seconds"),
+    "TIMEOUT": (lambda value: value.replace(".", "", 1).isdecimal(), "seconds"),
     "COMPRESSION": ({"none", "gzip", "deflate"}.__contains__, "none, gzip or deflate"),
     "PROTOCOL": (
         "http/protobuf".__eq__,
