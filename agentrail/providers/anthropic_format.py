@@ -45,6 +45,7 @@ from agentrail.providers.wire_format import (
     wire_arguments,
     wire_id,
     wire_name,
+    wire_parameters,
 )
 
 # The stream, event by event.
@@ -448,7 +449,7 @@ def _tools(tools: Toolbox) -> bytes:
             {
                 "name": spec.name,
                 "description": spec.description,
-                "input_schema": spec.parameters,
+                "input_schema": wire_parameters(spec.parameters),
             }
             for spec in tools
         ]

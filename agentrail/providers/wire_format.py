@@ -132,6 +132,8 @@ class WireFormat(Protocol):
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")  # 40 is the strictest vendor's limit
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
+_ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf")
+_NOT_AT_THE_TOP: Final = frozenset({*_ALTERNATIVES, "enum", "not"})
 _SHOWN: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
 
@@ -161,7 +163,45 @@ def wire_arguments(call: ToolCall) -> JsonObject:
 
 def wire_tool(spec: ToolSpec) -> dict[str, object]:
     """Return a tool as both of OpenAI's formats describe it."""
-    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    parameters = wire_parameters(spec.parameters)
+    return {"name": spec.name, "description": spec.description, "parameters": parameters}
+
+
+def wire_parameters(schema: JsonObject) -> JsonObject:
+    """Return a tool's parameters as vendors accept them: with `properties`, and without alternatives at the top level.
+
+    The properties of all alternatives are offered, and those that all require are required. Calls are still judged by the
+    original schema.
+    """
+    if _NOT_AT_THE_TOP.isdisjoint(schema):
+        return schema if "properties" in schema else {**schema, "properties": {}}
+    given: Any = schema
+    required = dict.fromkeys(given.get("required", ()))
+    offered: dict[str, dict[bytes, object]] = {}
+    for keyword in _ALTERNATIVES:
+        parts: list[Any] = [wire_parameters(part) for part in _parts_of(given, keyword)]
+        for name, one in (pair for part in parts for pair in part["properties"].items()):
+            offered.setdefault(name, {})[encode_json(one)] = one
+        needs = [{*part.get("required", ())} for part in parts] or [set()]
+        needed = set.union(*needs) if keyword == "allOf" else set.intersection(*needs)
+        required |= dict.fromkeys(sorted(needed))
+    several = {name: [*ones.values()] for name, ones in offered.items()}
+    properties = {name: ones[0] if len(ones) == 1 else {"anyOf": ones} for name, ones in several.items()}
+    kept = {name: part for name, part in given.items() if name not in _NOT_AT_THE_TOP}
+    more = {"required": [*required]} if required else {}
+    return {**kept, "properties": {**properties, **given.get("properties", {})}, **more}
+
+
+def _parts_of(schema: Any, keyword: str) -> Iterable[JsonObject]:
+    """Return the different alternatives of a keyword. References are followed once, so that cycles end."""
+    places = ("$defs", "definitions")
+    named: dict[Any, Any] = {
+        f"#/{place}/{name}": part for place in places for name, part in schema.get(place, {}).items()
+    }
+    parts = [
+        named.get(one.get("$ref"), one) if isinstance(one, Mapping) else {} for one in schema.get(keyword, ())
+    ]
+    return {id(part): part for part in parts if isinstance(part, Mapping)}.values()
 
 
 def spoken(block: UserBlock) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import BadRequest, OptionError
 from agentrail.messages import (
     AssistantMessage,
@@ -366,6 +366,49 @@ def test_tools_of_responses_are_flat_and_say_that_their_schemas_are_not_strict()
     assert body["tool_choice"] == {"type": "function", "name": "read_file"}
     body = _body(OpenAIResponses, "Hi", tools=tools(), options={"tool_choice": "required"})
     assert body["tool_choice"] == "required"
+
+
+URL = {"type": "string", "format": "uri"}
+ALTERNATIVES = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "allOf": [{"required": ["kind"]}],
+    "oneOf": [
+        {"properties": {"kind": {"const": "page"}, "url": URL}, "required": ["url"]},
+        {"properties": {"kind": {"const": "file"}, "url": URL}, "required": ["url"]},
+        {"$ref": "#/$defs/text"},
+    ],
+    "$defs": {
+        "text": {
+            "properties": {"url": URL, "name": False},
+            "required": ["url"],
+            "anyOf": [{"$ref": "#"}, True],
+        }
+    },
+}
+FLAT = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "kind": {"anyOf": [{"const": "page"}, {"const": "file"}]},
+        "url": URL,
+    },
+    "required": ["name", "kind", "url"],
+    "$defs": ALTERNATIVES["$defs"],
+}
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages])
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [(ALTERNATIVES, FLAT), ({"type": "object"}, {"type": "object", "properties": {}})],
+)
+def test_a_schema_that_a_vendor_refuses_is_sent_in_a_form_that_it_takes(kind, schema, sent):
+    """One such tool of an MCP server would fail each request. OpenAI demands `properties`, and neither takes alternatives at the top."""
+    spec = ToolSpec(name="t", description="d", parameters=schema)
+    (made,) = _body(kind, "Hi", tools=Toolbox((spec,)))["tools"]
+    assert (made.get("input_schema") or made.get("function", made)["parameters"]) == sent
 
 
 def test_reasoning_in_words_and_in_tokens():
