@@ -362,6 +362,7 @@ _MAX_NUMBER: Final = 1e15
 _NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 # Single quotes are excluded, because they are usually apostrophes.
 _QUOTED: Final = re.compile(r"[\"“`]([^\"“”`]+)[\"”`]")
+_FIRST_WORD: Final = re.compile(r"^\W*\w+\W*")
 _CAPITALISED: Final = re.compile(r"\b[A-ZÀ-Þ][\w’-]*(?:\s+[A-ZÀ-Þ][\w’-]*)*")
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 _FILLERS: Final = (
@@ -425,12 +426,8 @@ def _chunks(request: ModelRequest, plan: SceneTurn) -> list[Chunk]:
         estimated=True,
     )
     if is_staged(request.model_name):
-        usage = _priced(usage)
+        usage = msgspec.structs.replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
     return [*chunks, UsageUpdate(usage), draft.completed("tool_use" if plan.calls else "end", usage)]
-
-
-def _priced(usage: TokenUsage) -> TokenUsage:
-    return msgspec.structs.replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
 
 
 # --- decisions
@@ -575,7 +572,7 @@ def _arguments(prompt: str, schema: JsonObject) -> JsonObject:
         return {}
     names = (
         _QUOTED.findall(prompt)
-        or _CAPITALISED.findall(_without_first_word(prompt))
+        or _CAPITALISED.findall(_FIRST_WORD.sub("", prompt))  # capitalised only by its position
         or _CAPITALISED.findall(prompt)
     )
     numbers = _NUMBER.findall(_QUOTED.sub(" ", prompt))  # numbers in a quoted text belong to it
@@ -631,11 +628,6 @@ def _kind(parameter: JsonObject) -> str:
         kinds = [_kind(variant) for variant in variants if isinstance(variant, Mapping)]
         kind = next((item for item in kinds if item != "null"), None)
     return kind if isinstance(kind, str) else "string"
-
-
-def _without_first_word(prompt: str) -> str:
-    """Drop the first word, which is capitalised only by its position."""
-    return re.sub(r"^\W*\w+\W*", "", prompt)
 
 
 # --- words

@@ -116,17 +116,14 @@ class AnswerChunks:
         content: list[AssistantBlock] = []
         for block in message.content:
             if isinstance(block, ToolCall) and block.name == self.name:
-                content.append(Text(text=next(said, "") or _written(block)))
+                written = block.malformed or json.dumps(block.arguments, ensure_ascii=False)
+                content.append(Text(text=next(said, "") or written))
             else:
                 content.append(block)
         is_last = not any(isinstance(block, ToolCall) for block in content)
         stop_reason = "end" if is_last and chunk.stop_reason == "tool_use" else chunk.stop_reason
         answered = msgspec.structs.replace(message, content=tuple(content), stop_reason=stop_reason)
         return Completed(stop_reason, answered, chunk.usage)
-
-
-def _written(call: ToolCall) -> str:
-    return call.malformed or json.dumps(call.arguments, ensure_ascii=False)
 
 
 # A stream of chunks, from a request and a reader.

@@ -109,20 +109,16 @@ class ProviderOptions:
         for name, value in options.items():
             rule = _RULES.get(name)
             if rule is None:
-                faults.append(_unknown(name))
+                faults.append(f"provider option {name!r} does not exist: {nearest_option(str(name))}")
             elif value is not None:
                 fault = rule(value)
                 if fault is None:
-                    values[name] = _TIDY.get(name, _same)(value)
+                    values[name] = _TIDY[name](value) if name in _TIDY else value
                 else:
                     faults.append(f"provider option {name!r}: {fault}")
         if faults:
             raise OptionError(faults)
         return cls(**values)
-
-
-def _unknown(name: object) -> str:
-    return f"provider option {name!r} does not exist: {nearest_option(str(name))}"
 
 
 def nearest_option(name: str) -> str:
@@ -305,10 +301,6 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
         "price": _price,
     }
 )
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _secret(value: Any) -> Any:

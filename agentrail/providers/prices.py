@@ -92,7 +92,7 @@ class PriceList:
         if self._price is not None:
             return self._price.cost_usd
         if self._known_of(model).price is None:
-            return _unknown
+            return lambda _usage: None
         return lambda usage: self._priced(model, usage, at)
 
     def _known_of(self, model: str) -> _Known:
@@ -104,10 +104,6 @@ class PriceList:
     def _priced(self, model: str, usage: TokenUsage, at: datetime.datetime) -> float | None:
         calculation = _calculation(self._url, model, usage, at=at)
         return None if calculation is None else float(calculation.total_price)
-
-
-def _unknown(_usage: TokenUsage) -> None:
-    return None
 
 
 def _calculation(url: str, model: str, usage: TokenUsage, *, at: datetime.datetime | None) -> Any | None:
