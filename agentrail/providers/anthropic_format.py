@@ -1,5 +1,6 @@
 """The wire format of Anthropic Messages: requests (`MessagesFormat`) and streams (`MessagesStream`). Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -266,6 +267,29 @@ _WITHOUT_SCHEMAS: Final = (
 """Models older than `output_config.format`, which came with Opus 4.1 and Sonnet 4.5."""
 
 
+_REFUSED_IN_SCHEMAS: Final = re.compile(
+    r"(exclusive)?(min|max)imum|multipleOf|(min|max)(Length|Properties)|maxItems|uniqueItems|prefixItems|contains"
+    r"|oneOf|not|if|patternProperties|propertyNames|dependent(Required|Schemas)",
+    re.IGNORECASE,
+)
+
+
+def _takes_schema(part: Any) -> bool:
+    """Return whether the API supports an answer schema: it refuses bounds, open objects and recursion.
+
+    A property named like a bound counts as one. Such a schema becomes a tool, which supports every keyword.
+    """
+    if isinstance(part, list | tuple):
+        return all(map(_takes_schema, part))
+    if not isinstance(part, Mapping):
+        return True
+    named = part["$defs"].items() if isinstance(part.get("$defs"), Mapping) else ()
+    is_recursive = any(f'"#/$defs/{name}"'.encode() in encode_json(one) for name, one in named)
+    is_open = "object" in str(part.get("type")) and part.get("additionalProperties") is not False
+    is_bounded = part.get("minItems", 0) not in (0, 1) or any(map(_REFUSED_IN_SCHEMAS.fullmatch, part))
+    return not (is_recursive or is_open or is_bounded) and all(map(_takes_schema, part.values()))
+
+
 class MessagesFormat:
     name = NAME
     make_reader: MakeReader = MessagesStream
@@ -285,6 +309,7 @@ class MessagesFormat:
             headers={"anthropic-version": _VERSION},
             max_output_tokens=_DEFAULT_MAX_TOKENS,
             without_schemas=_WITHOUT_SCHEMAS,
+            takes_schema=_takes_schema,
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)

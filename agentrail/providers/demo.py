@@ -519,7 +519,9 @@ def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolS
         chosen = _worth_reading(last.text)
         if chosen and "read_file" in tools:
             calls = tuple(("read_file", {"path": name}) for name in chosen)
-            return SceneTurn(text=f"{_counted(last.text)} I will read {_enumerated(chosen)}.", calls=calls)
+            *others, end = chosen
+            named = f"{', '.join(others)} and {end}" if others else end
+            return SceneTurn(text=f"{_counted(last.text)} I will read {named}.", calls=calls)
         return SceneTurn(text=f"{_counted(last.text)} There is nothing in it that I could read.")
     if "read_file" in names:
         listing = next((result.text for call, result in results if call.name == "list_dir"), "")
@@ -663,10 +665,6 @@ def _worth_reading(listing: str) -> list[str]:
 def _counted(listing: str) -> str:
     below, files = len(_DIR_LINE.findall(listing)), len(_FILE_LINE.findall(listing))
     return f"The directory holds {below} {'directory' if below == 1 else 'directories'} and {files} {'file' if files == 1 else 'files'}."
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _first_line(call: ToolCall, result: ToolResult) -> str:

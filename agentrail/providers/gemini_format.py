@@ -352,7 +352,9 @@ def _model_parts(message: AssistantMessage, *, is_foreign: bool) -> list[Mapping
                 says_something = True
             case ToolCall():
                 missing = PLACEHOLDER if is_foreign and is_first_call else None
-                parts.append(_signed({"functionCall": _function_call(block)}, signature or missing))
+                name, arguments = wire_name(block.name), wire_arguments(block)
+                call = {"id": wire_id(block.call_id), "name": name, "args": arguments}
+                parts.append(_signed({"functionCall": call}, signature or missing))
                 is_first_call, says_something = False, True
             case Text() | Thinking() | Opaque():
                 pass  # empty, or another vendor's
@@ -362,10 +364,6 @@ def _model_parts(message: AssistantMessage, *, is_foreign: bool) -> list[Mapping
 
 def _signed(part: dict[str, object], signature: object) -> dict[str, object]:
     return part if signature is None else {**part, SIGNATURE: signature}
-
-
-def _function_call(call: ToolCall) -> dict[str, object]:
-    return {"id": wire_id(call.call_id), "name": wire_name(call.name), "args": wire_arguments(call)}
 
 
 def _function_response(result: ToolResult, *, shows: bool) -> dict[str, object]:

@@ -29,7 +29,7 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import Authentication, ProviderError
 from agentrail.errors.advice import with_advice
 from agentrail.logs import Logger
-from agentrail.messages import AssistantBlock, AssistantMessage, Text, TokenUsage, ToolCall
+from agentrail.messages import AssistantBlock, AssistantMessage, JsonObject, Text, TokenUsage, ToolCall
 from agentrail.providers.failures import (
     Vendor,
     advise_about_foreign_key,
@@ -297,9 +297,13 @@ class HttpProvider:
         known = self._prices.capabilities(model, max_output_tokens=bound)
         return evolve(known, schemas="tool") if self._needs_tool(model) else known
 
-    def _needs_tool(self, model: str) -> bool:
-        chosen = self._wire.options.structured
-        return chosen == "tool" or (chosen is None and model.startswith(self._wire.endpoint.without_schemas))
+    def _needs_tool(self, model: str, schema: JsonObject | None = None) -> bool:
+        chosen, endpoint = self._wire.options.structured, self._wire.endpoint
+        if chosen is not None:
+            return chosen == "tool"
+        return model.startswith(endpoint.without_schemas) or not (
+            schema is None or endpoint.takes_schema(schema)
+        )
 
     def encode(self, request: ModelRequest) -> bytes:
         """Encode the body of a request, joining cached parts. Only new messages are encoded."""
@@ -319,7 +323,8 @@ class HttpProvider:
         """
         wire, options, endpoint = self._wire, self._wire.options, self._wire.endpoint
         answer_tool = None
-        if request.response_format is not None and self._needs_tool(request.model_name):
+        schema = request.response_format
+        if schema is not None and self._needs_tool(request.model_name, schema):
             request, answer_tool = with_answer_tool(request)
         body = wire.encode(request)
         key = await current_key(options, missing=endpoint.key_missing)

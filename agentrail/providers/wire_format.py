@@ -82,6 +82,7 @@ class Endpoint:
         headers: Additional headers.
         max_output_tokens: Default limit of an answer, in tokens, or None if the format needs none.
         without_schemas: Prefixes of the models that do not support answer schemas.
+        takes_schema: Returns whether the other models support an answer schema.
     """
 
     base_url: str
@@ -93,6 +94,7 @@ class Endpoint:
     headers: Mapping[str, str] = MappingProxyType({})
     max_output_tokens: int | None = None
     without_schemas: tuple[str, ...] = ()
+    takes_schema: Callable[[JsonObject], bool] = lambda _schema: True
 
 
 class WireFormat(Protocol):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import trio
 
 import agentrail
@@ -12,8 +13,12 @@ from agentrail.core.protocol.request import (
     ToolCallStarted,
 )
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.errors import ProviderError
 from agentrail.messages import AssistantMessage, Text, TokenUsage
+from agentrail.providers.http import HttpClients
 from agentrail.providers.http_provider import AnswerChunks, with_answer_tool
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages
 from agentrail.testing.check_provider import ServedReply, open_server
 from tests.providers.transcripts import request_of
 
@@ -110,3 +115,37 @@ async def test_over_the_wire():
             sent = json.loads(server.requests[0][1])
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["final_answer"]
     assert "response_format" not in sent
+
+
+CLOSED = {**SCHEMA, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "is_native"),
+    [
+        ({}, {}, True),
+        ({"properties": {"cities": {"type": "array", "minItems": 1}}}, {}, True),
+        ({"properties": {"cities": {"type": "array", "minItems": 2}}}, {}, False),
+        (
+            {"properties": {"city": {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1}]}}},
+            {},
+            False,
+        ),
+        ({"properties": {"city": {"type": ["object", "null"]}}}, {}, False),
+        ({"$defs": {"City": {"properties": {"next": {"$ref": "#/$defs/City"}}}}}, {}, False),
+        ({"additionalProperties": True}, {}, False),
+        ({"additionalProperties": True}, {"structured": "native"}, True),
+    ],
+)
+async def test_anthropic_gets_a_tool_where_it_would_refuse_the_schema(changes, options, is_native):
+    """Anthropic, structured outputs: objects are closed, and there are no bounds and no recursion."""
+    refusal = b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    with trio.fail_after(60):
+        async with open_server(ServedReply(pieces=(refusal,))) as server, HttpClients() as http:
+            given = ProviderOptions.parse({"base_url": server.url, "api_key": "k", **options})
+            asked = AnthropicMessages(given, http).open_stream(request(schema={**CLOSED, **changes}))
+            with pytest.raises(ProviderError):
+                async with asked as chunks:
+                    await anext(chunks)
+            sent = json.loads(server.requests[0][1])
+    assert ("output_config" in sent, "tools" in sent) == (is_native, not is_native)

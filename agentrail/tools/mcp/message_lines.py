@@ -52,9 +52,8 @@ class MessageReader:
             value = None
         except RecursionError:
             value = _TOO_DEEP
-        if value is _TOO_DEEP or (
-            _brackets(line) > MAX_MESSAGE_LEVELS and is_deeper(value, MAX_MESSAGE_LEVELS)
-        ):
+        brackets = line.count(b"{") + line.count(b"[")
+        if value is _TOO_DEEP or (brackets > MAX_MESSAGE_LEVELS and is_deeper(value, MAX_MESSAGE_LEVELS)):
             message = f"it sent a message of over {MAX_MESSAGE_LEVELS} levels"
             raise BadServer(message)
         if isinstance(value, dict):
@@ -81,10 +80,6 @@ def _decoded(line: bytes) -> Any:
         # Servers cut texts within a character, and write the half of it that is left. Only that becomes a question mark.
         whole = json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
         return msgspec.json.decode(whole)
-
-
-def _brackets(line: bytes) -> int:
-    return line.count(b"{") + line.count(b"[")
 
 
 def is_deeper(value: object, levels: int) -> bool:
