@@ -4,6 +4,7 @@ import { announce } from "../parts/announce.js";
 import { Dialog } from "../parts/dialog.js";
 import { Icon } from "../parts/icon.js";
 import { useKeys } from "../parts/keys.js";
+import { useSending } from "../parts/sending.js";
 import { Empty, Loading, Problem } from "../parts/states.js";
 import { SafeText } from "../parts/text_view.js";
 import { useNow } from "../parts/ticking.js";
@@ -336,17 +337,10 @@ function NodeDialog({ node, owner, api, onClose }) {
 
 /** @param {{ node: Node, owner: string | null, api: import("../wire/api.js").Api, onClose: () => void }} props */
 function RestartButton({ node, owner, api, onClose }) {
-  const [error, setError] = useState(/** @type {unknown} */ (null));
-  const [isAsked, setAsked] = useState(false);
-  const restart = () => {
-    setAsked(true);
-    api.post("inspect/sources/restart", { source: node.name, session_id: owner }).then(onClose, (failed) => {
-      setAsked(false);
-      setError(failed);
-    });
-  };
+  const { isBusy, error, send } = useSending();
+  const restart = () => send(api.post("inspect/sources/restart", { source: node.name, session_id: owner }), onClose);
   return html`${error === null ? null : html`<${Problem} error=${error} />`}
-    <button type="button" class="button primary" disabled=${isAsked} onClick=${restart}>${words.restartServer}</button>`;
+    <button type="button" class="button primary" disabled=${isBusy} onClick=${restart}>${words.restartServer}</button>`;
 }
 
 export const page = { route: "/tree", title: words.title, Page };

@@ -1,10 +1,11 @@
 // A session that is parked because the code of the server folds its journal to other operations: what differs, and the button that continues it.
 
 import { text } from "../text/en.js";
-import { html, useState } from "../ui.js";
+import { html } from "../ui.js";
 import { announce } from "./announce.js";
 import { Icon } from "./icon.js";
 import { SafeText } from "./safe_text.js";
+import { useSending } from "./sending.js";
 import { Problem } from "./states.js";
 
 const words = text.session.drift;
@@ -13,22 +14,12 @@ const words = text.session.drift;
  * @param {{ error: import("../wire/api.js").ApiError, session: import("../wire/open_session.js").OpenSession, api: import("../wire/api.js").Api }} props
  */
 export function Drift({ error, session, api }) {
-  const [isBusy, setBusy] = useState(false);
-  const [refused, setRefused] = useState(/** @type {any} */ (null));
-  const goOn = () => {
-    setBusy(true);
-    setRefused(null);
-    api.post(`sessions/${encodeURIComponent(session.sessionId)}/resume`, { on_drift: "go_on" }).then(
-      () => {
-        announce(words.done);
-        session.tryAgain();
-      },
-      (error) => {
-        setBusy(false);
-        setRefused(error);
-      },
-    );
-  };
+  const { isBusy, error: refused, send } = useSending();
+  const goOn = () =>
+    send(api.post(`sessions/${encodeURIComponent(session.sessionId)}/resume`, { on_drift: "go_on" }), () => {
+      announce(words.done);
+      session.tryAgain();
+    });
   const { seq, operation, plugin } = error.more;
   return html`<div class="state" role="alert">
     <p class="bad"><${Icon} name="warn" /> ${words.title}</p>

@@ -1,10 +1,11 @@
 // A session that goes on from a record of this one: what stays done outside, and the way to the new one. Nothing is done until a person says so.
 
 import { text } from "../text/en.js";
-import { html, useState } from "../ui.js";
+import { html } from "../ui.js";
 import { BehindList, fieldsOf, useBehind } from "./behind.js";
 import { Dialog } from "./dialog.js";
 import { useGuard } from "./guard.js";
+import { useSending } from "./sending.js";
 import { Problem } from "./states.js";
 
 const words = text.approval;
@@ -18,23 +19,13 @@ export function ForkDialog({ session, at = null, event = null, api, connection, 
   const moment = { at, event };
   const behind = useBehind(api, session, moment);
   const shownAt = at ?? (behind.state === "told" ? behind.at : null);
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState(/** @type {any} */ (null));
+  const { isBusy, error, send } = useSending();
   const guard = useGuard(`${session} ${at} ${event}`);
-  const go = () => {
-    setBusy(true);
-    setError(null);
-    connection.command("fork", session, fieldsOf("at", moment)).then(
-      (made) => {
-        onClose();
-        navigate(`#/s/${encodeURIComponent(made.session_id)}`);
-      },
-      (refused) => {
-        setBusy(false);
-        setError(refused);
-      },
-    );
-  };
+  const go = () =>
+    send(connection.command("fork", session, fieldsOf("at", moment)), (made) => {
+      onClose();
+      navigate(`#/s/${encodeURIComponent(made.session_id)}`);
+    });
   return html`<${Dialog} title=${words.fork.title(shownAt)} onClose=${onClose} kind="wide"
     footer=${html`<span class="row-end" onKeyDown=${guard.onKeyDown}>
       ${isBusy ? html`<span class="dim" role="status">${words.sending}</span>` : null}

@@ -5,6 +5,7 @@ import { text } from "../text/en.js";
 import { html, useId, useState } from "../ui.js";
 import { Dialog } from "./dialog.js";
 import { SafeText } from "./safe_text.js";
+import { useSending } from "./sending.js";
 import { Problem } from "./states.js";
 
 const words = text.sessions.create;
@@ -18,27 +19,20 @@ export function NewSessionDialog({ api, info, navigate, onClose }) {
   const [profile, setProfile] = useState(profiles[0]?.agent_id ?? "");
   const [choice, setChoice] = useState("");
   const [model, setModel] = useState("");
-  const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState(/** @type {Error | null} */ (null));
+  const { isBusy, error: problem, send } = useSending();
   const id = useId();
   const chosen = profiles.find((one) => one.agent_id === profile) ?? null;
   const wanted = choice === OTHER ? model.trim() : choice;
-  const create = async (/** @type {Event} */ event) => {
+  const create = (/** @type {Event} */ event) => {
     event.preventDefault();
-    setBusy(true);
-    setProblem(null);
     /** @type {Record<string, string>} */
     const body = {};
     if (profile) body["agent_id"] = profile;
     if (wanted) body["model"] = wanted;
-    try {
-      const made = await api.post("sessions", body);
+    send(api.post("sessions", body), (made) => {
       onClose();
       navigate(hrefOf("/s/:id", { id: made.session_id }));
-    } catch (error) {
-      setProblem(/** @type {Error} */ (error));
-      setBusy(false);
-    }
+    });
   };
   const footer = html`<button type="button" class="button" onClick=${onClose}>${text.shell.cancel}</button>
     <button type="submit" form=${`${id}-form`} class="button primary" disabled=${isBusy || (choice === OTHER && !wanted)}>${isBusy ? words.sending : words.send}</button>`;

@@ -7,6 +7,7 @@ import { BehindList, fieldsOf, useBehind } from "./behind.js";
 import { Dialog } from "./dialog.js";
 import { useGuard } from "./guard.js";
 import { SafeText } from "./safe_text.js";
+import { useSending } from "./sending.js";
 import { Problem } from "./states.js";
 
 const words = text.approval;
@@ -20,26 +21,15 @@ export function RewindDialog({ session, to = null, event = null, api, connection
   const behind = useBehind(api, session, moment);
   const at = to ?? (behind.state === "told" ? behind.at : null);
   const [files, setFiles] = useState(false);
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState(/** @type {any} */ (null));
+  const { isBusy, error, send } = useSending();
   const [rewound, setRewound] = useState(/** @type {Record<string, any> | null} */ (null));
   const guard = useGuard(`${session} ${to} ${event} ${behind.state}`);
-  const go = () => {
-    setBusy(true);
-    setError(null);
-    connection.command("rewind", session, { ...fieldsOf("to", moment), files }).then(
-      (told) => {
-        setBusy(false);
-        setRewound(told ?? {});
-        announce(words.rewind.done);
-        onDone(told ?? {});
-      },
-      (refused) => {
-        setBusy(false);
-        setError(refused);
-      },
-    );
-  };
+  const go = () =>
+    send(connection.command("rewind", session, { ...fieldsOf("to", moment), files }), (told) => {
+      setRewound(told ?? {});
+      announce(words.rewind.done);
+      onDone(told ?? {});
+    });
   if (rewound !== null) {
     return html`<${Dialog} title=${words.rewind.title(at)} onClose=${onClose}
       footer=${html`<button type="button" class="button primary" onClick=${onClose}>${text.shell.close}</button>`}>

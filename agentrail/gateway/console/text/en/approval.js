@@ -97,7 +97,6 @@ export const editJson = "Arguments as JSON";
 export const editChanges = "Requested and edited arguments";
 export const editSame = "No changes: the call runs as requested.";
 export const editHidden = "Contains invisible characters: edit it as JSON.";
-export const editDraft = "Your earlier changes are still here.";
 export const discard = "Discard the changes";
 /** @param {string} name */
 export const notJson = (name) => `${name} is not JSON`;

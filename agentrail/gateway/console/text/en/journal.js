@@ -50,7 +50,6 @@ export const why = {
   /** @param {number} number */
   record: (number) => `record ${number}`,
   outside: "from outside",
-  effectId: "Effect",
   phase: "Phase",
   stays: "stays",
   events: "Events",

@@ -8,7 +8,6 @@ export const untitled = "Untitled session";
 export const conversation = "Conversation";
 export const back = "All sessions";
 export const panel = "Panel";
-export const openPanel = "Show current activity";
 export const closePanel = "Close the panel";
 export const tabs = { now: "Now", timeline: "Timeline", context: "Context", plugins: "Plugins" };
 
@@ -39,7 +38,6 @@ export const more = "More";
 export const copyId = "Copy ID";
 export const copied = "Copied";
 export const notCopied = "The browser does not allow this page to copy.";
-export const exportConversation = "Download as text";
 export const search = "Search in this session";
 export const searchClose = "Close the search";
 export const searchNext = "Next match";
@@ -153,8 +151,6 @@ export const imageTooLarge = "it is larger than 4 MiB";
 export const imageBroken = "its data cannot be read";
 
 export const thinking = "Thinking";
-/** @param {string} time */
-export const thoughtFor = (time) => `Thinking ${time}`;
 export const answerStates = {
   waiting: "waiting for the model",
   streaming: "answering",
@@ -220,7 +216,6 @@ export const offloadedOpen = "Show the file";
 export const offloadedSave = "Download";
 /** @param {string} size */
 export const loadCut = (size) => `Load all (${size} not shown)`;
-export const loadingCut = "Loading…";
 /** @param {string} words */
 export const loadFailed = (words) => `Loading failed: ${words}`;
 export const gates = "Approvals";
@@ -394,8 +389,6 @@ export const notices = {
   tools_detached: (names) => `Tools removed: ${names}`,
   /** @param {string} reason */
   steer_refused: (reason) => `Steer refused: ${reason}`,
-  steerFull: "too many are queued",
-  steerPlugin: "refused by a plugin",
   /** @param {string} error */
   agent_error: (error) => `Cycle failed: ${error}`,
   title_generated: "Title generated",
@@ -433,7 +426,6 @@ export const sentQueued = (position) => `queued, ${position === 0 ? "next" : `${
 export const tryAgain = "Try again";
 export const takeBack = "Back to the composer";
 export const lostAnswer = "The connection was lost before the response arrived.";
-export const draftKept = "Draft saved";
 export const offReasons = {
   ended: "This session has ended. You can still read it.",
   deleted: "This session no longer exists.",
@@ -474,7 +466,6 @@ export const now = {
   todos: "Todos",
   plan: "Plan",
   queue: "Queue",
-  queueNone: "The queue is empty.",
   steers: "Queued steers",
   agents: "Agents",
   money: "Cost and context",

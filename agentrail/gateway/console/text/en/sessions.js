@@ -6,7 +6,6 @@ export const groups = { waiting: "Waiting", working: "Working", idle: "Idle", en
 export const newSession = "New session";
 export const search = "Search sessions";
 export const searchHint = "Title, text, ID, profile or user";
-export const clearSearch = "Clear the search";
 export const filters = { phase: "Phase", profile: "Profile", outcome: "Last cycle", sort: "Sort" };
 export const any = { phase: "Any phase", profile: "Any profile", outcome: "Any outcome" };
 export const outcomes = { completed: "completed", aborted: "aborted", failed: "failed" };
@@ -85,8 +84,6 @@ export const nothingFits = "No session matches these filters.";
 export const clearFilters = "Clear filters";
 export const older = "This server is older: the list is not live.";
 export const refresh = "Refresh";
-/** @param {string} group @param {number} count */
-export const unfold = (group, count) => `${group}, ${count}`;
 export const announceApproval = (/** @type {string} */ tool) => `Approval needed: ${tool}`;
 export const announceQuestion = "A question is waiting for you";
 

@@ -44,7 +44,6 @@ export const trimmed = (first) => `Records before ${first} are no longer stored.
 export const refused = "The server refused this.";
 export const unreachable = "The server could not be reached.";
 
-export const tokenTitle = "Log in";
 export const tokenNeeded = "This server requires a token.";
 export const tokenRefused = "This link's token is not accepted";
 export const tokenTypedRefused = "This token is not accepted";
@@ -113,7 +112,6 @@ export const keys = {
   help: "Show the keys",
   palette: "Find a session, a page or a command",
   search: "Search",
-  closeTop: "Close the top dialogue",
   followedBy: "then",
 };
 

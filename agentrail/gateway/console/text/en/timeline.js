@@ -17,7 +17,6 @@ export const fetching = "Loading earlier events…";
 export const enlarge = "Enlarge";
 export const show = "Show in the conversation";
 export const notLoaded = "This part of the conversation is not loaded.";
-export const stale = "Loading more failed.";
 
 /** @param {number} number */
 export const cycle = (number) => `Cycle ${number}`;
@@ -53,8 +52,6 @@ export const outcomes = {
 export const idle = (time) => `idle for ${time}`;
 /** @param {string} begun @param {string} took @param {string} state */
 export const barWords = (begun, took, state) => `starts after ${begun}, takes ${took}, ${state}`;
-/** @param {string} took */
-export const soFar = (took) => `${took} so far`;
 
 /** @type {Record<string, string>} */
 export const actions = {
@@ -122,7 +119,6 @@ export const context = {
   empty: "Nothing to send yet.",
   ended: "The session has ended and sends no more requests.",
   refresh: "Refresh",
-  stale: "The session has continued since this was loaded.",
   columns: { name: "Part", tokens: "Tokens", share: "Share" },
   /** @type {Record<string, string>} */
   kinds: {
