@@ -222,6 +222,25 @@ def test_the_place_of_a_reader_is_kept_when_words_arrive_and_by_a_reload(pages, 
     assert page.locator(".to-end").count() == 0
 
 
+def test_a_question_shows_how_long_it_can_be_answered(pages, story):
+    """Its event has no deadline: the card reads it from the status of the session, and shows nothing where that has none."""
+    story.status["questions"] = [
+        {"ref": "q-1", "expires_at_ms": 4_102_444_800_000},
+        {"ref": "q-2", "expires_at_ms": None},
+    ]
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    story.answers("", *[(f"c-{number}", "book", {}) for number in (1, 2, 3)])
+    for number in (1, 2, 3):
+        story.starts(f"c-{number}", "book", {})
+        story.tell("ask_user", ref=f"q-{number}", question=f"Which, {number}?", call_id=f"c-{number}")
+    shows(page, " left", "no time limit")
+    heads = page.locator(".question .approval-head").all_inner_texts()
+    assert [" left" in one for one in heads] == [True, False, False]
+    assert ["no time limit" in one for one in heads] == [False, True, False]
+
+
 @pytest.mark.c(6)
 def test_what_is_not_kept_and_what_cannot_be_drawn_is_one_line_and_the_rest_goes_on(pages, story):
     """A gap is told with its numbers, and scrolling back ends with words; an event of another form or an unknown kind is a raw notice, and twice is ignored."""

@@ -1,6 +1,7 @@
 // A question of the model, or of a tool: its options, its form or a field, and the answer; or a no. What was typed stays in this tab until it was taken.
 
 import { safeHref } from "../pure/links.js";
+import { questionIn } from "../pure/waiting.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../ui.js";
 import { ofTab } from "../wire/kept.js";
@@ -20,7 +21,7 @@ const ASKING_TOOL = "ask_user";
 
 /**
  * @typedef {object} QuestionProps
- * @property {Record<string, any>} question as it came: `ref`, `question`, `options`, `schema`, `url`
+ * @property {Record<string, any>} question as it came: `ref`, `question`, `options`, `schema`, `url`; of a status, `expires_at_ms` too
  * @property {string | null} [tool] whose call asks; null where that is not known
  * @property {string} session the session through which it is answered: the one that asks, or one above it
  * @property {import("../wire/api.js").Api} api
@@ -35,7 +36,7 @@ export function QuestionCard(props) {
 }
 
 /** @param {QuestionProps} props */
-function Card({ question, tool = null, session, connection, onDone = () => {}, takesFocus = false }) {
+function Card({ question, tool = null, session, api, connection, onDone = () => {}, takesFocus = false }) {
   const { ref } = question;
   const name = `question.${ref}`;
   const title = useId();
@@ -47,6 +48,7 @@ function Card({ question, tool = null, session, connection, onDone = () => {}, t
   const [sentence, setSentence] = useState("");
   const [error, setError] = useState(/** @type {any} */ (null));
   const guard = useGuard(ref);
+  const until = useDeadline(question, session, api);
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     const first = takesFocus ? card.current?.querySelector("input, select, textarea") : null;
@@ -98,7 +100,7 @@ function Card({ question, tool = null, session, connection, onDone = () => {}, t
     <header class="approval-head">
       <span class="approval-sign accent" aria-hidden="true"><${Icon} name="help" /></span>
       <h2 class="approval-title" id=${title}>${words.questionTitle}${tool === null || tool === ASKING_TOOL ? null : html` <span class="dim small"><${SafeText} text=${words.askedBy(tool)} strict /></span>`}</h2>
-      <${TimeLeft} until=${question.expires_at_ms ?? null} />
+      ${until === undefined ? null : html`<${TimeLeft} until=${until} />`}
     </header>
     <div class="approval-body" onKeyDown=${guard.onKeyDown}>
       <p class="question-text" dir="auto"><${SafeText} text=${question.question ?? ""} /></p>
@@ -123,6 +125,25 @@ function Card({ question, tool = null, session, connection, onDone = () => {}, t
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * The deadline of a question. No event has it, but the status of its session.
+ * @param {Record<string, any>} question
+ * @param {string} session
+ * @param {import("../wire/api.js").Api} api
+ * @returns {number | null | undefined} undefined: not known, or not yet
+ */
+function useDeadline(question, session, api) {
+  const [until, setUntil] = useState(question["expires_at_ms"]);
+  useEffect(() => {
+    if (until !== undefined) return;
+    api.get(`sessions/${encodeURIComponent(session)}`).then(
+      (told) => setUntil(questionIn(told["status"], question["ref"])?.["expires_at_ms"]),
+      () => {}, // the question can be answered without it
+    );
+  }, []);
+  return until;
 }
 
 /** @param {{ options: string[], chosen: number, onChoose: (index: number) => void }} props */
