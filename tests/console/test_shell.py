@@ -165,6 +165,7 @@ def test_keys_lead_to_pages_can_be_switched_off_and_are_letters_in_a_field(pages
     page.keyboard.press("g")
     page.keyboard.press("t")
     until(page, "() => location.hash === '#/tree'")
+    until(page, "() => document.activeElement.id === 'content'")  # where a screen reader continues
     button = page.get_by_role("button", name="Keys")
     button.focus()
     page.keyboard.press("?")

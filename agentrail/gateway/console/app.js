@@ -308,6 +308,12 @@ function Content({ place, found, server, api, connection }) {
   useLayoutEffect(() => {
     setTitle(found ? text.shell.pages[found.entry.name] : text.shell.pageMissing);
   }, [found?.entry.name]);
+  const isFirst = useRef(true);
+  // What had the focus may be gone with its page. A screen reader continues at the next one then.
+  useEffect(() => {
+    if (!isFirst.current && document.activeElement === document.body) document.getElementById("content")?.focus();
+    isFirst.current = false;
+  }, [found?.entry.name, found?.params["id"]]);
   const beside = isWide && found?.entry.beside ? pageNamed(found.entry.beside) : null;
   let inside;
   if (problem !== null) inside = html`<${Problem} error=${problem} onRetry=${server.ask} />`;
