@@ -241,6 +241,18 @@ def test_a_question_shows_how_long_it_can_be_answered(pages, story):
     assert ["no time limit" in one for one in heads] == [False, True, False]
 
 
+def test_the_panel_over_the_conversation_has_the_focus_until_it_is_closed(pages, story):
+    """On a phone, or with 400 % zoom: the keyboard reaches the panel at once, Escape closes it, and the focus returns to its button."""
+    page = opened(pages, story, width=360)
+    page.locator(".panel-button").press("Enter")
+    until(page, "() => document.activeElement.matches('.session-panel [role=tab]')")
+    page.keyboard.press("ArrowRight")
+    until(page, "() => document.activeElement.matches('[data-tab=timeline], [data-tab=context]')")
+    page.keyboard.press("Escape")
+    until(page, "() => document.activeElement.matches('.panel-button')")
+    assert not page.locator(".session-panel").is_visible()
+
+
 @pytest.mark.c(6)
 def test_what_is_not_kept_and_what_cannot_be_drawn_is_one_line_and_the_rest_goes_on(pages, story):
     """A gap is told with its numbers, and scrolling back ends with words; an event of another form or an unknown kind is a raw notice, and twice is ignored."""

@@ -150,7 +150,7 @@ function OneSession(props) {
           }
           <${Composer} view=${view} off=${offReason(view, known.name)} field=${field} onEditQueued=${(/** @type {any} */ queued) => void takeOut(connection, sessionId, queued)} />
         </div>
-        <${SessionPanel} shared=${shared} tabs=${tabsOf(env.features)} onClose=${() => setPanelOpen(false)} tools=${tools} />
+        <${SessionPanel} shared=${shared} tabs=${tabsOf(env.features)} isOpen=${isPanelOpen} onClose=${() => setPanelOpen(false)} tools=${tools} />
       </div>
       <${AbortQuestion} abort=${abort} />
       ${dialog?.kind === "fork" ? html`<${ForkDialog} session=${sessionId} event=${dialog.at} api=${api} connection=${connection} navigate=${navigate} onClose=${() => setDialog(null)} />` : null}

@@ -38,23 +38,41 @@ export function tabsOf(features) {
  * @param {object} props
  * @param {any} props.shared what every tab is given: `view api connection info select toWaiting`
  * @param {TabName[]} props.tabs
+ * @param {boolean} props.isOpen over the conversation, where there is no room beside it
  * @param {() => void} props.onClose
  * @param {any} props.tools what stands in the head where there is room
  */
-export function SessionPanel({ shared, tabs, onClose, tools }) {
+export function SessionPanel({ shared, tabs, isOpen, onClose, tools }) {
   const [tab, setTab] = useState(/** @type {TabName} */ ("now"));
   const id = useId();
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const focusTab = (/** @type {TabName} */ name) => {
+    const node = list.current?.querySelector(`[data-tab="${name}"]`);
+    if (node instanceof HTMLElement) node.focus();
+  };
+  // Over the conversation it has the focus, as a dialogue has.
+  useEffect(() => {
+    if (!isOpen) return undefined;
+    const before = document.activeElement;
+    focusTab(tab);
+    return () => {
+      const at = document.activeElement; // for a moment it is still in the panel that is hidden now
+      if (before instanceof HTMLElement && (at === document.body || at?.closest(".session-panel"))) before.focus();
+    };
+  }, [isOpen]);
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;
     event.preventDefault();
     const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length] ?? "now";
     setTab(next);
-    const node = list.current?.querySelector(`[data-tab="${next}"]`);
-    if (node instanceof HTMLElement) node.focus();
+    focusTab(next);
   };
-  return html`<aside class="session-panel" aria-label=${words.panel}>
+  const closeOnEscape = (/** @type {KeyboardEvent} */ event) => {
+    const isOfDialog = event.target instanceof Element && event.target.closest("dialog") !== null;
+    if (isOpen && event.key === "Escape" && !isOfDialog) onClose();
+  };
+  return html`<aside class="session-panel" aria-label=${words.panel} onKeyDown=${closeOnEscape}>
     <h2 class="sr-only">${words.panel}</h2>
     <div class="panel-head">
       <div class="tabs" role="tablist" aria-label=${words.panel} ref=${list} onKeyDown=${pressed}>
