@@ -222,6 +222,25 @@ def test_the_place_of_a_reader_is_kept_when_words_arrive_and_by_a_reload(pages, 
     assert page.locator(".to-end").count() == 0
 
 
+def test_older_items_that_are_loaded_are_not_counted_as_new(pages, story):
+    """The button to the end counts what came while the reader was away from it, and no page of history."""
+    for number in range(60):
+        story.begins(f"Question {number}", ref=f"p-{number}")
+        story.asks()
+        story.answers(f"Answer {number}")
+        story.done(ref=f"p-{number}")
+    page = opened(pages, story)
+    shows(page, "Answer 59")
+    page.evaluate("() => { document.querySelector('.feed').scrollTop = 0; }")
+    until(
+        page,
+        "() => { const box = document.querySelector('.feed'); box.scrollTop = 0; return box.innerText.includes('Question 0'); }",
+    )
+    assert page.inner_text(".to-end").strip() == "To the end"
+    story.begins("Question 60", ref="p-60")
+    shows(page, "1 new item below")
+
+
 def test_a_question_shows_how_long_it_can_be_answered(pages, story):
     """Its event has no deadline: the card reads it from the status of the session, and shows nothing where that has none."""
     story.status["questions"] = [

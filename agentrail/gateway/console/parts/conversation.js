@@ -47,7 +47,7 @@ export function Conversation({ view, older, fetchOlder, sent = [], current, onCu
   const rows = useRows(view, sent, groups);
   const list = useRef(/** @type {any} */ (null));
   const [isAtEnd, setAtEnd] = useState(true);
-  const unseen = useUnseen(view.items.length, isAtEnd);
+  const unseen = useUnseen(view, isAtEnd);
   const openGroup = useCallback((/** @type {string} */ key, /** @type {boolean} */ isOpen) => {
     folds.set(key, isOpen);
     setGroups(new Map(folds.opened));
@@ -209,14 +209,16 @@ function LiveRow({ view }) {
 }
 
 /**
- * How many items came since a person scrolled away from the end.
- * @param {number} count
+ * How many items came since a person scrolled away from the end. Older ones, which are loaded meanwhile, are not among them.
+ * @param {View} view
  * @param {boolean} isAtEnd
  */
-function useUnseen(count, isAtEnd) {
-  const left = useRef(count);
-  if (isAtEnd || count < left.current) left.current = count;
-  return count - left.current;
+function useUnseen(view, isAtEnd) {
+  const left = useRef("");
+  const place = placeOf(view, left.current);
+  if (!isAtEnd && place >= 0) return view.items.length - 1 - place;
+  left.current = view.items.at(-1)?.key ?? "";
+  return 0;
 }
 
 /**
