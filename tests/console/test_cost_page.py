@@ -132,6 +132,11 @@ def test_days_budgets_and_shares_are_drawn_and_sessions_are_called_by_their_name
     assert shown == ["Refund ⟦U+202E⟧4411\ns-1", "s-2"]
     assert page.locator(".budgets .called").all_inner_texts() == ["Refund ⟦U+202E⟧4411"]
     assert page.locator(".budgets a").all_inner_texts() == ["s-1", "s-2"]
+    page.set_viewport_size({"width": 360, "height": 800})
+    name, bar = (
+        page.locator(f".budgets {one}").first.bounding_box()["width"] for one in (".cost-name", ".meter")
+    )
+    assert name > 2 * bar, "the name is what a phone has room for"
 
 
 @nightly
