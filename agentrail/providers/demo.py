@@ -505,9 +505,8 @@ def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]
             text=f"I will ask the tool {asked_for.name}.",
             calls=((asked_for.name, _arguments(prompt, asked_for.parameters)),),
         )
-    return SceneTurn(
-        text=f"You said: {_shown(prompt)}\nThere is no tool that I could use, so I can only talk."
-    )
+    known = f"No word of it names a tool ({', '.join(sorted(tools)[:5])})" if tools else "I have no tools"
+    return SceneTurn(text=f"You said: {_shown(prompt)}\n{known}, so I can only talk.")
 
 
 def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> SceneTurn:

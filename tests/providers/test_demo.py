@@ -136,6 +136,14 @@ def test_the_tool_that_shares_most_is_chosen():
     assert "Look: cat.png a.py" in end.message.text
 
 
+def test_it_names_the_tools_that_a_prompt_does_not():
+    """A prompt that matches no tool is no sign that there is none; of many, five are named."""
+    assert "names a tool (get_weather), so" in _Talk(WEATHER).prompt("Hello").message.text
+    assert "I have no tools, so" in _Talk().prompt("Hello").message.text
+    many = [ToolSpec(name=f"t{number}", description="Do it.", parameters=ANY) for number in range(9)]
+    assert "(t0, t1, t2, t3, t4)" in _Talk(*many).prompt("Hello").message.text
+
+
 def test_required_parameters_always_get_a_value():
     """Of the right kind, when the prompt has none; quoted words come before capitalised ones."""
     kinds = {
