@@ -347,9 +347,7 @@ WRONG_ANSWERS = {
     "emits that are no tuple": lambda e, s, c: wrong.Continue(s, emits=[("a", 1)]),
     "context that is not text": lambda e, s, c: wrong.Continue(s, context={"k": 1}),
     "context that is no mapping": lambda e, s, c: wrong.Continue(s, context="k"),
-    "a limit that is infinite": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds=math.inf),
     "a limit that is no number": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds="5"),
-    "a limit beyond all clocks": lambda e, s, c: wrong.RequireApproval("why", s, expires_seconds=1e300),
     "a result whose details are no JSON": lambda e, s, c: wrong.ReplaceToolResult(
         replace(RESULT, details={"a": math.nan}), s
     ),

@@ -501,9 +501,6 @@ other hooks a request is out, calls are open, or a caller is owed an answer in t
 """
 
 
-_MAX_SECONDS: Final = 9e15  # in milliseconds, and added to a time, still fewer than 64 bits
-
-
 def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     """Return the defect of an action's content, or None if it is sound. The state is not checked.
 
@@ -515,8 +512,8 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     match action:
         case RequireApproval(hint=text, permission_options=options) if _is_words(text):
             seconds: Any = action.expires_seconds
-            is_limit = seconds is None or (isinstance(seconds, int | float) and abs(seconds) < _MAX_SECONDS)
-            fault = f"expires_seconds must be a finite number, 0 to wait indefinitely; got {seconds!r}"
+            is_limit = seconds is None or isinstance(seconds, int | float)
+            fault = f"expires_seconds must be a number, 0 to wait indefinitely; got {seconds!r}"
             return fault_of_options(options) if is_limit else fault
         case (
             Intervene(prompt=text) | Abort(reason=text) | BlockTool(reason=text) | RequireApproval(hint=text)
