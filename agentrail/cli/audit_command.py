@@ -78,7 +78,7 @@ def rebuild(log: AuditLogName | None = None, *, place: StorePlace = USUAL_PLACE)
     order = {one[0].key: one[0].n for one in known if one is not None}
     lines: list[AuditLine] = []
     with reading(place) as opened:
-        for stored in all_sessions(opened, Filters()):
+        for stored in all_sessions(opened, Filters(scope=place.scope or None)):
             try:
                 lines += _decisions_of(opened, stored)
             except AgentrailError as error:

@@ -43,7 +43,7 @@ def from_sessions(
         raise OptionError([f"{directory / 'cases.jsonl'} already exists: name a new directory"])
     cases: list[bytes] = []
     with reading(place) as opened:
-        for stored in chosen.found_in(opened):
+        for stored in chosen.found_in(opened, place.scope):
             if stored.parent or len(cases) >= limit:
                 continue
             name = _name_of(stored)

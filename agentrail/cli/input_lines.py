@@ -49,8 +49,7 @@ class PlainLines:
         pieces = [self._buffer]
         while b"\n" not in pieces[-1] and not self._ended:
             # In a thread, because files and some terminals cannot be polled. By descriptor: an abandoned thread would
-            # hold the lock
-            # of `sys.stdin` when the interpreter shuts down.
+            # hold the lock of `sys.stdin` when the interpreter shuts down.
             pieces.append(await outside.offload(self._read, abandon_on_cancel=True))
         line, _, self._buffer = b"".join(pieces).partition(b"\n")
         if not line and not self._buffer and self._ended:

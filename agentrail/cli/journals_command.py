@@ -106,7 +106,7 @@ def journals(  # noqa: PLR0913 - an option each
         judge = _Asked(other, model, Ledger(budget=Budget(max_cost_usd=budget_usd)))
     counts: Counter[str] = Counter()
     with reading(place) as opened:
-        for stored in chosen.found_in(opened):
+        for stored in chosen.found_in(opened, place.scope):
             row = {"session": shown_id(stored), **_judged(opened, stored, judge)}
             counts[row["result"]] += 1
             lines = [msgspec.json.encode(row).decode()] if json else [*map(without_controls, _lines_of(row))]

@@ -179,13 +179,13 @@ async def recover_sessions(
     failed = 0
     async with kept_store(options, tell, is_needed=True) as opened:
         assert opened is not None  # noqa: S101 - `is_needed` raises without a store
-        filters = Filters(only_roots=True, has_ended=False)
+        filters = Filters(scope=place.scope or None, only_roots=True, has_ended=False)
         roots = await outside.offload(lambda: tuple(all_sessions(opened, filters))) if session is None else ()
         if drifted_by is not None:
             found = await outside.offload(_drifted_by, opened, roots, drifted_by)
         elif session is None:
-            working = {one.session for one in await outside.offload(opened.orphans, 10_000)}
-            found = tuple(one for one in roots if one.session in working)
+            working = {shown_id(one) for one in await outside.offload(opened.orphans, 10_000)}
+            found = tuple(one for one in roots if shown_id(one) in working)
         else:
             found = (await outside.offload(find_one, opened, session, place.scope),)
         for one in found:

@@ -30,8 +30,7 @@ class DirectScreen:
                 # Surrogates in a model's text cannot be encoded.
                 data = piece.text.encode("utf-8", "replace")
                 # In a thread, because a full pipe blocks, and Ctrl-C must still work. By descriptor, not through
-                # `sys.stdout`: an
-                # abandoned thread would hold its lock when the interpreter shuts down.
+                # `sys.stdout`: an abandoned thread would hold its lock when the interpreter shuts down.
                 await outside.offload(write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True)
 
 

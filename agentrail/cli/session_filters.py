@@ -33,12 +33,12 @@ class ChosenSessions:
         ),
     ] = ()
 
-    def found_in(self, store: Store) -> Iterator[StoredSession]:
-        """Yield the chosen sessions, and unreadable ones, which may belong to them."""
+    def found_in(self, store: Store, scope: str) -> Iterator[StoredSession]:
+        """Yield the chosen sessions of a scope, or of all if it is empty, and unreadable ones, which may belong to them."""
         wanted = [_pair(one) for one in self.where]
         query = make_query(since=self.since, now_ms=int(outside.wall() * 1000))
         begin_ms = 0 if query.since is None else begin_of(query.since, query.zone)
-        for stored in all_sessions(store, Filters()):
+        for stored in all_sessions(store, Filters(scope=scope or None)):
             if stored.written_at_ms >= begin_ms and all(_matches(store, stored, *pair) for pair in wanted):
                 yield stored
 

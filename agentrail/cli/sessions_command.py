@@ -262,7 +262,7 @@ def list_sessions(
 ) -> Exit:
     with reading(place) as opened:
         owners = Owners.of(opened)
-        filters = Filters() if every else Filters(only_roots=True, has_ended=False)
+        filters = Filters(scope=place.scope or None, only_roots=not every, has_ended=None if every else False)
         found = [
             (one, standing_word(one, is_owned=owners.owns(one))) for one in listed_sessions(opened, filters)
         ]
@@ -485,7 +485,7 @@ def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSe
     if session is not None:
         return (find_one(store, session, scope),)
     owners = Owners.of(store)  # a session that runs in a living process was not interrupted
-    working = all_sessions(store, Filters(is_working=True, has_ended=False))
+    working = all_sessions(store, Filters(scope=scope or None, is_working=True, has_ended=False))
     return tuple(one for one in working if not owners.owns(one))
 
 
@@ -513,7 +513,7 @@ def check(
 ) -> Exit:
     with reading(place) as opened:
         one = None if session is None else find_one(opened, session, place.scope)
-        found = all_sessions(opened, Filters()) if one is None else iter((one,))
+        found = all_sessions(opened, Filters(scope=place.scope or None)) if one is None else iter((one,))
         count, damaged = 0, 0
         for stored in found:
             count += 1

@@ -57,7 +57,7 @@ class StorePlace:
     ] = DEFAULT_STORE
     data_dir: DataDirectory = None
     scope: Annotated[
-        str, Parameter(help="The scope that the session was started in.", show_default=False)
+        str, Parameter(help="The scope of the sessions. Default: all scopes in lists.", show_default=False)
     ] = ""
     debug: Debug = False
 

@@ -1,7 +1,7 @@
 """`agentrail telemetry`: the spans of stored sessions again, for a backend that lost them, or a new one."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -9,7 +9,7 @@ import trio
 from cyclopts import App, Parameter
 
 from agentrail.abc.event_reader import SessionOrigin
-from agentrail.abc.store import Store
+from agentrail.abc.store import Store, StoredSession
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
@@ -63,12 +63,13 @@ def export_stored_spans(
         raise OptionError([f"--to is {to!r:.200}: expected http://HOST:PORT/v1/traces, or a new file"])
     unread: list[str] = []
     with reading(place) as opened:
+        found = chosen.found_in(opened, place.scope)
         if to is None or is_address(to):
             telemetry = _telemetry(to, content=content)
-            spans = _spans(opened, chosen, telemetry, unread)
+            spans = _spans(opened, found, telemetry, unread)
             count, rejected = trio.run(_send, telemetry.consumer(without_known), spans)
         else:
-            spans = _spans(opened, chosen, OpenTelemetry(content=content), unread)
+            spans = _spans(opened, found, OpenTelemetry(content=content), unread)
             count, rejected = _write(Path(to), spans), 0
     say(f"{count} spans" + (f", of which the backend rejected {rejected}" if rejected else ""))
     return Exit.FAILED if unread else Exit.DONE
@@ -90,10 +91,10 @@ def _telemetry(to: str | None, *, content: bool) -> OpenTelemetry:
 
 
 def _spans(
-    store: Store, chosen: ChosenSessions, telemetry: OpenTelemetry, unread: list[str]
+    store: Store, found: Iterable[StoredSession], telemetry: OpenTelemetry, unread: list[str]
 ) -> Iterator[list[JournalSpan]]:
     """Yield the spans of each session. Those that cannot be read are reported, and left out."""
-    roots = (one for one in chosen.found_in(store) if one.session == one.root)
+    roots = (one for one in found if one.session == one.root)
     for one in (one for root in roots for one in stored_tree_of(store, root)):
         try:
             made = telemetry.fold(SessionOrigin(one.scope, one.session, EMPTY), without_known)

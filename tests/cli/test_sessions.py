@@ -424,3 +424,28 @@ async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opene
         with pytest.raises(OptionError, match=words):
             async with open_supervisor(**given):
                 pass
+
+
+async def test_scope_restricts_commands_about_several_sessions(tmp_path, kept):
+    """Only sessions of the scope are listed, checked, exported and recovered, also where two scopes share an id."""
+    place = ("--store", f"sqlite:{tmp_path / 'copied.db'}", "--scope", "acme")
+    with closing(open_store(f"sqlite:{tmp_path / 'mine.db'}", None)) as store:
+        async with open_supervisor(store=store) as supervisor:
+            for scope in ("acme", "beta"):
+                session = await supervisor.start_session(model="demo:", session_id="one", scope=scope)
+                await session.prompt("hello")
+            store.back_up(tmp_path / "copied.db")  # as after a crash in the middle of both
+    spans, cases = tmp_path / "spans.jsonl", tmp_path / "cases"
+    for command, said in (
+        (("sessions", "list", *place), "acme/one "),
+        (("sessions", "check", *place), "1 sessions are intact\n"),
+        (("sessions", "recover", "--dry-run", *place), "acme/one: "),
+        (("telemetry", "export", "--to", f"{spans}", *place), ""),
+        (("evals", "journals", *place), "1 same\n"),
+        (("sessions", "recover", *place), "1 of 1 sessions came back\n"),
+        (("evals", "from-sessions", f"{cases}", *place), ""),
+    ):
+        ran = await run_agentrail(*command, variables=kept)
+        assert (ran.code, said in ran.out, "beta" in ran.out) == (0, True, False), (command, ran)
+    assert len((cases / "cases.jsonl").read_text().splitlines()) == 1
+    assert "beta" not in spans.read_text()

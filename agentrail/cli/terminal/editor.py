@@ -294,8 +294,7 @@ class Typing:
             include_default_pygments_style=False,
         )
         # In its own window, not in the prompt's message: prompt_toolkit splits that into letters eight times per key,
-        # and with a
-        # screenful of text every echo would wait for it.
+        # and with a screenful of text every echo would wait for it.
         drawn = Window(FormattedTextControl(self._drawn_below), dont_extend_height=True)
         is_there = Condition(lambda: bool(self._fragments))
         layout = session.app.layout
