@@ -158,6 +158,7 @@ def _base_url(value: object) -> str | None:
     try:
         parts = urlsplit(value.strip())
         port_is_fine = parts.port is None or parts.port > 0
+        (parts.hostname or "").encode("idna")  # as the resolver does, which accepts no empty label
     except ValueError:  # its message repeats part of the address, which may be a key
         return "this is not an address: expected http:// or https://, a host, and perhaps a colon and a number for the port"
     is_cut = parts.scheme not in {"http", "https"} and "@" in value

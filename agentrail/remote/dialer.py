@@ -66,6 +66,7 @@ def address_of(url: object) -> ServerAddress:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         port = parts.port
+        (parts.hostname or "").encode("idna")  # as the resolver does, which accepts no empty label
     except ValueError:
         raise OptionError([fault]) from None
     if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:

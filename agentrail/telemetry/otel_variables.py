@@ -71,7 +71,8 @@ def is_address(value: object) -> bool:
     """Return whether this can be the address of an OTLP endpoint."""
     try:
         parts = urlsplit(value if isinstance(value, str) else "")
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        host = (parts.hostname or "").encode("idna")  # as the resolver does, which accepts no empty label
+        return parts.scheme in {"http", "https"} and bool(host) and parts.port != 0
     except ValueError:
         return False
 

@@ -82,6 +82,7 @@ def read_sandbox_address(text: str) -> RemoteAddress:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
+        host.encode("idna")  # as the resolver does, which accepts no empty label
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
         message = f"expected http://host:port: {error}"

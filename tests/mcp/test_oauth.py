@@ -318,6 +318,7 @@ async def test_a_connection_that_is_cancelled_does_not_lose_the_refreshed_login(
         ),
         ({"url": "https://a.example", "scope": "user"}, "expected one of supervisor, principal, session"),
         ({"url": "https://a.example", "auth": "basic"}, 'auth: expected a secret or "oauth"'),
+        ({"url": "https://a..example"}, "url: expected https://host/path"),
         ({"url": "https://a.example", "oauth": OAuthClient()}, "and auth is something else"),
     ],
 )

@@ -22,6 +22,7 @@ from tests.thinned import each
         ({"base_url": "http://"}, "http:// or https://"),
         ({"base_url": "http://host/v1?x=1"}, "without a query"),
         ({"base_url": "http://host:99999/"}, "not an address"),
+        ({"base_url": "http://host..example/"}, "not an address"),
         ({"base_url": 5}, "got int"),
         ({"headers": ["x"]}, "a mapping"),
         ({"headers": {"bad name": "x"}}, "is not a header name"),

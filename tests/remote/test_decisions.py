@@ -31,7 +31,17 @@ def test_delays_double_up_to_ten_seconds(attempt, jitter):
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "a.example", "ftp://a.example", "https://", "https://a:x/", "https://a:99999", 7, None),
+        *(
+            "",
+            "a.example",
+            "ftp://a.example",
+            "https://",
+            "https://a:x/",
+            "https://a:99999",
+            "https://a..example",
+            7,
+            None,
+        ),
         *("https://a.example?token=secret", "https://me:secret@a.example", "https://a.example#secret"),
     ],
 )

@@ -48,6 +48,7 @@ def test_variables_and_the_table_of_a_file_become_options(environ, table, expect
             "expected an address such as http://localhost:4318",
         ),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[::1", "expected an address"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host..example", "expected an address"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://host", "expected an address"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "pip install opentelemetry-exporter-otlp-proto-grpc"),
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "expected http/protobuf"),

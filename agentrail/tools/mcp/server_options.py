@@ -271,7 +271,7 @@ def _faults_of_url(url: object) -> Iterator[str]:
     try:
         parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
         host = parts.hostname or ""
-        _ = parts.port
+        _ = parts.port, host.encode("idna")  # as the resolver does, which accepts no empty label
     except ValueError:
         parts, host = urlsplit(""), ""
     if parts.scheme not in {"http", "https"} or not host:

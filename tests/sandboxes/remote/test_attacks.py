@@ -112,6 +112,7 @@ async def test_nothing_is_answered_without_the_token(caplog):
         ("ftp://127.0.0.1", "expected http://host:port"),
         ("http://127.0.0.1/path", "no path"),
         ("http://127.0.0.1:99999", "expected http://host:port"),
+        ("https://host..example", "expected http://host:port"),
         ("http://", "expected http://host:port"),
         ("http://127.0.0.1?can=fly", "expected some of execute, snapshot"),
         ("http://127.0.0.1?can=execute&can=snapshot", "each once"),
