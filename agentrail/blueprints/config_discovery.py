@@ -13,6 +13,7 @@ from agentrail.config.config_file import MAX_CONFIG_BYTES, Scope
 from agentrail.config.key_filter import in_one_line
 from agentrail.errors import OptionError
 from agentrail.named_modules import ModuleFile
+from agentrail.stores.data_directory import expand_home
 
 FileOrigin: TypeAlias = Literal[
     "agentrail",
@@ -103,7 +104,7 @@ def _find_project(
 ) -> tuple[Path | None, Path | None, str]:
     named, why = config, "--config"
     if named is None and environ.get(CONFIG_VARIABLE):
-        named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
+        named, why = expand_home(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE
     if named is not None:
         named = cwd / named
         if not named.exists():

@@ -56,6 +56,7 @@ from agentrail.logs import Logger
 from agentrail.named_modules import NAMED_MODULES, ModuleFile
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, rules
 from agentrail.plugins.permission_warnings import warnings_of
+from agentrail.stores.data_directory import expand_home
 from agentrail.tools import builtin
 
 LOGGER: Final = Logger("agentrail.blueprints")
@@ -105,8 +106,7 @@ class Configuration:
             cwd=self.cwd,
             home=home,
             directories=[
-                (Path(one.folder) / Path(one.value).expanduser(), one.scope)
-                for one in _items(said, "directories")
+                (Path(one.folder) / expand_home(one.value), one.scope) for one in _items(said, "directories")
             ],
             import_user="user" in imported,
             import_project="project" in imported,

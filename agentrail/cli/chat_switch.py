@@ -9,9 +9,9 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from agentrail import outside
-from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.session_views import shorten, show_rows, standing_word
-from agentrail.cli.store_access import all_sessions, find_one, latest_of, shown_id, write_new_file
+from agentrail.cli.store_access import find_one, latest_first, latest_of, shown_id, write_new_file
 from agentrail.cli.terminal.completion import Words
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import AgentrailError, CommandError, OptionError
@@ -43,24 +43,15 @@ async def switch(name: str, text: str, store: Store | None, current: SessionId) 
         raise CommandError(message)
     if name == "sessions":
         return await outside.offload(_listed, store, current)
-    found = await outside.offload(
-        lambda: find_one(store, text, "") if text else _latest_of_others(store, current)
-    )
+    found = await outside.offload(lambda: find_one(store, text, "") if text else latest_of(store, current))
     if found.session == current:
         message = f"this is session {current}"
         raise CommandError(message)
     return GoTo(session=SessionId(shown_id(found)))
 
 
-def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
-    filters = Filters(scope="", only_roots=True, has_ended=False)
-    others = (one for one in all_sessions(store, filters) if one.session != current)
-    latest = max(others, key=lambda one: one.written_at_ms, default=None)
-    return latest_of(store) if latest is None else latest
-
-
 def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
-    found = _latest_first(store)
+    found = latest_first(store)
     words = [
         (titled(store, one), "this one" if one.session == current else standing_word(one, is_owned=False))
         for one in found[:_MAX_LISTED]
@@ -87,7 +78,7 @@ async def others_in(store: Store | None, current: SessionId) -> Words:
 
 
 def _named(store: Store) -> list[StoredSession]:
-    return [titled(store, one) for one in _latest_first(store)[:_MAX_LISTED]]
+    return [titled(store, one) for one in latest_first(store)[:_MAX_LISTED]]
 
 
 def titled(store: Store, stored: StoredSession) -> StoredSession:
@@ -108,11 +99,6 @@ def _texts_in(body: JsonObject) -> Iterator[str]:
     for block in content if isinstance(content, Sequence) else ():
         if isinstance(block, Mapping) and isinstance(block.get("text"), str):
             yield block["text"]
-
-
-def _latest_first(store: Store) -> list[StoredSession]:
-    filters = Filters(scope="", only_roots=True, has_ended=False)
-    return sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:

@@ -396,7 +396,7 @@ def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> t
     try:
         options = decide_serving(ServeFlags(), environ, said)
     except AgentrailError as error:
-        return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="set it anew"),)
+        return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="correct it"),)
     wrong = () if setup is None else faults_of_host(setup.configuration.settings)
     if not options.why and not wrong:
         return ()

@@ -16,7 +16,7 @@ from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.config.toml_positions import ConfigFault
 from agentrail.errors import OptionError
-from agentrail.stores.data_directory import DATA_VARIABLE
+from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
 if TYPE_CHECKING:
@@ -190,14 +190,14 @@ def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | 
     said = settings.host.get("data_dir")
     if said is None or environ.get(DATA_VARIABLE):
         return None
-    return Path(said.folder) / Path(said.value).expanduser()
+    return Path(said.folder) / expand_home(said.value)
 
 
 def _placed(said: Sourced) -> str:
     scheme, colon, rest = str(said.value).partition(":")
     if scheme != "sqlite" or not rest:
         return str(said.value)
-    return f"{scheme}{colon}{Path(said.folder) / Path(rest).expanduser()}"
+    return f"{scheme}{colon}{Path(said.folder) / expand_home(rest)}"
 
 
 def served_agents(settings: Settings) -> tuple[str, ...]:

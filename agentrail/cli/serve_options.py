@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from agentrail.cli.log_output import Debug
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
-from agentrail.stores.data_directory import DATA_VARIABLE
+from agentrail.stores.data_directory import DATA_VARIABLE, expand_home
 from agentrail.stores.store_urls import is_shared_store
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -313,7 +313,7 @@ def _read_variable(name: str, text: str) -> Any:
     if name in _LISTS:
         return tuple([part.strip() for part in text.split(",") if part.strip()])
     if name in _PATHS:
-        return Path(text).expanduser()
+        return expand_home(text)
     if name != "port":
         return text
     if not text.isascii() or not text.isdecimal() or len(text) > _PORT_DIGITS:
@@ -322,4 +322,4 @@ def _read_variable(name: str, text: str) -> Any:
 
 
 def _value_of(name: str, said: Sourced) -> Any:
-    return Path(said.folder) / Path(said.value).expanduser() if name in _PATHS else said.plain
+    return Path(said.folder) / expand_home(said.value) if name in _PATHS else said.plain

@@ -9,13 +9,12 @@ from typing import Any, Final
 from agentrail.abc.store import Store
 from agentrail.app import open_supervisor
 from agentrail.cli.config_setup import CommandSetup
-from agentrail.cli.storage_options import KeepingOptions, directory_of
+from agentrail.cli.storage_options import DEFAULT_STORE, KeepingOptions, directory_of
 from agentrail.errors import StoreUnavailable
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
-_IN_THE_DATA_DIRECTORY: Final = "sqlite:"
 _NOWHERE: Final = "memory:"
 
 
@@ -67,8 +66,8 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
     directory = _data_directory((None if keeping is None else keeping.data_dir) or of_host)
     if directory is not None:
         usual = {
-            "memories": PRIVATE if is_shared_store(keeping and keeping.store) else _IN_THE_DATA_DIRECTORY,
-            "knowledge": _IN_THE_DATA_DIRECTORY,
+            "memories": PRIVATE if is_shared_store(keeping and keeping.store) else DEFAULT_STORE,
+            "knowledge": DEFAULT_STORE,
             "data_dir": directory,
         }
     if keeping is not None and keeping.store == _NOWHERE:

@@ -126,13 +126,18 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
     raise SessionNotFound(message, nearest=nearest)
 
 
-def latest_of(store: Store) -> StoredSession:
+def latest_first(store: Store) -> list[StoredSession]:
     filters = Filters(scope="", only_roots=True, has_ended=False)
-    latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
-    if latest is None:
+    return sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
+
+
+def latest_of(store: Store, current: str = "") -> StoredSession:
+    """Return the latest session to resume, if possible another one than the current session."""
+    found = latest_first(store)
+    if not found:
         message = "there is no session to resume: agentrail chat without --resume starts one"
         raise SessionNotFound(message)
-    return latest
+    return next((one for one in found if one.session != current), found[0])
 
 
 @frozen(kw_only=True)

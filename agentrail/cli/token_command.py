@@ -63,10 +63,15 @@ def new(  # noqa: PLR0913 - each is an option
         made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
         if token_file is not None:
             add_to_file(token_file, made)
+        write_all(1, show_new(made, token_file).encode())
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
-    return _tell(made, token_file)
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
+    if token_file is not None:
+        write_error(f"added to {token_file}; the token is shown only once.")
+    return Exit.DONE
 
 
 def add_to_file(path: Path, made: NewToken) -> None:
@@ -101,13 +106,3 @@ def show_new(made: NewToken, token_file: Path | None) -> str:
         "# and start the server with agentrail serve --token-file FILE:\n"
         f"{made.lines}"
     )
-
-
-def _tell(made: NewToken, token_file: Path | None) -> Exit:
-    try:
-        write_all(1, show_new(made, token_file).encode())
-    except (OutputFailed, OutputClosed) as error:
-        return end_without_output(error)
-    if token_file is not None:
-        write_error(f"added to {token_file}; the token is shown only once.")
-    return Exit.DONE

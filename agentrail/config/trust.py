@@ -37,8 +37,7 @@ class TrustList:
 
 
 def _of_files(digests: Digests) -> dict[str, str]:
-    # A path that ends in `/` is a skill. A new skill is not trusted, and does not affect trust in other
-    # files.
+    # A path that ends in `/` is a skill. A new skill is not trusted, and does not affect trust in other files.
     return {path: digest for path, digest in digests.items() if not path.endswith("/")}
 
 

@@ -11,6 +11,7 @@ from attrs import define
 
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
+from agentrail.stores.data_directory import expand_home
 from agentrail.stores.sqlite_files import sync_directory
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -23,7 +24,7 @@ def path_of_audit(name: object, store: object) -> Path:
     if name == "store" and isinstance(beside, Path):
         return beside.with_name(f"{beside.name}.audit.jsonl")
     if isinstance(name, str) and name.startswith("file:") and name != "file:":
-        return Path(name.removeprefix("file:")).expanduser()
+        return expand_home(name.removeprefix("file:"))
     raise OptionError([f"audit is {name!r:.80}: expected 'file:PATH', or 'store' for a store in a file"])
 
 

@@ -14,7 +14,7 @@ from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
-from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.data_directory import expand_home, find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.stores.store_urls import (
@@ -78,7 +78,7 @@ def _directory_of(
 ) -> Path:
     rest = name.partition(":")[2]
     if rest:
-        return Path(rest).expanduser()
+        return expand_home(rest)
     return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / usual
 
 
@@ -124,7 +124,7 @@ def make_notes(
         return PostgresNotes(**_pool_of(name, lenders))
     if notes is not None:
         scheme, _, rest = notes.partition(":")
-        return NoteFiles(Path(rest).expanduser()) if scheme == "files" else InMemoryNotes()
+        return NoteFiles(expand_home(rest)) if scheme == "files" else InMemoryNotes()
     beside = directory_of_memories(memories, data_dir, environ)
     return InMemoryNotes() if beside is None else NoteFiles(beside / NOTES_DIRECTORY)
 

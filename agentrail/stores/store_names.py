@@ -15,7 +15,7 @@ from agentrail.abc.store import NODE_LEASE_SECONDS, Store
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.private_paths import keep_private
-from agentrail.stores.data_directory import STORE_FILE, find_data_directory
+from agentrail.stores.data_directory import STORE_FILE, expand_home, find_data_directory
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory
 from agentrail.stores.store_urls import NAMES, PRIVATE, faults_of_url, is_shared_store, shown_store
@@ -33,7 +33,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     if name == "memory:":
         return None
     if scheme == "sqlite" and colon:
-        return Path(rest).expanduser() if rest else data_directory / STORE_FILE
+        return expand_home(rest) if rest else data_directory / STORE_FILE
     if name == PRIVATE:
         fault = f"store is {name!r}: only agentrail serve --nodes starts a PostgreSQL of its own; name a server, as in postgres://USER@HOST/DATABASE"
         raise OptionError([fault])

@@ -107,3 +107,21 @@ async def test_a_command_that_names_its_store_needs_no_home(tmp_path):
         ran = await run_line(f"{line} {named}")
         assert ran.code == 0, (line, ran.err)
     assert "none of AGENTRAIL_DATA_DIR, XDG_DATA_HOME and HOME is set" in (await run_line("cost")).err
+
+
+async def test_the_home_directory_of_an_unknown_user_is_reported():
+    """In a store, a variable, or a file that one names, and not as a bug."""
+    place = "~nobody-here/x"
+    for line, name in (
+        (f"sessions list --store sqlite:{place}", ""),
+        (f"kb list --knowledge sqlite:{place}", ""),
+        (f"memory list --memories sqlite:{place}", ""),
+        (f"audit verify file:{place}", ""),
+        ("run hi --model demo:fast --keep", "AGENTRAIL_DATA_DIR"),
+        ("chat --model demo:fast", "AGENTRAIL_DATA_DIR"),
+        ("run hi --model demo:fast", "AGENTRAIL_CONFIG"),
+        ("serve --port 0", "AGENTRAIL_TOKEN_FILE"),
+    ):
+        ran = await run_line(line, variables={name: place} if name else {})
+        assert ran.code == 2, (line, ran.err)
+        assert f"{place!r} is in the home directory of a user who has none" in ran.err, line

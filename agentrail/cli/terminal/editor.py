@@ -445,9 +445,8 @@ class Typing:
 
     def _stop_job(self) -> None:
         # prompt_toolkit sends the stop from this thread. But the process's first thread, which runs Trio, receives it,
-        # and until then this one would
-        # continue and take the terminal back. Some shells would then no longer echo. Sent from Trio's thread, the stop
-        # takes effect at once.
+        # and until then this one would continue and take the terminal back. Some shells would then no longer echo. Sent
+        # from Trio's thread, the stop takes effect at once.
         with contextlib.suppress(trio.RunFinishedError):
             trio.from_thread.run_sync(os.kill, 0, signal.SIGTSTP, trio_token=self._token)
 
