@@ -133,11 +133,9 @@ def check_files(
         write_error(str(fault))
     for note in read.notes:
         write_error(f"not read: {note}")
-    return (
-        Exit.FAILED
-        if faults
-        else print_text("\n".join(map(in_one_line, show_configuration(read, os.environ))))
-    )
+    if faults:
+        return Exit.FAILED
+    return print_text("\n".join(map(in_one_line, show_configuration(read, os.environ))))
 
 
 def init(

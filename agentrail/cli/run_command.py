@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from fnmatch import fnmatchcase
@@ -112,9 +111,10 @@ def run(  # noqa: PLR0913 - an option each
     ] = False,
 ) -> Exit:
     try:
-        piped = (
-            sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None
-        )
+        piped = None
+        if stdin or (prompt is None and not os.isatty(0)):
+            with open(0, "rb", closefd=False) as file:  # not `sys.stdin`, which is missing if it was closed
+                piped = file.read(MAX_PROMPT_BYTES + 1)
         text = decide_prompt(prompt, piped)
         decide_approvals(approve)
         is_kept = keep or kept_in.store is not None
@@ -132,11 +132,6 @@ def run(  # noqa: PLR0913 - an option each
         keeping = keeping_from(kept_in) if is_kept else None
         order = Order(prompt=text, choices=choices, json=json, approve=approve, keeping=keeping, setup=setup)
         return trio.run(serve_run, order)
-
-
-def is_piped() -> bool:
-    """Return whether stdin exists and is not a terminal."""
-    return sys.stdin is not None and not sys.stdin.isatty()
 
 
 @define(eq=False, kw_only=True)

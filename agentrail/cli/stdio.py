@@ -1,6 +1,7 @@
 """Blocking writes to stdout and stderr by descriptor. Imports little, because every command loads it."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -43,9 +44,14 @@ def end_sentence(text: str) -> str:
 
 
 def open_missing_streams() -> None:
-    """Ensure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers."""
+    """Ensure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers, and that they block."""
     for descriptor in (0, 1, 2):
         try:
-            os.fstat(descriptor)
+            os.set_blocking(
+                descriptor, True
+            )  # a program that shares the pipe, such as npm, may have changed that
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+    if fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:  # as `nohup` leaves it
+        os.close(0)
+        os.open(os.devnull, os.O_RDONLY)

@@ -1,8 +1,11 @@
 """`agentrail run`, as a process, what its command line becomes before anything is started, and that it cannot ask the user."""
 
+import fcntl
 import json
 import os
 import signal
+import sys
+import termios
 
 import pytest
 import trio
@@ -10,7 +13,17 @@ import trio
 from agentrail.cli.run_command import is_pre_approved
 from agentrail.cli.run_setup import decide_prompt, decide_tools
 from agentrail.errors import OptionError, PromptError
-from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, run_in, sleeping_below, write
+from tests.cli.rig import (
+    SLEEPER,
+    alive,
+    open_process,
+    read_all,
+    run_agentrail,
+    run_in,
+    sleeping_below,
+    wait_until,
+    write,
+)
 
 SHELL = ("--tools", "shell", "--shell-fallback", "unconfined", "--model", "demo:fast")
 NONE = ("--tools", "none", "--model", "demo:fast")
@@ -173,3 +186,33 @@ def test_names_are_patterns():
     """`*` stands for all; without the option there are none."""
     assert all(is_pre_approved("shell", one) for one in ("shell", "sh*", "*", "edit_file, shell"))
     assert not any(is_pre_approved("shell", one) for one in (None, "hell"))
+
+
+async def test_pipes_that_another_program_made_non_blocking_are_read_and_written_whole():
+    """Npm does that to pipes that it shares: the prompt is not cut where its writer pauses, nor the output where its reader does."""
+    (theirs, ours), (read, written) = os.pipe(), os.pipe()
+    for end in (theirs, written):
+        os.set_blocking(end, False)
+
+    def waiting(end: int) -> int:
+        return int.from_bytes(fcntl.ioctl(end, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    async with open_process("run", *NONE, "--json", stdin=theirs, stdout=written) as process:
+        os.close(written)
+        os.write(ours, b"x" * 60_000)
+        await wait_until(lambda: waiting(ours) == 0)
+        os.write(ours, b"y" * 60_000)
+        os.close(ours)
+        await wait_until(lambda: waiting(read) > 60_000)
+        async with trio.lowlevel.FdStream(read) as out:
+            lines = (await read_all(out)).splitlines()
+        assert await process.wait() == 0
+    assert json.loads(lines[-1])["kind"] == "agent_end"
+    assert '"' + "x" * 60_000 + "y" * 60_000 + '"' in "".join(lines)
+
+
+async def test_a_stdin_that_cannot_be_read_holds_nothing():
+    """As `nohup` leaves it."""
+    for arguments, code in ((("run", "-"), 2), (("chat", "--store", "memory:"), 0)):
+        async with open_process(*arguments, *NONE, stdin=os.open(os.devnull, os.O_WRONLY)) as process:
+            assert (await process.wait(), "has a bug" in await read_all(process.stderr)) == (code, False)
