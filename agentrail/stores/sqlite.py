@@ -360,6 +360,13 @@ _PAGE_BYTES: Final = 4096
 _TAKEN_AWAY: Final = "its files were removed or replaced while this process writes them"
 
 
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).resolve()
+    except RuntimeError:  # a loop of links
+        return Path(path)
+
+
 class SqliteStore:
     """Journals in a file. See `Store` for the contract of each call."""
 
@@ -399,7 +406,7 @@ class SqliteStore:
         """
         check_sqlite(apsw.sqlite_lib_version())
         # One name per file: a link would lead to a second lock, and a second writer.
-        self._path = Path(path).resolve()
+        self._path = _resolved(path)
         keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
             raise OptionError(
@@ -458,8 +465,9 @@ class SqliteStore:
     # --- opening and reopening
 
     def _look_to_read(self) -> None:
-        if not self._path.exists():
-            message = f"no sessions are stored in {os.fspath(self._path)!r}: there is no such file; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
+        if not self._path.is_file():
+            reason = "it is not a regular file" if self._path.exists() else "there is no such file"
+            message = f"no sessions are stored in {os.fspath(self._path)!r}: {reason}; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
             raise StoreUnavailable(message)
         with translated(self._path):
             look_at(self._connector, self._schema)

@@ -48,8 +48,8 @@ def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) 
     directory = path.parent
     if not directory.is_dir():
         return "the directory does not exist"
-    if path.is_dir():
-        return "it is a directory, and a file was expected"
+    if path.exists() and not path.is_file():  # a device or a pipe would be replaced by a store
+        return f"it is {'a directory' if path.is_dir() else 'not a regular file'}, and a file was expected"
     kind = network_file_system_of(directory, mounts)
     if kind is not None:
         return f"it is on a network file system ({kind}), where database locks are unreliable"

@@ -198,6 +198,19 @@ def test_a_place_where_no_store_can_be_is_refused_before_anything_is_made(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_replaces_no_device_or_pipe(tmp_path):
+    """Root may replace /dev/null, which someone names to keep nothing, and then no program has it."""
+    pipe, loop = tmp_path / "pipe", tmp_path / "loop"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    for read_only in (False, True):
+        with pytest.raises(StoreUnavailable, match="it is not a regular file"):
+            SqliteStore(pipe, read_only=read_only)
+    assert pipe.is_fifo()
+    with pytest.raises(StoreUnavailable, match="there is no such file"):
+        SqliteStore(loop, read_only=True)
+
+
 def mounts_of(*pairs):
     """A `mountinfo` with these mounts."""
     lines = [
