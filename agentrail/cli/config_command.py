@@ -19,6 +19,7 @@ from agentrail.cli.host_config import faults_of_host
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES
 from agentrail.cli.stdio import write_error
+from agentrail.cli.store_access import write_new_file
 from agentrail.cli.text_output import print_text
 from agentrail.config.key_filter import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.schema import (
@@ -144,14 +145,13 @@ def init(
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
     path = Path(CONFIG_NAME)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE)
-    except FileExistsError:
+    if os.path.lexists(path):
         write_error(f"{path} already exists: agentrail config check shows its effect")
         return Exit.USAGE
-    except OSError as error:
-        write_error(f"{path} cannot be written: {error.strerror}")
+    try:
+        write_new_file(path, [TEMPLATE.encode()])
+    except OptionError as error:
+        write_faults(error)
         return Exit.FAILED
     return print_text(f"{path} is written: review it, then run agentrail trust and agentrail config check")
 

@@ -1,5 +1,7 @@
 """`agentrail config check`, `init` and `trust`, and agents of files in `run`, `chat` and `doctor`."""
 
+import sys
+
 import psutil  # type: ignore[import-untyped]
 import pytest
 import trio
@@ -26,6 +28,15 @@ def setup_of(place, agent=None, *, trusted=True, **variables):
     environ = {"HOME": str(place / "home"), **variables}
     read = read_configuration(environ, cwd=place / "project", trust_project=trusted).check()
     return CommandSetup(configuration=read, agent=agent, blueprint=build_blueprint(read.settings, agent))
+
+
+async def test_init_leaves_no_part_of_a_file_on_a_full_disk(place):
+    """The next attempt would otherwise say that there is one already."""
+    project = place / "project"
+    limited = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-P", "-m", "agentrail", "init")
+    ran = await trio.run_process(limited, cwd=project, capture_stderr=True, check=False)
+    assert (ran.returncode, b"cannot be written: File too large" in ran.stderr) == (1, True)
+    assert list(project.iterdir()) == []
 
 
 async def test_what_init_writes_passes_the_check(place):
