@@ -81,7 +81,7 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
     if not found and place.scope == "user" and os.path.lexists(place.path):
         found = [read_bytes(place.path, follow=False)]
     try:
-        return b"".join(found).decode()
+        return b"".join(found).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError([f"{place.shown} is not UTF-8: save it as UTF-8"]) from error
 

@@ -19,7 +19,7 @@ def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
     path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
     keep_private(path)
     try:
-        found = read_bytes(path).decode().strip()
+        found = read_bytes(path).decode("utf-8-sig").strip()
     except UnicodeDecodeError:
         found = ""
     if not found:

@@ -99,7 +99,7 @@ _TO_EVAL: Final = converter_of(EvalFile)
 
 def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTask, list[Scorer | Judge]]:
     """Read an eval file, and everything that it names. Nothing has run if something is wrong."""
-    text = _read(file).decode(errors="replace")
+    text = _read(file).decode("utf-8-sig", errors="replace")
     try:
         plain = tomllib.loads(text)
         unknown = [name for name in plain if name not in EvalFile.__struct_fields__]
@@ -111,7 +111,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     except (ValueError, RecursionError) as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
     place = file.parent / given.dataset if given.dataset else file
-    cases = read_cases(_read(place).decode(errors="replace"), str(place))
+    cases = read_cases(_read(place).decode("utf-8-sig", errors="replace"), str(place))
     scorers = [
         _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
         for one in given.scorers

@@ -134,7 +134,7 @@ def read_policy(path: Path) -> ScopedRules:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_bytes().decode()
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:

@@ -50,7 +50,7 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
             ),
         )
     try:
-        return data.decode("utf-8"), ()
+        return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return "", (_fault(name, line, "expected UTF-8: save the file as UTF-8"),)

@@ -282,3 +282,8 @@ def test_a_server_s_table_is_read_apart_from_its_file():
     for wrong in ({"auth": "basic"}, {"auth": 7}, {"tools": 7}, 7):
         form, faults = structure_server(wrong)
         assert (form, bool(faults)) == (None, True)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file():
+    """Editors on Windows write one."""
+    assert decode_file("f.toml", b"\xef\xbb\xbfversion = 1\n") == ("version = 1\n", ())
