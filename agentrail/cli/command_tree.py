@@ -325,10 +325,15 @@ def run_command_line(arguments: Sequence[str]) -> int:
     open_missing_streams()
 
     def crashed(error: BaseException) -> Exit:
-        if isinstance(error, CycloptsError):
-            raise error
-        tell_crash(error, debug=OPTION in arguments)
-        return Exit.FAILED
+        match error:
+            case CycloptsError():
+                raise error
+            case UnicodeEncodeError(encoding="utf-8") if error.object[error.start] in "".join(arguments):
+                write_error(f"an argument is not UTF-8: {error.object!r:.80}.")
+                return Exit.USAGE
+            case _:
+                tell_crash(error, debug=OPTION in arguments)
+                return Exit.FAILED
 
     if any(has_password(one.partition("=")[2] if one.startswith("-") else one) for one in arguments):
         write_error(_SHOWN)

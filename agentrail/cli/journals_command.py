@@ -24,6 +24,7 @@ from agentrail.cli.exit_codes import Exit
 from agentrail.cli.session_filters import EVERY_SESSION, ChosenSessions
 from agentrail.cli.store_access import (
     USUAL_PLACE,
+    JsonLines,
     StorePlace,
     reading,
     records_of,
@@ -85,10 +86,7 @@ def journals(  # noqa: PLR0913 - an option each
         ),
     ] = None,
     budget_usd: Annotated[float, Parameter(help="With --model: dollars to spend at most.")] = 1.0,
-    json: Annotated[
-        bool,
-        Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False),
-    ] = False,
+    json: JsonLines = False,
     chosen: ChosenSessions = EVERY_SESSION,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:

@@ -28,7 +28,7 @@ from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_error
 from agentrail.cli.storage_options import DataDirectory, directory_for
-from agentrail.cli.store_access import StorePlace, say, store_command, writing
+from agentrail.cli.store_access import JsonLines, StorePlace, say, store_command, writing
 from agentrail.cli.vector_search import WordsAlone, embedder_of_files, meaning_of
 from agentrail.errors import OptionError, StoreInUse
 from agentrail.runtime.erasure_report import (
@@ -162,9 +162,6 @@ Tags = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[
-    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
-]
 
 
 @app.command(name="list", help="List memories of a user, the newest first.")
@@ -173,7 +170,7 @@ def list_memories(
     *,
     limit: Annotated[int, Parameter(help=f"The maximum number of memories, up to {MAX_LISTED:,}.")] = 100,
     tag: Tags = (),
-    as_json: AsJson = False,
+    as_json: JsonLines = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
     with opened_memories(place) as store:
@@ -192,7 +189,7 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     *,
     limit: Annotated[int, Parameter(help=f"The maximum number of memories, up to {MAX_FOUND}.")] = 20,
     tag: Tags = (),
-    as_json: AsJson = False,
+    as_json: JsonLines = False,
     words: WordsAlone = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:

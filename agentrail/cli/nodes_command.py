@@ -15,7 +15,7 @@ from agentrail import outside
 from agentrail.abc.store import NODE_LEASE_SECONDS, Node, SharedSecret, Store
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.storage_options import directory_for
-from agentrail.cli.store_access import USUAL_PLACE, StorePlace, find_one, say, store_command
+from agentrail.cli.store_access import USUAL_PLACE, JsonLines, StorePlace, find_one, say, store_command
 from agentrail.core.values.port_members import offers
 from agentrail.errors import OptionError
 from agentrail.runtime.arguments import refuse
@@ -104,10 +104,7 @@ def living_node(nodes: Iterable[Node], wanted: str, now_ms: int) -> Node:
 @store_command
 def list_nodes(
     *,
-    as_json: Annotated[
-        bool,
-        Parameter(name="--json", negative="", help="Print one JSON object per line.", show_default=False),
-    ] = False,
+    as_json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     with closing(_open(place)) as store:

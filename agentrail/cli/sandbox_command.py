@@ -178,7 +178,7 @@ async def open_socket(path: Path) -> trio.SocketListener:
         made.listen(1_024)
     except OSError as error:
         made.close()
-        raise OptionError([f"cannot listen on the socket {str(path)!r}: {error.strerror}"]) from None
+        raise OptionError([f"cannot listen on the socket {str(path)!r}: {error.strerror or error}"]) from None
     return trio.SocketListener(made)
 
 

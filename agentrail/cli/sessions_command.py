@@ -32,6 +32,7 @@ from agentrail.cli.session_views import (
 from agentrail.cli.stdio import write_error
 from agentrail.cli.store_access import (
     USUAL_PLACE,
+    JsonLines,
     Owners,
     StorePlace,
     all_sessions,
@@ -239,9 +240,6 @@ app.command(
 )
 
 SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
-JsonLines = Annotated[
-    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
-]
 
 
 @app.command(name="list", help="List the stored sessions: running, waiting for you, or interrupted.")

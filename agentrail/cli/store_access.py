@@ -64,6 +64,10 @@ class StorePlace:
 
 USUAL_PLACE: Final = StorePlace()
 
+JsonLines = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
+]
+
 
 def reading(place: StorePlace) -> closing[Store]:
     """Open a store for reading, even while another process writes it."""
@@ -101,6 +105,7 @@ def _temporary_sessions(store: Store) -> Iterator[str]:
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:
     """Find a session by its id, or by `SCOPE/ID`, the form that `sessions list` shows."""
+    session = session.encode("utf-8", "replace").decode()  # no id has bytes that are not UTF-8
     found = store.get(scope, SessionId(session))
     if found is not None:
         return found

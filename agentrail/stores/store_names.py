@@ -32,7 +32,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     scheme, colon, rest = name.partition(":")
     if name == "memory:":
         return None
-    if scheme == "sqlite" and colon:
+    if scheme == "sqlite" and colon and (not rest or Path(rest).name):  # `/` and `.` name no file
         return expand_home(rest) if rest else data_directory / STORE_FILE
     if name == PRIVATE:
         fault = f"store is {name!r}: only agentrail serve --nodes starts a PostgreSQL of its own; name a server, as in postgres://USER@HOST/DATABASE"

@@ -1,6 +1,7 @@
 """What people get wrong, and what servers do: a sentence that says what to do, the right exit code, no traceback."""
 
 import json
+import os
 import re
 import sys
 
@@ -37,6 +38,7 @@ WRONG = (
     ("sessions shwo x", "shwo", "show", "See agentrail sessions --help"),
     ("sessions show", "The argument SESSION is missing. See agentrail sessions show --help."),
     ("run x --modle y", "--modle", "--model", "See agentrail run --help"),
+    ("sessions list --store sqlite:/", "store is 'sqlite:/': expected"),
     ("sessions list x", "Unexpected argument: x. See agentrail sessions list --help."),
     ("run x --base-url localhost:1", "base_url", "http://"),
     (f"run x --base-url {REFUSED}", "could not be listed", "--model openai-chat:NAME"),
@@ -125,3 +127,16 @@ async def test_the_home_directory_of_an_unknown_user_is_reported():
         ran = await run_line(line, variables={name: place} if name else {})
         assert ran.code == 2, (line, ran.err)
         assert f"{place!r} is in the home directory of a user who has none" in ran.err, line
+
+
+async def test_an_argument_that_is_not_utf_8_is_reported(kept):
+    """A shell of another encoding sends it, and no id, name or scope has such bytes."""
+    odd = os.fsdecode(b"J\xfcrgen")
+    await run_agentrail("run", "hi", "--model", "demo:fast", "--keep", variables=kept)
+    for arguments, said in (
+        (("sessions", "list", "--scope", odd), "an argument is not UTF-8"),
+        (("permissions", "explain", "shell", "--args", odd), "an argument is not UTF-8"),
+        (("chat", "--resume", odd), "there is no session 'J?rgen'"),
+    ):
+        ran = await run_agentrail(*arguments, variables=kept)
+        assert (ran.code, said in ran.err) == (2, True), (arguments, ran.err)

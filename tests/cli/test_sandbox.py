@@ -11,7 +11,7 @@ import trio
 
 from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox, open_supervisor
-from agentrail.cli.sandbox_command import SandboxOptions, check_sandbox_options, tokens_for
+from agentrail.cli.sandbox_command import SandboxOptions, check_sandbox_options, open_socket, tokens_for
 from agentrail.errors import OptionError
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
@@ -34,6 +34,13 @@ def test_what_would_let_strangers_read_along_is_refused():
             check_sandbox_options(SandboxOptions(**options))
     check_sandbox_options(SandboxOptions(host="0.0.0.0", insecure=True))  # noqa: S104 - as it says
     check_sandbox_options(SandboxOptions(socket=Path("s"), host="elsewhere"))
+
+
+async def test_the_reason_for_no_socket_is_reported(tmp_path):
+    """Also where the system gives it no number."""
+    for path, said in ((tmp_path / ("x" * 200), "AF_UNIX path too long"), (tmp_path, "in use")):
+        with pytest.raises(OptionError, match=said):
+            await open_socket(path)
 
 
 def test_there_is_no_server_without_a_token():
