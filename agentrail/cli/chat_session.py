@@ -57,6 +57,7 @@ from agentrail.errors import (
     OptionError,
     RemoteRefused,
     SessionDown,
+    StillNeeded,
     Unreachable,
     YourMove,
 )
@@ -779,4 +780,5 @@ async def _end(chat: Chat, store: Store | None, order: ChatOrder, tell: Say) -> 
         again += store_arguments(order.keeping.store, order.keeping.data_dir)
         await tell(f"session {session.session_id} is kept: agentrail chat --resume {again}")
     else:
-        await outside.offload(store.delete, session.scope, session.session_id)
+        with contextlib.suppress(StillNeeded):  # `/fork` made another session from it
+            await outside.offload(store.delete, session.scope, session.session_id)

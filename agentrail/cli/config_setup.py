@@ -126,9 +126,8 @@ def write_faults(error: AgentrailError) -> None:
 
 
 def write_notice(setup: CommandSetup | None) -> None:
-    notice = None if setup is None else setup.configuration.notice
-    if notice is not None:
-        write_error(f"{notice}.")
+    if setup is not None and setup.configuration.notice is not None:
+        write_error(f"{setup.configuration.notice}.")
 
 
 def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> "ChosenModel | None":

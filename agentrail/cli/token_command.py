@@ -55,9 +55,8 @@ def new(  # noqa: PLR0913 - each is an option
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     try:
         if not tenant and not user:
-            tenant = user = (
-                LOCAL  # same as without any token, so that a server can add one and keep its sessions
-            )
+            # Same as without any token, so that a server can add one and keep its sessions.
+            tenant = user = LOCAL
         elif not tenant:
             raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
         made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())

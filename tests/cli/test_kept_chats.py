@@ -150,6 +150,12 @@ async def test_a_chat_that_was_left_is_gone_on_with_by_its_id_and_one_that_keeps
         assert (ran.code, "there is no session" in ran.err, "Traceback" in ran.err) == (2, True, False)
 
 
+async def test_a_chat_that_was_only_forked_ends_well(kept):
+    """Its empty session stays, because the fork needs it."""
+    ran = await run_agentrail("chat", "--model", "demo:fast", stdin=b"/fork\n", variables=kept)
+    assert (ran.code, "continues from here" in ran.err, "cannot be deleted" in ran.err) == (0, True, False)
+
+
 async def test_a_second_chat_beside_the_first_works_and_says_that_it_is_not_kept(kept):
     """Two terminals: the second has no store to write, says whose it is, and talks all the same."""
     async with open_terminal("chat", "--model", "demo:fast", term="dumb", **kept) as typist:
