@@ -13,7 +13,7 @@ import trio
 from agentrail import outside
 from agentrail.cli.chat_options import ChatOrder, CodingOption, ConnectOption, ResumeOption
 from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
-from agentrail.cli.ctrl_c import Interrupts
+from agentrail.cli.ctrl_c import Interrupts, stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error, first_error
 from agentrail.cli.log_output import send_logs_to_stderr
 from agentrail.cli.run_options import ApproveOption, Choices
@@ -148,10 +148,8 @@ def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
 async def serve_chat(order: ChatOrder) -> Exit:
     code = Exit.FAILED
     try:
-        # `nohup` ignores SIGHUP, which is sent when the terminal closes.
-        is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        ends = [signal.SIGTERM] if is_ignored else [signal.SIGTERM, signal.SIGHUP]
-        with trio.open_signal_receiver(signal.SIGINT) as signals, trio.open_signal_receiver(*ends) as gone:
+        ends = trio.open_signal_receiver(*stop_signals())
+        with trio.open_signal_receiver(signal.SIGINT) as signals, ends as gone:
             code = await _serve(order, signals, gone)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")

@@ -30,6 +30,12 @@ class Interrupts:
             self.handle()
 
 
+def stop_signals() -> tuple[int, ...]:
+    """Return the signals that end a command in order. SIGHUP comes when the terminal closes, unless `nohup` ignores it."""
+    is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+
+
 async def leave_at_once(work: trio.CancelScope) -> None:
     """Cancel the work, kill the commands that it started, and exit the process if that is not enough."""
     work.cancel(reason="interrupted twice")

@@ -21,7 +21,7 @@ from rich.text import Text
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.builder import import_name
 from agentrail.cli.config_setup import ConfigFiles, read_setup
-from agentrail.cli.ctrl_c import Interrupts
+from agentrail.cli.ctrl_c import Interrupts, stop_signals
 from agentrail.cli.event_text import on_one_line, without_controls
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug
@@ -272,7 +272,7 @@ def _run(
     faults: list[AgentrailError] = []
 
     async def work() -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 stop = partial(nursery.cancel_scope.cancel, "interrupted")
                 nursery.start_soon(Interrupts(stop).receive, signals)

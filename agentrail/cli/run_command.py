@@ -22,7 +22,7 @@ from agentrail.cli.config_setup import (
     write_faults,
     write_notice,
 )
-from agentrail.cli.ctrl_c import Interrupts, leave_at_once
+from agentrail.cli.ctrl_c import Interrupts, leave_at_once, stop_signals
 from agentrail.cli.event_text import Transcript, json_line
 from agentrail.cli.exit_codes import Exit, describe_error, exit_of
 from agentrail.cli.log_output import send_logs_to_stderr
@@ -175,7 +175,7 @@ class _Printer:
 async def serve_run(order: Order) -> Exit:
     printer = _Printer(order.json)
     code = Exit.FAILED
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
             with trio.CancelScope() as work:
                 stop = _Stop(work=work, nursery=nursery, say=printer.say)

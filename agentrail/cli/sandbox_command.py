@@ -14,6 +14,7 @@ import trio
 from attrs import frozen
 from cyclopts import App, Parameter
 
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.serve_command import check_extra, is_local
@@ -155,7 +156,7 @@ async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) 
         listeners = await open_listeners(options.host, options.port)
         scheme = "http" if tls is None else "https"
         shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
         stop = partial(_wait_stop, signals, served, shown)
         try:
             await serve_app(served, listeners, stop, tls=tls)

@@ -18,6 +18,7 @@ from cyclopts import Parameter
 from agentrail.actors.deferred_error import Kept
 from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.cli.config_setup import ConfigFiles
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.host_config import (
@@ -394,7 +395,7 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     listeners = await open_listeners(options.host, options.port)
     scheme = "http" if tls is None else "https"
     shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
         told = partial(_tell, shown, options, console_link_of(app, shown[0]))
         stop = partial(
             wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")

@@ -42,13 +42,7 @@ class ConfigFile:
 
 def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
     if len(data) > MAX_CONFIG_BYTES:
-        return "", (
-            _fault(
-                name,
-                1,
-                f"expected at most {MAX_CONFIG_BYTES // 1024} KiB: make it shorter",
-            ),
-        )
+        return "", (_fault(name, 1, f"expected at most {MAX_CONFIG_BYTES // 1024} KiB: make it shorter"),)
     try:
         return data.decode("utf-8-sig"), ()
     except UnicodeDecodeError as error:

@@ -68,8 +68,8 @@ async def test_json_prints_one_event_per_line_and_nothing_else():
 
 
 async def test_control_c_stops_the_cycle_and_leaves_no_process():
-    """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1). A service manager's SIGTERM counts as it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """SIGINT while a command with a grandchild runs: exit code 130, no process left, no traceback (promise 1). The same for a service manager's SIGTERM, and the SIGHUP of a terminal that closes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         async with open_process("run", SLEEPER, *SHELL) as process:
             below = await sleeping_below(process)
             process.send_signal(number)
