@@ -37,7 +37,7 @@ async def test_a_session_continues_with_any_text_of_a_plugin(hook: str, text: st
     model = FunctionModel(
         lambda request: says("Done.") if len(request.messages) > 1 else calls(("record", {}))
     )
-    parts = {"model": model, "tools": [RecordingTool()], "plugins": [answering(hook, text)]}
+    parts: dict[str, Any] = {"model": model, "tools": [RecordingTool()], "plugins": [answering(hook, text)]}
     store = MemoryStore()
     async with open_supervisor(store=store) as supervisor:
         session = await supervisor.start_session(session_id="s-1", **parts)

@@ -9,6 +9,7 @@ import pytest
 
 from agentrail.abc.store import Filters, Node, Standing, Taken, TakeOver
 from agentrail.errors import AlreadyExists, HeldBy, OptionError, StoreUnavailable
+from agentrail.messages import SessionId
 from agentrail.stores import sqlite, sqlite_deletions, sqlite_writes
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
@@ -143,7 +144,7 @@ def crowds(tmp_path_factory):
 @pytest.mark.parametrize(
     "call",
     {
-        "find a tree": lambda store: store.find(Filters(scope="", root="w")),
+        "find a tree": lambda store: store.find(Filters(scope="", root=SessionId("w"))),
         "find by owner": lambda store: store.find(Filters(scope="", owner="u"), after=("", "a")),
         "find by node": lambda store: store.find(Filters(scope="", node="n2")),
         "find working": lambda store: store.find(Filters(scope="", is_working=True, has_ended=False)),

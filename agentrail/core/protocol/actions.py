@@ -152,6 +152,7 @@ class ReadInstructions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Wanted: TypeAlias = (
     ReadFile | WriteFile | CallModel | Search | ReadInstructions | KeepMemory | ReadNotes | WriteNotes
 )
+_CONVERTERS: Final = {kind: converter_of(kind) for kind in get_args(Wanted)}
 
 
 # --- the actions
@@ -586,7 +587,7 @@ def _fault_of_wanted(wanted: Any) -> str | None:
     if isinstance(wanted, ReadInstructions):
         return _fault_of_instructions(wanted.names, wanted.below)
     try:
-        converter_of(type(wanted))(msgspec.structs.asdict(wanted))
+        _CONVERTERS[type(wanted)](msgspec.structs.asdict(wanted))
     except msgspec.ValidationError as error:
         return f"asks for an invalid {type(wanted).__name__}: {error}"
     return None
