@@ -168,8 +168,11 @@ def has_log(path: Path) -> bool:
 
 
 def is_frozen(path: Path) -> bool:
-    """Return whether nothing can change a file: it has no log, and its directory cannot be written."""
-    return not (beside(path)[0].exists() or os.access(path.parent, os.W_OK))
+    """Return whether nothing can change a file: it has no log, and its file system is read-only.
+
+    A directory that only this user cannot write is not enough: its owner may start to write at any time.
+    """
+    return not beside(path)[0].exists() and bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
 
 
 def sync_file(path: Path) -> None:
