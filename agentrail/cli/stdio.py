@@ -47,9 +47,8 @@ def open_missing_streams() -> None:
     """Ensure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers, and that they block."""
     for descriptor in (0, 1, 2):
         try:
-            os.set_blocking(
-                descriptor, True
-            )  # a program that shares the pipe, such as npm, may have changed that
+            # A program that shares the pipe, such as npm, may have changed that.
+            os.set_blocking(descriptor, True)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
     if fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:  # as `nohup` leaves it

@@ -68,9 +68,8 @@ class Branch:
     def leave(self) -> None:
         """End an incarnation. Its task group, now dismissed, owns the children."""
         self._task_group = None
-        if (
-            self._opening is not None
-        ):  # its task may be dismissed before its first step, and would never open it
+        if self._opening is not None:
+            # Its task may be dismissed before its first step, and would never open it.
             self._opening.set()
             self._opening = None
 

@@ -240,10 +240,8 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             self._broken.set()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
         status = response.status_code
-        is_gone = (request.method, status) == (
-            "POST",
-            httpx2.codes.NOT_FOUND,
-        ) and _SESSION_ID in request.headers
+        names_session = request.method == "POST" and _SESSION_ID in request.headers
+        is_gone = names_session and status == httpx2.codes.NOT_FOUND
         if is_gone or (status in _OF_GATEWAYS and self._origin is not None):
             await response.aclose()
             if is_gone:
