@@ -1,9 +1,9 @@
 """A child session that works for a call: start it, follow it, and stop it when the call ends."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import trio
@@ -21,7 +21,7 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown, StoreUnavailable
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.plugins.permission_state import unlimited_options
@@ -33,9 +33,12 @@ from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
+from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS
 from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.trace_reader import trace_of_child
 from agentrail.runtime.tree_secrets import handles_in
+
+T = TypeVar("T")
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
@@ -88,12 +91,23 @@ async def resume_for_call(
 ) -> ToolOutcome:
     listener = _Listener(effect.effect_id, deliver)
     with trio.move_on_after(timeout_seconds):
-        async with child.subscribe(after=seen.after) as events:
+        async with AsyncExitStack() as stack:
+            events = await read_in_the_end(
+                lambda: stack.enter_async_context(child.subscribe(after=seen.after))
+            )
             end = await listener.follow(child, events, seen)
             if isinstance(end, EventsLost):
                 return Error(text=_unknown_of(effect.name))
             return decide_answer(end, listener.last_text, sources=listener.sources)
     return _decide_late(timeout_seconds, listener.last_text)
+
+
+async def read_in_the_end(read: Callable[[], Awaitable[T]]) -> T:
+    """Read the past of a child. Waits for a store that is away: what is not read would become an unknown outcome, for good."""
+    while True:
+        with suppress(StoreUnavailable):
+            return await read()
+        await trio.sleep(LONGEST_PAUSE_SECONDS)
 
 
 def _unknown_of(name: str) -> str:

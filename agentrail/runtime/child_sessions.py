@@ -1,7 +1,7 @@
 """Child sessions of a call, a tool or a background agent: start, find, resume and stop them."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -38,6 +38,7 @@ from agentrail.runtime.child_calls import (
     assemble_child,
     decide_answer,
     last_text_of,
+    read_in_the_end,
     resume_for_call,
     run_for_call,
     run_for_tool,
@@ -103,7 +104,7 @@ class ChildSessions:
         watch.find_others(finder)
         read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, watch)
         try:
-            revived = await keeping.fold(read)
+            revived = await read_in_the_end(partial(keeping.fold, read))
         except AgentrailError as error:
             return Error(text=f"{unknown.text[:-1]}: {clean_text(str(error))}]")
         if revived is None:
@@ -233,7 +234,10 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
         deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
         listener = _Listener(cell, effect, deliver)
         # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
-        async with Session(cell).subscribe(after=effect.after, deltas=False) as events:
+        async with AsyncExitStack() as stack:
+            events = await read_in_the_end(
+                lambda: stack.enter_async_context(Session(cell).subscribe(after=effect.after, deltas=False))
+            )
             if is_new:
                 prompt_cell(cell, effect.task, None)
             async for event in events:

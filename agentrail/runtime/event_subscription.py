@@ -190,6 +190,7 @@ class Subscription:
             YourMove: It was entered before, or left while old events were read. Subscribe again.
             NoTrioRun: Your move: Trio is not running here, so nothing could be read.
             SessionDown: The session has ended, and no replay was requested.
+            StoreUnavailable: Old events could not be read for longer than the store's patience. Subscribe again later.
 
         Cancellation: While old events are read, nothing is registered.
         """

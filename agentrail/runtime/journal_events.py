@@ -11,7 +11,7 @@ from agentrail.core.journal.record import REWOUND, Record
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loaded_stack import Ask
-from agentrail.errors import AgentrailError
+from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -19,6 +19,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot, read_after
+from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS
 from agentrail.runtime.tree_secrets import Withheld
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -28,15 +29,23 @@ MAX_OLD_EVENTS: Final = 100_000
 
 
 class OldEvents:
-    def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
+    def __init__(
+        self, store: Store, outside: Outside, limiter: trio.CapacityLimiter, patience_seconds: float
+    ) -> None:
         self._store = store
+        self._patience_seconds = patience_seconds
+        self.is_closed = False  # with its supervisor, whose owner closes the store next
         self._outside = outside
         self._limiter = limiter
 
     async def read(
         self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
     ) -> tuple[Event, ...]:
-        """Return the events of a session between two numbers, without those that are never replayed."""
+        """Return the events of a session between two numbers, without those that are never replayed.
+
+        Raises:
+            StoreUnavailable: The store could not be read for longer than its patience. The events are not lost.
+        """
         if before - after > MAX_OLD_EVENTS:
             await trio.lowlevel.checkpoint()
             return ()
@@ -54,19 +63,30 @@ class OldEvents:
             finder=finder,
             ask=watch,
         )
-        return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
+        gives_up_at = trio.current_time() + self._patience_seconds
+        while True:
+            try:
+                return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
+            except StoreUnavailable:
+                if self.is_closed:
+                    return ()
+                if trio.current_time() >= gives_up_at:
+                    raise
+            await trio.sleep(LONGEST_PAUSE_SECONDS)
 
 
 def old_events(  # noqa: PLR0913 - the requested range
     store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
-    """Fold the required part of a journal. Same arguments and result as `OldEvents.read`. This blocks, and never raises."""
+    """Fold the required part of a journal. Same arguments and result as `OldEvents.read`. This blocks. Raises only `StoreUnavailable`."""
 
     def read() -> tuple[Event, ...]:
         stored = store.get(scope, session)
         return () if stored is None else _folded(store, stored, after, before, finder, ask)
 
     def refuse(error: BaseException) -> tuple[Event, ...]:
+        if isinstance(error, StoreUnavailable):
+            raise error
         # Of a bug only its class: its message may contain anything, and the caller's own store may have raised it.
         why = error if isinstance(error, AgentrailError) else f"reading them raised {type(error).__name__}"
         LOGGER.warning("session %s: its events after %s are not available: %s", session, after, why)

@@ -140,7 +140,7 @@ class Keeping:
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.past_events: PastEvents = PastEvents(store)
-        self._old_events = OldEvents(store, self._outside, self._folds)
+        self._old_events = OldEvents(store, self._outside, self._folds, patience_seconds)
         self.node: Node = Node(
             id=f"n-{self._outside.ids(8)}",
             address=advertise,
@@ -237,6 +237,7 @@ class Keeping:
             self._witness.close(was_reported=self._was_reported)
 
     async def close(self) -> None:
+        self._old_events.is_closed = True
         if self.retention is not None:
             self.retention.stop()
         await self.writer.wait_empty()

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from agentrail.abc.store import Filters
-from agentrail.errors import EventMissed, SessionDown, SubscriberTooSlow, YourMove
+from agentrail.errors import EventMissed, SessionDown, StoreUnavailable, SubscriberTooSlow, YourMove
 from agentrail.events import AgentEnd, AgentStart, EventsLost, PromptReceived, SessionRecovered
 from agentrail.runtime import event_bus, fan_in, journal_events
 from agentrail.runtime.plugin_watch import QuietWatch
@@ -21,7 +21,16 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import eventually, kinds, on_bounded_time, open_over, saying, until, wants
+from tests.runtime.rig import (
+    eventually,
+    kinds,
+    on_bounded_time,
+    on_virtual_time,
+    open_over,
+    saying,
+    until,
+    wants,
+)
 from tests.runtime.test_resumed_sessions import fresh, wants_task
 from tests.runtime.test_resuming import committed, read_into
 
@@ -103,6 +112,68 @@ async def test_a_caller_waits_for_nothing_that_is_lost(monkeypatch):
         monkeypatch.setattr(event_bus, "READS", 0)  # the journal was there for the beginning, and then is not
         with pytest.raises(EventMissed, match="no longer kept"):
             await session.wait_for(PromptReceived)
+
+
+# --- a store that is away
+
+
+def fail_reads(inner, times):
+    """Let so many reads of records fail, and the later ones succeed."""
+    read, left = inner.read, [times]
+
+    def failing(*args, **options):
+        if left[0]:
+            left[0] -= 1
+            message = "the server restarts"
+            raise StoreUnavailable(message)
+        return read(*args, **options)
+
+    inner.read = failing
+
+
+@on_virtual_time
+@pytest.mark.parametrize("which", ["one", "all"])
+@pytest.mark.parametrize("times", [3, 1_000])
+async def test_what_a_store_that_is_away_keeps_is_not_lost(which, times):
+    """For as long as the patience with the store the reader waits. Then it hears that the store is away, and can come back later."""
+    store = FaultyStore(fresh())
+    async with open_over(store, store_patience=5) as supervisor:
+        session, was = await lived(supervisor, "s-1")
+
+        def come_back():
+            if which == "one":
+                return read_all(session.subscribe(after=1, deltas=False), {"s-1": was[-1].meta.seq})
+            return read_all(
+                supervisor.subscribe_all(after={"s-1": 1}, deltas=False), {"s-1": was[-1].meta.seq}
+            )
+
+        read = store.inner.read
+        fail_reads(store.inner, times)
+        if times > 3:
+            began = trio.current_time()
+            with pytest.raises(StoreUnavailable, match="the server restarts"):
+                await come_back()
+            assert 5 <= trio.current_time() - began <= 6
+            store.inner.read = read
+        assert await come_back() == {"s-1": was[1:]}
+
+
+@on_virtual_time
+async def test_the_answer_of_a_child_waits_for_a_store_that_is_away():
+    """Otherwise its outcome would be stored as unknown, for good."""
+    store = FaultyStore(inner := fresh())
+    async with open_over(store) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants_task(), says("from the child"), says("done")]),
+            tools=[TaskTool()],
+            session_id="s-1",
+        )
+        await session.ask("Hi")
+        cell = session._cell  # noqa: SLF001 - as below
+        (child,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
+        fail_reads(inner, 100)
+        answer = await supervisor._children._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
+        assert answer.text == "from the child"
 
 
 # --- lost
