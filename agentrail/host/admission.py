@@ -74,6 +74,7 @@ from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import Message, PromptRef, SessionId
 from agentrail.outside import current
+from agentrail.runtime.journal_events import subscribed_in_the_end
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.session_handle import Session
@@ -408,7 +409,7 @@ class Intake:
     async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request of an earlier process. Its hooks no longer run."""
         try:
-            async with subscribe_to_requests(session, after=after) as events:
+            async with subscribed_in_the_end(partial(subscribe_to_requests, session, after=after)) as events:
                 await follow(session, track, events)
         except AgentrailError as error:
             LOGGER.warning("request %s cannot be followed: %s", track.record.request_id, error)

@@ -5,6 +5,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
 import trio
@@ -56,6 +57,7 @@ from agentrail.messages import (
 from agentrail.outside import current
 from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.event_waits import told_of_outages
+from agentrail.runtime.journal_events import subscribed_in_the_end
 from agentrail.runtime.session_handle import Session
 from agentrail.runtime.session_rows import repairs_of, window_of
 from agentrail.structs import Value
@@ -693,7 +695,7 @@ def follow_nowait(track: RequestTrack, events: Subscription) -> None:
 async def follow(session: Session, track: RequestTrack, events: Subscription) -> Event | None:
     after = await _follow_to_end(track, events)
     while isinstance(after, int):  # other tasks blocked the loop until the buffer was full
-        async with subscribe_to_requests(session, after=after) as again:
+        async with subscribed_in_the_end(partial(subscribe_to_requests, session, after=after)) as again:
             after = await _follow_to_end(track, again)
     return after
 

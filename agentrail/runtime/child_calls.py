@@ -1,9 +1,10 @@
 """A child session that works for a call: start it, follow it, and stop it when the call ends."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, TypeAlias
 
 import msgspec
 import trio
@@ -21,24 +22,22 @@ from agentrail.core.stack.loaded_stack import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown, StoreUnavailable
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.plugins.permission_state import unlimited_options
 from agentrail.plugins.permissions import Permissions
 from agentrail.runtime.base_prompt import decide_inherited
 from agentrail.runtime.event_subscription import Subscription
+from agentrail.runtime.journal_events import subscribed_in_the_end
 from agentrail.runtime.model_lookup import facts_of, provide_model
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session_actor import SessionCell
 from agentrail.runtime.session_clock import now_ms
 from agentrail.runtime.session_handle import Session
-from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS
 from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.trace_reader import trace_of_child
 from agentrail.runtime.tree_secrets import handles_in
-
-T = TypeVar("T")
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
@@ -91,23 +90,12 @@ async def resume_for_call(
 ) -> ToolOutcome:
     listener = _Listener(effect.effect_id, deliver)
     with trio.move_on_after(timeout_seconds):
-        async with AsyncExitStack() as stack:
-            events = await read_in_the_end(
-                lambda: stack.enter_async_context(child.subscribe(after=seen.after))
-            )
+        async with subscribed_in_the_end(partial(child.subscribe, after=seen.after)) as events:
             end = await listener.follow(child, events, seen)
             if isinstance(end, EventsLost):
                 return Error(text=_unknown_of(effect.name))
             return decide_answer(end, listener.last_text, sources=listener.sources)
     return _decide_late(timeout_seconds, listener.last_text)
-
-
-async def read_in_the_end(read: Callable[[], Awaitable[T]]) -> T:
-    """Read the past of a child. Waits for a store that is away: what is not read would become an unknown outcome, for good."""
-    while True:
-        with suppress(StoreUnavailable):
-            return await read()
-        await trio.sleep(LONGEST_PAUSE_SECONDS)
 
 
 def _unknown_of(name: str) -> str:

@@ -1,7 +1,7 @@
 """Child sessions of a call, a tool or a background agent: start, find, resume and stop them."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -38,11 +38,11 @@ from agentrail.runtime.child_calls import (
     assemble_child,
     decide_answer,
     last_text_of,
-    read_in_the_end,
     resume_for_call,
     run_for_call,
     run_for_tool,
 )
+from agentrail.runtime.journal_events import read_in_the_end, subscribed_in_the_end
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
 from agentrail.runtime.session_actor import SessionCell
@@ -234,10 +234,8 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
         deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
         listener = _Listener(cell, effect, deliver)
         # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
-        async with AsyncExitStack() as stack:
-            events = await read_in_the_end(
-                lambda: stack.enter_async_context(Session(cell).subscribe(after=effect.after, deltas=False))
-            )
+        subscribe = partial(Session(cell).subscribe, after=effect.after, deltas=False)
+        async with subscribed_in_the_end(subscribe) as events:
             if is_new:
                 prompt_cell(cell, effect.task, None)
             async for event in events:

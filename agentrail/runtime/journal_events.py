@@ -1,7 +1,9 @@
 """Old events of a session, rebuilt from its journal for a returning subscriber. The event loop is used only to wait."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -17,10 +19,13 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
+from agentrail.runtime.event_subscription import Subscription
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import PluginFinder, fold_sources, newest_snapshot, read_after
 from agentrail.runtime.store_writer import LONGEST_PAUSE_SECONDS
 from agentrail.runtime.tree_secrets import Withheld
+
+T = TypeVar("T")
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -73,6 +78,21 @@ class OldEvents:
                 if trio.current_time() >= gives_up_at:
                     raise
             await trio.sleep(LONGEST_PAUSE_SECONDS)
+
+
+async def read_in_the_end(read: Callable[[], Awaitable[T]]) -> T:
+    """Read the past of a session. Waits for a store that is away, for callers that record an outcome if they find nothing."""
+    while True:
+        with suppress(StoreUnavailable):
+            return await read()
+        await trio.sleep(LONGEST_PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def subscribed_in_the_end(subscribe: Callable[[], Subscription]) -> AsyncIterator[Subscription]:
+    """Enter a subscription with `after`. Waits like `read_in_the_end`."""
+    async with AsyncExitStack() as stack:
+        yield await read_in_the_end(lambda: stack.enter_async_context(subscribe()))
 
 
 def old_events(  # noqa: PLR0913 - the requested range

@@ -19,7 +19,7 @@ from agentrail.core.journal.usage import (
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.views import model_of
 from agentrail.core.stack.loaded_stack import Ask
-from agentrail.errors import AgentrailError, Erased, SessionNotFound
+from agentrail.errors import AgentrailError, Erased, SessionNotFound, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import QuietWatch
@@ -113,6 +113,8 @@ class SpendingBook:
             self._states.pop(key, None)
             self._known[key] = _Known(tail=stored.tail, told=evolve(told, fault=None))
             return self._known[key].told
+        except StoreUnavailable:
+            raise  # otherwise its usage would be missing from budgets
         except (AgentrailError, msgspec.MsgspecError) as error:
             # A damaged session, or one whose plugin is missing, is reported and does not affect the others.
             LOGGER.warning("session %s: its usage cannot be read: %s", stored.session, error)
@@ -184,6 +186,8 @@ def _described(store: Store, stored: StoredSession) -> SessionSpending:
     )
     try:
         data = opening_of(store, stored).config.user_data
+    except StoreUnavailable:
+        raise
     except (AgentrailError, msgspec.MsgspecError):
         return told
     agent_id, user_id = data.get("agent_id"), data.get("user_id")

@@ -24,6 +24,7 @@ from agentrail.host.webhook_delivery import MESSAGES, WATCHES, encode_awaited
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.outside import RealMachine, installed
 from agentrail.plugins import HumanApproval
+from agentrail.runtime import journal_events
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.faulty_store import FaultyStore
@@ -406,6 +407,46 @@ async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
     assert [body["data"]["session_id"] for _, body in receiver.taken] == ["over"]
     assert receiver.told == ["request.failed"]
     assert rows(store) == (0, 0)
+
+
+def restart(monkeypatch):
+    """Make the next reads of old events fail, for half a minute. Return how many still will."""
+    left, read_after = [60], journal_events.read_after
+
+    def failing(*args):
+        if left[0]:
+            left[0] -= 1
+            message = "the server restarts"
+            raise StoreUnavailable(message)
+        return read_after(*args)
+
+    monkeypatch.setattr(journal_events, "read_after", failing)
+    return left
+
+
+@on_virtual_time
+async def test_a_request_whose_events_cannot_be_read_for_a_while_is_told_in_the_end(monkeypatch):
+    """The store is away when a later process looks for it, or begins to follow it: it is not forgotten, and has not failed."""
+    store, receiver = FaultyStore(MemoryStore()), Receiver()
+    options = {"webhooks": hooked(receiver), "store": store, "session_event_buffer_size": 100}
+    model = answering(*"x" * 25)
+    async with hosting(model, **options) as host:
+        first = await asked(host, session_id="main", client_id="c-1")
+        for _ in range(24):
+            await (await asked(host, session_id="main")).outcome()
+    given = {"session_id": "main", "request_id": first.request_id, "agent_id": "desk", "url": HOOK}
+    watch = WebhookWatch(tenant_id=ANN.tenant_id, user_id=ANN.user_id, **given)
+    store.change_owed([encode_awaited(watch)])
+    left = restart(monkeypatch)
+    async with hosting(model, **options):
+        await told(receiver)
+    assert left == [0]
+    assert receiver.told == ["request.completed"]
+    left = restart(monkeypatch)
+    async with hosting(model, **options) as host:
+        again = await asked(host, session_id="main", client_id="c-1")
+        assert await again.outcome() == "completed"
+    assert left == [0]
 
 
 @on_virtual_time

@@ -12,7 +12,7 @@ from agentrail.abc import Capabilities
 from agentrail.core.journal.usage import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.policy.model_policy import ModelPolicy
-from agentrail.errors import OptionError, Overloaded
+from agentrail.errors import OptionError, Overloaded, StoreUnavailable
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.runtime.agent import Agent
@@ -136,9 +136,12 @@ class Watched(MemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.reads = []
+        self.reads, self.is_away = [], False
 
     def read(self, scope, session, after=0, limit=1000):
+        if self.is_away:
+            message = "the server restarts"
+            raise StoreUnavailable(message)
         self.reads.append((session, after))
         return super().read(scope, session, after, limit)
 
@@ -165,6 +168,20 @@ async def test_only_what_is_new_is_read_and_the_sums_are_the_same():
     assert total(again["x"]).requests == 2
     assert again["y"] == first["y"]
     assert {one.session_id: one for one in SpendingBook(store).look()} == again
+
+
+@on_virtual_time
+async def test_a_store_that_is_away_is_not_taken_for_sessions_that_cost_nothing():
+    """A budget that is judged by such sums would let everything pass."""
+    store = Watched()
+    async with open_supervisor(store=store) as supervisor:
+        session = await supervisor.start_session(model=Priced([says("a")]), session_id="x", scope=SCOPE)
+        await session.ask("1")
+        store.is_away = True
+        with pytest.raises(StoreUnavailable):
+            await supervisor.spendings(scope=SCOPE)
+        store.is_away = False
+        assert total((await spent(supervisor, scope=SCOPE))["x"]).requests == 1
 
 
 @on_virtual_time
