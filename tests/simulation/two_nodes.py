@@ -18,6 +18,7 @@ from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
 from agentrail.testing.seeded import seeded_order
 from agentrail.testing.simulation.byte_network import ByteNetwork
+from agentrail.testing.simulation.disk_store import simulated_witnesses
 from agentrail.testing.simulation.log import LifeLog
 from agentrail.testing.simulation.machine import NodeMachine
 from agentrail.testing.simulation.network import SimulatedNetwork
@@ -65,7 +66,7 @@ def lived(kind: Any, life: Any, *args: Any, seed: object = 1, **options: Any) ->
             async with _serving(network, seed, options) as cluster:
                 return await life(cluster, *args)
 
-    with network.installed(), seeded_order(seed):
+    with network.installed(), simulated_witnesses(), seeded_order(seed):
         return trio.run(main, clock=FakeClock())
 
 
