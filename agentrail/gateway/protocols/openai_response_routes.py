@@ -23,6 +23,7 @@ from agentrail.gateway.protocols.response_stream import ResponseStream, SseWire,
 from agentrail.gateway.protocols.wire_calls import (
     find_session,
     fork_once,
+    nearest_event,
     own_session,
     reads,
     start_of_cycle,
@@ -290,9 +291,8 @@ def _input_of(block: UserBlock) -> Frame:
 async def _delete(call: RouteCall) -> WholeAnswer:
     """Delete a response with its conversation, of which it must be all."""
     kept = await _find(call)
-    others = PageAsked(limit=_PAGE, kinds=_PROMPTS)
-    page = await call.host.read_events(kept.session_id, call.principal, others)
-    if [number_of(event) for event in page.events] not in ([kept.seq], []):
+    around = PageAsked(before=kept.seq, kinds=_PROMPTS), PageAsked(after=kept.seq, kinds=_PROMPTS)
+    if any([await nearest_event(call, kept.session_id, asked) for asked in around]):
         message = "other responses belong to this conversation: delete the session with DELETE /sessions/{session_id}"
         refuse_call("request_not_alone", message)
     await call.host.delete_session(kept.session_id, call.principal, purge=True)

@@ -6,10 +6,12 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Final, NoReturn, TypeVar
 
+from attrs import evolve
+
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.views import Status
 from agentrail.errors import AgentrailError, AlreadyExists, ProfileMismatch, SessionUnknown
-from agentrail.events import AgentAbort, AgentError, AgentStart
+from agentrail.events import AgentAbort, AgentError, AgentStart, Event
 from agentrail.gateway.calls.decision_calls import answer_client_call
 from agentrail.gateway.calls.session_calls import record_to_fork
 from agentrail.gateway.chat_routes import headers_of
@@ -281,9 +283,14 @@ def _named(session: Session) -> Mapping[str, str]:
 
 async def start_of_cycle(call: RouteCall, session_id: str, before: int) -> AgentStart | None:
     """Return the start of the last cycle before an event number. None if it is stored no longer."""
+    found = await nearest_event(call, session_id, PageAsked(before=before, kinds=frozenset({AgentStart})))
+    return found if isinstance(found, AgentStart) else None
+
+
+async def nearest_event(call: RouteCall, session_id: str, asked: PageAsked) -> Event | None:
+    """Return the first event that is found from an event number on. A page with certain kinds may end before it."""
     while True:
-        asked = PageAsked(before=before, limit=1, kinds=frozenset({AgentStart}))
-        page = await call.host.read_events(session_id, call.principal, asked)
+        page = await call.host.read_events(session_id, call.principal, evolve(asked, limit=1))
         if page.events or not page.more:
-            return next((one for one in page.events if isinstance(one, AgentStart)), None)
-        before = page.first
+            return next(iter(page.events), None)
+        asked = evolve(asked, before=page.first) if asked.after is None else evolve(asked, after=page.last)

@@ -11,12 +11,13 @@ import trio
 from agentrail.errors import RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.plugins import HumanApproval
+from agentrail.runtime import event_history
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.protocols.test_openai_chat_calls import ENDLESS, no_sessions, official, sessions_of
 from tests.gateway.web import Web, error_of, serving
-from tests.host.hosting import Ledger, answering
+from tests.host.hosting import Ledger, answering, profile
 from tests.host.rig import plugin
 from tests.protocols.test_openai_responses import check_events
 from tests.runtime.rig import on_bounded_time
@@ -305,6 +306,20 @@ async def test_a_response_is_deleted_with_its_conversation(store):
         response = await web.client.delete(f"{PATH}/{one['id']}")
         assert response.json() == {"id": one["id"], "object": "response", "deleted": True}
         error_of(await get(web, one["id"]), 404, "request_unknown")
+
+
+async def test_a_response_is_not_deleted_with_one_of_long_ago(monkeypatch):
+    """The search for others goes on, page by page, each of which looks at so many events at most."""
+    monkeypatch.setattr(event_history, "_CHUNK", 1)
+    monkeypatch.setattr(event_history, "MAX_LOOKED_AT", 2)
+    many = [("shell", {"command": f"ls {number}"}) for number in range(260)]
+    model = ScriptedModel([says("One."), calls(*many), says("Two.")])
+    profiles = [profile(model, tools=[RecordingTool(name="shell")])]
+    async with serving(None, profiles=profiles, store=MemoryStore()) as web:
+        one = await respond(web)
+        two = await respond(web, "And?", previous_response_id=one["id"])
+        for told in (two, one):
+            error_of(await web.client.delete(f"{PATH}/{told['id']}"), 409, "request_not_alone")
 
 
 async def test_responses_of_others_are_unknown():
