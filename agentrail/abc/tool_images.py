@@ -1,4 +1,4 @@
-"""Checks of number, size and format of a result's images, where the tool's author creates it."""
+"""Checks of number, size and format of a result's images, where the tool's author creates it. A prompt's images have the same format."""
 
 import binascii
 import re
@@ -27,14 +27,15 @@ def checked_images(given: object) -> tuple[Image, ...]:
         message = f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are allowed: write the others to files and return their paths in the text"
         raise ToolContractError(message)
     for place, image in enumerate(images):
-        fault = _fault_of(image)
+        fault = fault_of_image(image)
         if fault is not None:
             message = f"image {place} of a result {fault}"
             raise ToolContractError(message)
     return images
 
 
-def _fault_of(image: object) -> str | None:
+def fault_of_image(image: object) -> str | None:
+    """Return the fault of an image that no model would accept, or None."""
     if not isinstance(image, Image):
         return f"is {image!r:.80}: expected Image(media_type=…, data=…)"
     media_type: object = image.media_type

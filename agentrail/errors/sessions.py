@@ -39,7 +39,7 @@ class CursorAhead(OptionError):
 
 
 class PromptError(YourMove):
-    """An invalid prompt: empty, too long, or with a block of unknown type."""
+    """An invalid prompt: empty, too long, or with a block of unknown type or an invalid image."""
 
     code = "prompt_error"
 

@@ -8,6 +8,7 @@ import attrs
 from msgspec.structs import astuple
 
 from agentrail.abc import ChildRequest, Error, Ok
+from agentrail.abc.tool_images import fault_of_image
 from agentrail.core.policy.prompt_settings import PromptSettings, faults_of_settings, settings_of
 from agentrail.core.values.question_forms import MAX_ANSWER_CHARACTERS
 from agentrail.errors import OptionError, PromptError
@@ -205,6 +206,9 @@ def _checked(content: object) -> Blocks:
             raise PromptError(message)
         if not all(isinstance(value, str) for value in astuple(block)):
             message = f"a prompt has {block!r:.200}: expected text in each field of a block"
+            raise PromptError(message)
+        if isinstance(block, Image) and (fault := fault_of_image(block)) is not None:
+            message = f"an image of a prompt {fault}"
             raise PromptError(message)
         blocks.append(block)
     return tuple(blocks)

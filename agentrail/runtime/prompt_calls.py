@@ -160,8 +160,8 @@ class PromptingHandle(CycleCalls, AskingHandle):
             of the event that reports this.
 
         Raises:
-            PromptError: Your move: the content is empty, too long, or has a block of unknown type. The message names
-                the limit.
+            PromptError: Your move: the content is empty, too long, or has a block of unknown type or an invalid
+                image. The message names the limit.
             PromptQueueFull: Your move: `max_prompt_queue` prompts are waiting already. Try again when the next cycle
                 has ended.
             ClientIdReused: Your move: the name was used for other content.

@@ -76,6 +76,15 @@ CONTENTS = [
             odd(FileRef, path=Path("a")),
         )
     ),
+    *(
+        ([Text(text="a"), Image(**{"media_type": "image/png", "data": "aGk="} | wrong)], words)
+        for wrong, words in (
+            ({"data": "a?"}, "an image of a prompt has data that is not base64"),
+            ({"data": "aGk"}, "an image of a prompt has data that is not base64"),
+            ({"data": ""}, "an image of a prompt has the data ''"),
+            ({"media_type": "text/html"}, "an image of a prompt has the media type 'text/html'"),
+        )
+    ),
 ]
 
 

@@ -121,6 +121,7 @@ async def test_the_whole_machine_is_no_directory_of_a_session():
         {"type": "audio", "data": "", "mimeType": "a/b"},
         {"type": "text"},
         {"type": "resource", "resource": 3},
+        {"type": "image", "data": "no base64", "mimeType": "image/png"},
     ],
 )
 async def test_a_block_that_cannot_be_read_is_refused(tmp_path, block):
