@@ -36,9 +36,12 @@ LOOPBACK_NAMES: Final[tuple[str, ...]] = ("127.0.0.1", "localhost", "[::1]")
 """Names of the local machine."""
 
 REQUEST_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Agentrail-User"
-"""Headers that a page of an allowed origin may send."""
+"""Headers that a page of an allowed origin may send, unless its preflight names others."""
 
-READABLE_HEADERS: Final = "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+READABLE_HEADERS: Final = (
+    "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Should-Retry, X-History-Repairs,"
+    " X-Agentrail-Ignored, X-Agentrail-History-Differs, Mcp-Session-Id"
+)
 """Headers that a page of an allowed origin may read."""
 
 PREFLIGHT_SECONDS: Final = 600
@@ -239,7 +242,9 @@ class AccessRules:
             "vary": "Origin",
             "access-control-allow-origin": origin,
             "access-control-allow-methods": ", ".join(methods),
-            "access-control-allow-headers": REQUEST_HEADERS,
+            # The client libraries of foreign protocols send their own headers, some of which depend on the call.
+            "access-control-allow-headers": head.headers.get("access-control-request-headers")
+            or REQUEST_HEADERS,
             "access-control-max-age": str(PREFLIGHT_SECONDS),
         }
 

@@ -130,7 +130,10 @@ def test_pages_of_listed_origins_alone_may_ask_and_read():
     assert LISTED.cors_headers(head(origin="https://app.example")) == {
         "vary": "Origin",
         "access-control-allow-origin": "https://app.example",
-        "access-control-expose-headers": "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy",
+        "access-control-expose-headers": (
+            "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Should-Retry, X-History-Repairs,"
+            " X-Agentrail-Ignored, X-Agentrail-History-Differs, Mcp-Session-Id"
+        ),
     }
     for rules, call in (
         (LISTED, head(origin="https://evil.example")),
@@ -138,6 +141,15 @@ def test_pages_of_listed_origins_alone_may_ask_and_read():
         (OPEN, head(origin="http://127.0.0.1:8700")),
     ):
         assert rules.cors_headers(call) == {"vary": "Origin"}
+
+
+def test_a_page_of_a_listed_origin_may_send_the_headers_of_its_library():
+    """Those of MCP depend on the call, and those of OpenAI's library on its version."""
+    for sent in ("authorization,mcp-protocol-version,mcp-session-id", "a2a-version", "x-stainless-os"):
+        asked = preflight(access_control_request_headers=sent)
+        allowed = LISTED.answer_preflight(asked, ("POST",))
+        assert allowed is not None
+        assert allowed["access-control-allow-headers"] == sent
 
 
 @pytest.mark.host("H-116")
