@@ -46,15 +46,18 @@ class AgUiSource(_Wire, frozen=True):
 
     type: Literal["data", "url", "file"]
     value: str
-    mime_type: str = msgspec.field(default_factory=lambda: "application/octet-stream")  # always encoded
+    mime_type: str | None = None
+    provider: str | None = None
 
 
 class AgUiPart(_Wire, frozen=True):
     """A part of a message: `text`, or media with a `source`."""
 
     type: Literal["text", "image", "audio", "video", "document"]
+    id: str | None = None
     text: str | None = None
     source: AgUiSource | None = None
+    metadata: Any = None
 
 
 class AgUiFunction(_Wire, frozen=True):
@@ -70,6 +73,8 @@ class AgUiCall(_Wire, frozen=True):
     id: str
     function: AgUiFunction
     type: Literal["function"] = msgspec.field(default_factory=lambda: "function")  # always encoded
+    encrypted_value: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class AgUiMessage(_Wire, frozen=True):

@@ -15,6 +15,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.protocols.ag_ui import messages_snapshot
 from agentrail.protocols.ag_ui_messages import (
     AgUiBody,
     AgUiPlan,
@@ -262,6 +263,24 @@ def test_a_client_has_what_it_sent_and_a_repeated_run_begins_behind_its_message(
         "u1",
     }  # a snapshot with thinking replaces all of it
     assert [one["type"] for one in again.first] == ["MESSAGES_SNAPSHOT"]
+
+
+def test_a_snapshot_has_the_messages_of_the_client_as_it_sent_them():
+    """It replaces them: a field that is left out is lost."""
+    page = {"type": "file", "value": "f-1", "provider": "openai"}
+    parts = [
+        {"type": "text", "id": "a", "text": "See.", "metadata": {"source": "web"}},
+        {"type": "image", "id": "b", "source": {"type": "url", "value": "https://x.example"}, "metadata": 1},
+        {"type": "document", "source": {**page, "mimeType": "application/pdf"}},
+    ]
+    call = {"id": "k", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    sent = (
+        of("user", parts, name="u1", encryptedValue="e", metadata={"at": 1}),
+        of("assistant", toolCalls=[{**call, "encryptedValue": "e", "metadata": {"at": 2}}]),
+        of("tool", name="r", toolCallId="k", error="no", metadata={"agentrail": {"isError": True}}),
+    )
+    snapshot = messages_snapshot(open_ag_ui_run(body(*sent, HI), AgUiPlan()))
+    assert msgspec.json.decode(msgspec.json.encode(snapshot["messages"])) == [*sent, HI]
 
 
 @pytest.mark.parametrize(
