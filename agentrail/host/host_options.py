@@ -82,8 +82,9 @@ class HostOptions:
         mcp: MCP servers, see `open_supervisor`.
         telemetry: Export of spans, see `open_supervisor`.
         audit: Audit log, see `open_supervisor`.
-        public_url: Address under which browsers of users reach this host, with its path prefix. Links to log in to MCP
-            servers begin with it. None: users cannot log in.
+        public_url: Address under which browsers and clients of users reach this host, with its path prefix. Links to log in
+            to MCP servers and addresses in A2A cards begin with it. None: users cannot log in, and a card has the
+            address of its request.
         files_are_shared: Whether directories of local sandboxes are the same on all nodes of a shared store, as on a network file system. Otherwise
             profiles with a local sandbox are refused there: sessions move between machines, their files would not.
         idle_after: Idle time before a session leaves memory, in seconds. None: never. Without a store sessions stay.

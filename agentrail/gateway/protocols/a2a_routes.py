@@ -289,7 +289,9 @@ async def _show_card(call: RouteCall, _params: Mapping[str, Any] | None = None) 
         profile = await call.host.profile_for(found, agent_id)
     head = call.head
     before = head.path.rpartition("/a2a/" if "agent_id" in call.params else "/.well-known/")[0]
-    url = f"{head.scheme}://{head.headers['host']}{before}/a2a/{profile.id}"
+    # A proxy may terminate TLS, so the scheme of the call is not that of its client.
+    public = call.host.options.public_url or f"{head.scheme}://{head.headers['host']}{before}"
+    url = f"{public.rstrip('/')}/a2a/{profile.id}"
     about = {"name": profile.name, "description": profile.description or profile.name}
     schemes = {"token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}} if callers.rules.needs_token else {}
     return {

@@ -829,6 +829,17 @@ async def test_the_card_without_a_token_shows_public_profiles_alone():
         assert (await web.post(RPC, {}, headers=VERSION)).status_code == 401
 
 
+async def test_behind_a_proxy_the_card_has_the_public_address():
+    """A client would send its token in plain text to the `http` address at which the proxy calls."""
+    options = {"public_url": "https://agents.example/", "allowed_hosts": ["agents.example"]}
+    async with serving(answering("One."), protocols=A2A, **options) as web:
+        head = {**VERSION, "host": "agents.example"}
+        for path in ("/.well-known/agent-card.json", f"{RPC}/v1/extendedAgentCard"):
+            card = (await web.client.get(path, headers=head)).json()
+            urls = [one["url"] for one in card["supportedInterfaces"]]
+            assert urls == ["https://agents.example/a2a/desk", "https://agents.example/a2a/desk/v1"]
+
+
 async def test_the_guard_of_the_server_holds_here_too():
     """8.11: Host, Origin, content type; messages are counted as messages, on each binding, and other calls as calls."""
     limits = Limits(messages_per_minute=1, messages_burst=2)
