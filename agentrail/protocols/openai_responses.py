@@ -240,7 +240,8 @@ def _end(own: Responding, end: ResponseEnd) -> ResponseShown:
         status = kind = "failed"
     elif end.kind == "aborted":
         status, kind = "cancelled", "failed"
-    return _events(own, (kind, {"response": response_object(own, status, end)}))
+    # Also for a client with a number that is not of this response: no stream ends without it.
+    return _events(replace(own, after=-1), (kind, {"response": response_object(own, status, end)}))
 
 
 _INCOMPLETE: Final[Mapping[events.EndReason | None, str]] = MappingProxyType(
