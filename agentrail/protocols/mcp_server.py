@@ -206,11 +206,12 @@ def call_failure(code: str, message: str, more: Mapping[str, Any] | None = None)
     return {"content": [{"type": "text", "text": message}], "structuredContent": told, "isError": True}
 
 
-def handled_answer(body: Any, status: int) -> Frame:
-    """Return the answer of a host plugin, or the output of a command."""
+def handled_answer(body: Any, status: int, session_id: str | None = None) -> Frame:
+    """Return the answer of a host plugin, or the output of a command. `session_id` is None for a tool without an output schema."""
     lines = body.get("lines") if isinstance(body, Mapping) else None
     text = "\n".join(map(str, lines)) if isinstance(lines, list) else canonical_json(body).decode()
-    return {"content": [{"type": "text", "text": text}], "isError": status >= HTTPStatus.BAD_REQUEST}
+    told = {} if session_id is None else {"structuredContent": {"session_id": session_id, "text": text}}
+    return {"content": [{"type": "text", "text": text}], "isError": status >= HTTPStatus.BAD_REQUEST, **told}
 
 
 def result_of_call(frames: Sequence[Frame], call_id: str) -> Frame:

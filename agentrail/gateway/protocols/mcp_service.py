@@ -340,7 +340,8 @@ async def _ask(call: RouteCall, ctx: _Context, tool: _Tool, said: str, session_i
         request, call.principal, on_disconnect="abort", via=shapes.MCP, trace=trace or call.trace
     )
     if isinstance(submitted, HandledResponse):
-        return shapes.handled_answer(thawed(submitted.body), submitted.status)
+        named = None if tool.own is not None else session_id or ""
+        return shapes.handled_answer(thawed(submitted.body), submitted.status, named)
     return await _follow(call, ctx, stream_request(_WIRE, submitted, None), tool, submitted.receipt.ref)
 
 

@@ -22,6 +22,7 @@ from agentrail.commands import CommandRegistry
 from agentrail.commands.markdown import CommandFile, commands_of_files
 from agentrail.errors import RequestRefused
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import HandledResponse
 from agentrail.messages import Image
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -494,6 +495,22 @@ async def test_slash_commands_with_a_prompt_are_prompts(mode):
         for name in ("help", "none"):
             with pytest.raises(MCPError):
                 await client.get_prompt(name, {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_command_and_a_host_plugin_answer_a_client(mode):
+    """The result fits the output schema of the tool, which the official clients check."""
+
+    async def intercept(ctx):
+        return HandledResponse({"text": "closed"}) if ctx.request.message == "Hi" else None
+
+    hours, desk = plugin("hours", intercept_chat_request=intercept), profile(ScriptedModel([]))
+    options = {"commands": CommandRegistry(), "profiles": [desk], "protocols": ("mcp",)}
+    async with serving(None, hours, **options) as web, connected(web, mode) as client:
+        for prompt, text in (("Hi", '{"text":"closed"}'), ("/help", "/help: show all commands")):
+            result = await client.call_tool("desk", {"prompt": prompt})
+            assert result.content[0].text.startswith(text)
+            assert result.structured_content == {"session_id": "", "text": result.content[0].text}
 
 
 @pytest.mark.parametrize("mode", MODES)
