@@ -28,6 +28,7 @@ from agentrail.gateway.request_parser import (
 )
 from agentrail.gateway.response_bodies import CheckReply, HealthReply, ReadyReply, as_given
 from agentrail.gateway.route_errors import ON_SESSION
+from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
@@ -99,35 +100,15 @@ async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
     return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
 
 
-async def answer_call_details(call: RouteCall) -> WholeAnswer:
-    query = call.query
-    start = whole_number("result_from", query.get("result_from"), 0, most=MAX_CURSOR)
-    end = whole_number("result_to", query.get("result_to"), 0, most=MAX_CURSOR)
-    made = await calls.read_call_details(
-        call.host,
-        call.principal,
-        call.params["session_id"],
-        call.params["call_id"],
-        result_from=start,
-        result_to=end if "result_to" in query else None,
-    )
-    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
-
-
-async def answer_context(call: RouteCall) -> WholeAnswer:
-    made = await calls.read_context(call.host, call.principal, call.params["session_id"])
-    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
-
-
-async def answer_spans(call: RouteCall) -> WholeAnswer:
-    cycle = call.query.get("cycle")
-    made = await calls.inspect_spans(
-        call.host,
-        call.principal,
-        call.params["session_id"],
-        cycle=None if cycle is None else whole_number("cycle", cycle, 1, least=1, most=MAX_CURSOR),
-    )
-    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
+_call_details: Final = runs(
+    calls.read_call_details,
+    in_path("session_id"),
+    in_path("call_id"),
+    result_from=number_in_query("result_from", 0),
+    result_to=number_in_query("result_to"),
+)
+_context: Final = runs(calls.read_context, in_path("session_id"))
+_spans: Final = runs(calls.inspect_spans, in_path("session_id"), cycle=number_in_query("cycle", least=1))
 
 
 async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: RUF029 - the handler of a route, which is awaited
@@ -185,7 +166,7 @@ EVENT_ROUTES: Final = (
     CallRoute(
         "GET",
         "/sessions/{session_id}/calls/{call_id}",
-        answer_call_details,
+        _call_details,
         does="shows a call and its result in parts",
         query=("result_from", "result_to"),
         replies={200: CallDetails},
@@ -194,7 +175,7 @@ EVENT_ROUTES: Final = (
     CallRoute(
         "GET",
         "/sessions/{session_id}/context",
-        answer_context,
+        _context,
         does="shows the next request to the model, part by part",
         replies={200: ContextReply},
         refusals=f"{ON_SESSION} session_is_child",
@@ -202,7 +183,7 @@ EVENT_ROUTES: Final = (
     CallRoute(
         "GET",
         "/inspect/sessions/{session_id}/spans",
-        answer_spans,
+        _spans,
         does="shows the timeline of a session or of one cycle",
         query=("cycle",),
         scope="inspect",

@@ -8,13 +8,12 @@ from agentrail.gateway import calls
 from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.path_endpoint import CallRoute, RouteCall, aim_nowhere
 from agentrail.gateway.request_parser import (
-    MAX_CURSOR,
     MAX_SEARCH_CHARACTERS,
     refuse_field,
     whole_number,
     yes_or_no,
 )
-from agentrail.gateway.session_routes import in_path, runs
+from agentrail.gateway.session_routes import in_path, number_in_query, runs
 from agentrail.runtime.journal_inspection import RECORD_KINDS, WantedRecords
 
 MAX_RECORDS_OF_A_PAGE: Final = 1_000
@@ -31,17 +30,6 @@ def read_kinds(text: str | None) -> frozenset[str]:
     return kinds
 
 
-def _number(name: str, text: str | None) -> int | None:
-    return None if text is None else whole_number(name, text, 1, least=1, most=MAX_CURSOR)
-
-
-def _needed_number(name: str, text: str | None) -> int:
-    number = _number(name, text)
-    if number is None:
-        refuse_field(name, "is missing: give the number of a record, from 1")
-    return number
-
-
 def _text(name: str, text: str | None) -> str | None:
     if not text:
         return None
@@ -54,7 +42,7 @@ def _wanted(call: RouteCall) -> WantedRecords:
     query = call.query
     return WantedRecords(
         after=whole_number("after", query.get("after"), 0),
-        before=_number("before", query.get("before")),
+        before=number_in_query("before", least=1)(call),
         limit=whole_number("limit", query.get("limit"), 100, least=1, most=MAX_RECORDS_OF_A_PAGE),
         kinds=read_kinds(query.get("kinds")),
         plugin=_text("plugin", query.get("plugin")),
@@ -64,16 +52,14 @@ def _wanted(call: RouteCall) -> WantedRecords:
 
 
 def _at(call: RouteCall) -> int:
-    return _needed_number("at", call.query.get("at"))
-
-
-def _from(call: RouteCall) -> int | None:
-    return _number("from", call.query.get("from"))
+    if "at" not in call.query:
+        refuse_field("at", "is missing: give the number of a record, from 1")
+    return whole_number("at", call.query["at"], 1, least=1)
 
 
 _session: Final = in_path("session_id")
 _trace: Final = runs(calls.inspect_trace, _session, _wanted)
-_state: Final = runs(calls.inspect_state, _session, _at, since=_from)
+_state: Final = runs(calls.inspect_state, _session, _at, since=number_in_query("from", least=1))
 _explain: Final = runs(calls.inspect_explanation, _session, _at)
 
 _ONE: Final = "/inspect/sessions/{session_id}"

@@ -201,21 +201,24 @@ def _flag(name: str) -> ArgumentReader:
     return lambda call: yes_or_no(name, call.query.get(name))
 
 
-def _after(call: RouteCall) -> int:
-    return whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
+def number_in_query(
+    name: str, default: int | None = None, *, least: int = 0, most: int = MAX_CURSOR
+) -> ArgumentReader:
+    """Return a reader of a whole number. Without the parameter, it returns the default."""
 
+    def read(call: RouteCall) -> int | None:
+        given = call.query.get(name)
+        return default if given is None else whole_number(name, given, 0, least=least, most=most)
 
-def _after_if_given(call: RouteCall) -> int | None:
-    return _after(call) if "after" in call.query else None
+    return read
 
 
 def _limit_to(most: int, default: int | None = None) -> ArgumentReader:
-    usual = most if default is None else default
-    return lambda call: whole_number("limit", call.query.get("limit"), usual, least=1, most=most)
+    return number_in_query("limit", most if default is None else default, least=1, most=most)
 
 
-def _wait_seconds(call: RouteCall) -> int:
-    return whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
+_after: Final = number_in_query("after", 0)
+_wait: Final = number_in_query("wait", 0, most=MAX_WAIT_SECONDS)
 
 
 def _asked_sessions(call: RouteCall) -> AskedSessions:
@@ -252,14 +255,14 @@ _abort: Final = runs(calls.abort_session, _session, _body, wait=_flag("wait"))
 _approve: Final = runs(calls.accept_approval, _session, _body)
 _approval: Final = runs(calls.read_shown_approval, _session, in_path("approval"))
 _respond: Final = runs(calls.respond_to_question, _session, _body)
-_request: Final = runs(calls.read_request, _session, in_path("request_id"), wait=_wait_seconds)
+_request: Final = runs(calls.read_request, _session, in_path("request_id"), wait=_wait)
 _cancel: Final = runs(calls.cancel_request, _session, in_path("request_id"), _body)
 _files: Final = runs(
     calls.list_workspace, _session, _in_query("path", ""), after=_after, limit=_limit_to(MAX_FILES_OF_A_PAGE)
 )
 _all_sessions: Final = runs(calls.inspect_sessions, _asked_sessions)
 _tree: Final = runs(
-    calls.inspect_tree, after=_after_if_given, limit=_limit_to(calls.MAX_SESSIONS_OF_A_TREE, 200)
+    calls.inspect_tree, after=number_in_query("after"), limit=_limit_to(calls.MAX_SESSIONS_OF_A_TREE, 200)
 )
 _cost: Final = runs(
     calls.inspect_cost,
