@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
@@ -62,6 +63,7 @@ from agentrail.gateway.token_watcher import OpenStream
 from agentrail.host.admission import mint_session
 from agentrail.host.agent_profiles import AgentProfile, ProfileContext, options_of_profile
 from agentrail.host.hook_payloads import ChatRequest, HandledResponse
+from agentrail.host.identity import SessionOwner
 from agentrail.messages import SessionId
 from agentrail.protocols import mcp_server as shapes
 from agentrail.protocols.decisions import WireRefusal
@@ -83,6 +85,10 @@ _CALL: Final = "agentrail.call"
 _KEYS: Final = "mcp_key"
 _PROGRESS_SECONDS: Final = 0.25
 _MAX_WATCHED: Final = 64
+MAX_CONNECTIONS_OF_EACH: Final = 100
+"""Limit on kept connections of one caller. One more ends the one that was unused for the longest time."""
+
+_MAX_CALLERS: Final = 10_000
 
 
 async def read_state_key(supervisor: SessionSupervisor) -> bytes:
@@ -149,6 +155,7 @@ class McpService:
         self._stateless = StreamableHTTPSessionManager(
             self.server, max_request_body_size=most, stateless=True
         )
+        self._connections: dict[SessionOwner, dict[bytes, None]] = {}  # the least recently used ones first
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -176,8 +183,10 @@ class McpService:
             return pieces.pop() if pieces else await call.receive()
 
         async def send(message: MutableMapping[str, Any]) -> None:
-            if self._node and message["type"] == "http.response.start":
-                message["headers"] = [*map(self._name_node, message["headers"])]
+            if message["type"] == "http.response.start":
+                await self._note_connection(scope, message)
+                if self._node:
+                    message["headers"] = [*map(self._name_node, message["headers"])]
             await call.write(dict(message))
 
         who, head = call.principal, call.head
@@ -200,6 +209,24 @@ class McpService:
             _CALL: call,
         }
         await manager.handle_request(scope, receive, send)
+
+    async def _note_connection(self, scope: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Note that a connection is used. The library limits them too, but for all callers together."""
+        name = dict(answer["headers"]).get(shapes.CONNECTION_HEADER.encode())
+        if name is None or answer["status"] >= HTTPStatus.BAD_REQUEST:
+            return
+        owner = SessionOwner.of(scope[_CALL].principal)
+        own = self._connections[owner] = self._connections.pop(owner, {})
+        own.pop(name, None)
+        if scope["method"] != "DELETE":
+            own[name] = None
+        if len(own) > MAX_CONNECTIONS_OF_EACH:
+            oldest = next(iter(own))
+            del own[oldest]
+            ended = {**scope, "method": "DELETE", "headers": [(shapes.CONNECTION_HEADER.encode(), oldest)]}
+            await self._manager.handle_request(ended, _receive_nothing, _send_nothing)
+        if not own or len(self._connections) > _MAX_CALLERS:
+            del self._connections[owner if not own else next(iter(self._connections))]
 
     def _name_node(self, header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
         name, value = header
@@ -313,6 +340,15 @@ class McpService:
                 with trio.move_on_after(LEFT_SECONDS, shield=True), suppress(AgentrailError, CallRefused):
                     await call.host.delete_session(session_id or "", call.principal, purge=True)  # noqa: ASYNC102
         return answer
+
+
+async def _receive_nothing() -> MutableMapping[str, Any]:
+    await trio.lowlevel.checkpoint()
+    return {"type": "http.request", "body": b""}
+
+
+async def _send_nothing(_: MutableMapping[str, Any]) -> None:
+    await trio.lowlevel.checkpoint()
 
 
 # --- a call

@@ -21,6 +21,7 @@ from agentrail.abc import Error, Ok
 from agentrail.commands import CommandRegistry
 from agentrail.commands.markdown import CommandFile, commands_of_files
 from agentrail.errors import RequestRefused
+from agentrail.gateway.protocols import mcp_service
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
 from agentrail.messages import Image
@@ -653,6 +654,33 @@ async def test_without_a_token_there_is_nothing():
         assert (await web.post("/mcp", rpc("tools/list", {}), headers=sent)).status_code == 200
         assert (await web.client.delete("/mcp", headers=sent)).status_code == 200
         assert (await web.post("/mcp", rpc("tools/list", {}), headers=sent)).status_code == 404
+
+
+async def test_one_caller_has_so_many_connections_of_the_older_revision(monkeypatch):
+    """One more ends the one that was unused for the longest time. Others and their connections are left alone."""
+    monkeypatch.setattr(mcp_service, "MAX_CONNECTIONS_OF_EACH", 2)
+    async with served(profile(ScriptedModel([])), auth=of_users("ann", "bob")) as web:
+
+        async def connect(user: str) -> dict[str, str]:
+            said = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            }
+            sent = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {user}"}
+            opened = await web.post("/mcp", rpc("initialize", said), headers=sent)
+            return {**sent, "mcp-session-id": opened.headers["mcp-session-id"]}
+
+        async def status(sent: dict[str, str]) -> int:
+            return (await web.post("/mcp", rpc("ping", {}), headers=sent)).status_code
+
+        bobs, first, second = await connect("bob"), await connect("ann"), await connect("ann")
+        assert await status(first) == 200
+        third = await connect("ann")
+        assert [await status(one) for one in (bobs, first, second, third)] == [200, 200, 404, 200]
+        assert (await web.client.delete("/mcp", headers=first)).status_code == 200
+        fourth = await connect("ann")
+        assert [await status(one) for one in (bobs, third, fourth)] == [200, 200, 200]
 
 
 async def test_a_session_of_somebody_else_is_unknown():
