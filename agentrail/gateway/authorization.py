@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote_plus
 
 import attrs
@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import OptionError
-from agentrail.gateway.error_responses import EncodeError, ErrorAnswer, error_answer
+from agentrail.gateway.error_responses import CallRefused, EncodeError, ErrorAnswer, error_answer
 from agentrail.gateway.node_token import ANSWER_HEADER, NODE_HEADER, NodeCall, NodeCalls
 from agentrail.gateway.request_parser import AsgiApp, AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.token_file import follow_token_file
@@ -66,6 +66,8 @@ _TOKEN: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{16,}")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 _FORWARDED_FOR: Final = re.compile(r"""(?:^|[;,])\s*for\s*=\s*"?([^",;\s]+)""", re.IGNORECASE)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+T = TypeVar("T")
 
 
 UNAUTHORIZED: Final = error_answer(
@@ -134,10 +136,6 @@ def _lowered(given: str | Iterable[str]) -> tuple[str, ...]:
     return tuple([str(one).lower() for one in several])
 
 
-def _lowered_or_none(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else _lowered(given)
-
-
 @frozen(kw_only=True)
 class AccessRules:
     """Hosts, origins and machines from which a server may be called.
@@ -149,7 +147,9 @@ class AccessRules:
     """
 
     allowed_hosts: tuple[str, ...] = field(default=LOOPBACK_NAMES, converter=_lowered)
-    allowed_origins: tuple[str, ...] | None = field(default=None, converter=_lowered_or_none)
+    allowed_origins: tuple[str, ...] | None = field(
+        default=None, converter=attrs.converters.optional(_lowered)
+    )
     needs_token: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -368,6 +368,13 @@ def require_scope(principal: Principal, scope: str, also: str | None = None) -> 
         f"this call needs a token with the scope {wanted}",
         hint=f"`agentrail token new --scopes {scope}` makes one",
     )
+
+
+def checked(outcome: T | ErrorAnswer) -> T:
+    """Return the outcome of a check, or refuse the call."""
+    if isinstance(outcome, ErrorAnswer):
+        raise CallRefused(outcome)
+    return outcome
 
 
 def _contradicts(name: str) -> ErrorAnswer:

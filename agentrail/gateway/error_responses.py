@@ -243,7 +243,6 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
         ),
         **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
-        **_ours("profile_failed upload_failed"),
         **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )

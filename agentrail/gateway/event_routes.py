@@ -19,7 +19,6 @@ from agentrail.gateway.path_endpoint import (
     answer_json,
 )
 from agentrail.gateway.request_parser import (
-    MAX_CURSOR,
     check_id,
     cursor_of,
     refuse_field,
@@ -84,11 +83,7 @@ def _aim_of_events(call: RouteCall) -> CallAim:
 
 async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
     query = call.query
-    numbers: Any = {
-        name: whole_number(name, query[name], 0, most=MAX_CURSOR)
-        for name in ("before", "after")
-        if name in query
-    }
+    numbers: Any = {one: whole_number(one, query[one], 0) for one in ("before", "after") if one in query}
     if len(numbers) > 1:
         refuse_field("before", "and after are given: give one of them, or none for the last page")
     limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_EVENTS_OF_A_PAGE)

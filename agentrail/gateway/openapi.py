@@ -147,22 +147,15 @@ def add_frames(
     for told in (RowsWatched, Changed):
         rows = schemas[told.__name__]["properties"]
         rows["rows"] = {**of_rows, "description": rows["rows"].get("description", "")}
-    schemas["EventFrame"] = {
-        "type": "object",
-        "description": "An event of a subscribed session.",
-        "required": ["type", "event"],
-        "properties": {"type": {"enum": ["event"]}, "event": ref("Event")},
-    }
-    schemas["EventsFrame"] = {
-        "type": "object",
-        "description": "Earlier events of a session, for a client whose `hello` asked for such frames.",
-        "required": ["type", "session_id", "events"],
-        "properties": {
-            "type": {"enum": ["events"]},
-            "session_id": {"type": "string"},
-            "events": {"type": "array", "items": ref("Event")},
-        },
-    }
+    schemas["EventFrame"] = _frame_of(
+        "An event of a subscribed session.", type={"enum": ["event"]}, event=ref("Event")
+    )
+    schemas["EventsFrame"] = _frame_of(
+        "Earlier events of a session, for a client whose `hello` asked for such frames.",
+        type={"enum": ["events"]},
+        session_id={"type": "string"},
+        events={"type": "array", "items": ref("Event")},
+    )
     names = {_struct_tag(kind): kind.__name__ for kind in OF_SERVER} | {
         "event": "EventFrame",
         "events": "EventsFrame",
@@ -170,6 +163,10 @@ def add_frames(
     schemas["ServerFrame"] = _one_of(
         "What a server sends over a socket: one JSON object in a message.", names
     )
+
+
+def _frame_of(words: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "object", "description": words, "required": [*fields], "properties": fields}
 
 
 def _command(
@@ -336,28 +333,19 @@ _AG_UI_EVENT: Final[dict[str, Any]] = {
 }
 
 
-_CHUNK: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "A chunk of a completion, or an error, as of the OpenAI API. The last frame is `[DONE]`.",
-    "additionalProperties": True,
-}
+def _open_object(words: str) -> dict[str, Any]:
+    return {"type": "object", "description": words, "additionalProperties": True}
 
+
+_CHUNK: Final = _open_object(
+    "A chunk of a completion, or an error, as of the OpenAI API. The last frame is `[DONE]`."
+)
+_OBJECT: Final = _open_object("An object of the OpenAI API.")
+_A2A: Final = _open_object("An object of A2A 1.0, whose specification has its fields.")
 _RESPONSE_EVENT: Final[dict[str, Any]] = {
     **_UI_PART,
     "description": "An event of a response, as of the OpenAI API. The last one has the whole response.",
 }
-_OBJECT: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "An object of the OpenAI API.",
-    "additionalProperties": True,
-}
-
-_A2A: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "An object of A2A 1.0, whose specification has its fields.",
-    "additionalProperties": True,
-}
-
 _OPEN_BODY: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["model"],

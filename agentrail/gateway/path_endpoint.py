@@ -37,6 +37,7 @@ from agentrail.gateway.authorization import (
     CallHead,
     admitted_head,
     caller_of,
+    checked,
     name_user,
     node_call_of,
     require_scope,
@@ -482,6 +483,12 @@ _USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+def user_in_body(call: RouteCall) -> Principal:
+    """Return the caller with the user that the body names."""
+    named: dict[str, Any] = {one: getattr(call.body, one, None) for one in ("tenant_id", "user_id")}
+    return checked(name_user(call.principal, **named))
+
+
 class PathEndpoint:
     """All methods of one URL path, as an ASGI app."""
 
@@ -541,7 +548,7 @@ class PathEndpoint:
             return
         if call.principal is NO_PRINCIPAL:
             raise CallRefused(UNAUTHORIZED)  # the guard is missing from this route
-        _check(require_scope(call.principal, route.scope, route.also))
+        checked(require_scope(call.principal, route.scope, route.also))
         call.gateway.opened()
         try:
             await self._read(call, route)
@@ -589,16 +596,9 @@ class PathEndpoint:
         if route.body is not None:
             read = partial(decode_body, route.body, text, limits)
             call.body = await call.gateway.read_aside(read, len(text))
-            found = name_user(
-                call.principal,
-                tenant_id=getattr(call.body, "tenant_id", None),
-                user_id=getattr(call.body, "user_id", None),
-            )
-            if isinstance(found, ErrorAnswer):
-                raise CallRefused(found)
-            call.principal = found
+            call.principal = user_in_body(call)
         if route.needs_user:
-            _check(require_user(call.principal))
+            checked(require_user(call.principal))
 
     async def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
         if call.node_call is not None:  # charged where it came in
@@ -699,11 +699,6 @@ async def _write(call: RouteCall, answer: WholeAnswer) -> None:
 
 async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
     """Never called: this path has no stream."""
-
-
-def _check(refused: ErrorAnswer | None) -> None:
-    if refused is not None:
-        raise CallRefused(refused)
 
 
 def answer_refusing(refused: ErrorAnswer, encode: EncodeError = ErrorAnswer.encode) -> WholeAnswer:

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from agentrail.core.session.views import Status
 from agentrail.events import AbortReceipt
 from agentrail.gateway import calls
-from agentrail.gateway.authorization import name_user
+from agentrail.gateway.authorization import checked, name_user
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
 from agentrail.gateway.calls.decision_calls import MAX_WAIT_SECONDS, AskedSession, answer_client_call
 from agentrail.gateway.calls.session_calls import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer
 from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
 from agentrail.gateway.path_endpoint import (
     CallRoute,
@@ -292,9 +291,7 @@ async def _fork(call: RouteCall) -> WholeAnswer:
 
 
 async def _forget_user(call: RouteCall) -> WholeAnswer:
-    named = name_user(call.principal, user_id=call.params["user_id"])
-    if isinstance(named, ErrorAnswer):
-        raise CallRefused(named)
+    named = checked(name_user(call.principal, user_id=call.params["user_id"]))
     return answer_of_call(await calls.forget_user(call.host, named))
 
 
@@ -403,18 +400,13 @@ async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
 
 
 async def _journal(call: RouteCall) -> WholeAnswer:
-    after = whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
-    limit = whole_number(
-        "limit", call.query.get("limit"), MAX_RECORDS_OF_A_COMMAND, least=1, most=MAX_RECORDS_OF_A_COMMAND
-    )
+    after, limit = _after(call), _limit_to(MAX_RECORDS_OF_A_COMMAND)(call)
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     return answer_json(await session.journal(after, limit))
 
 
 async def _turns(call: RouteCall) -> WholeAnswer:
-    limit = whole_number(
-        "limit", call.query.get("limit"), MAX_TURNS_OF_A_COMMAND, least=1, most=MAX_TURNS_OF_A_COMMAND
-    )
+    limit = _limit_to(MAX_TURNS_OF_A_COMMAND)(call)
     return answer_json(await (await _asked_session(call, only_root=True)).turns(limit))
 
 

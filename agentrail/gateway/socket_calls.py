@@ -7,9 +7,9 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.frozen import thawed
-from agentrail.gateway.authorization import CallHead, name_user, require_scope, require_user
+from agentrail.gateway.authorization import CallHead, checked, require_scope, require_user
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, error_answer
-from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
+from agentrail.gateway.path_endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer, user_in_body
 from agentrail.gateway.request_parser import check_id, check_known, make_body, refuse_field
 from agentrail.gateway.session_routes import OFFERS, Offer
 from agentrail.gateway.socket_frames import CommandFrame
@@ -78,9 +78,9 @@ def call_of_command(
         via="websocket",
     )
     _read(call, command, known)
-    _check(require_scope(call.principal, route.scope or "use", route.also))
+    checked(require_scope(call.principal, route.scope or "use", route.also))
     if route.needs_user:
-        _check(require_user(call.principal))
+        checked(require_user(call.principal))
     return call
 
 
@@ -117,13 +117,7 @@ def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
         _text("call_id", fields.get("call_id"))
     if route.body is not None:
         call.body = make_body(route.body, fields, call.gateway.limits, size=command.size)
-        found = name_user(
-            call.principal,
-            tenant_id=getattr(call.body, "tenant_id", None),
-            user_id=getattr(call.body, "user_id", None),
-        )
-        if isinstance(found, ErrorAnswer):  # otherwise it is the socket's caller
-            raise CallRefused(found)
+        user_in_body(call)  # which is the socket's caller, or refused
 
 
 def _text(name: str, value: object) -> str:
@@ -169,11 +163,6 @@ def _answer_of_plugin(handled: WholeAnswer | HandledResponse, body: Any) -> Erro
         headers=headers,
         more={"body": body},
     )
-
-
-def _check(refused: ErrorAnswer | None) -> None:
-    if refused is not None:
-        raise CallRefused(refused)
 
 
 async def _no_body() -> NoReturn:  # noqa: RUF029 - replaces the receive function

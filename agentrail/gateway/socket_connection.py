@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from agentrail import outside
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
-from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, require_scope, require_user
+from agentrail.gateway.authorization import UNAUTHORIZED, CallHead, checked, require_scope, require_user
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer
 from agentrail.gateway.idempotency import CommandMemory, CommandOutcome
 from agentrail.gateway.path_endpoint import Gateway
@@ -413,10 +413,7 @@ class OpenSocket:
     async def _judge_again(self, principal: Principal) -> Principal:
         if self.is_of_node:
             return principal
-        judged = await self.gateway.callers.check_again(self.head, principal)
-        if isinstance(judged, ErrorAnswer):
-            raise CallRefused(judged)
-        return judged
+        return checked(await self.gateway.callers.check_again(self.head, principal))
 
     # --- commands
 

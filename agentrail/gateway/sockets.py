@@ -13,6 +13,7 @@ from agentrail.events import Event
 from agentrail.gateway.authorization import (
     NOT_OF_A_NODE,
     CallHead,
+    checked,
     head_of,
     judge_node_call,
     network_of,
@@ -20,7 +21,7 @@ from agentrail.gateway.authorization import (
     require_user,
     target_of,
 )
-from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.error_responses import CallRefused, answer_to, error_answer, refuse_call
 from agentrail.gateway.event_hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.forwarder import log_node_call
 from agentrail.gateway.frame_ring import FrameMemory
@@ -138,7 +139,7 @@ class Sockets:
 
     async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         head, calls = head_of(scope), self._gateway.node_calls
-        _check(judge_headers(scope))
+        checked(judge_headers(scope))
         told = self._judge_node(scope, head) if NODE_HEADER in head.headers else None
         principal = await self._judge_caller(head) if told is None else told.principal
         self._judge_upgrade(scope, head)
@@ -185,12 +186,10 @@ class Sockets:
     async def _judge_caller(self, head: CallHead) -> Principal | None:
         callers = self._gateway.callers
         if "authorization" not in head.headers and callers.rules.needs_token:
-            _check(callers.rules.judge(head))
+            checked(callers.rules.judge(head))
             return None
-        admitted = await callers.admit(head)
-        if isinstance(admitted, ErrorAnswer):
-            raise CallRefused(admitted)
-        _check(require_scope(admitted, "use", also="decide") or require_user(admitted))
+        admitted = checked(await callers.admit(head))
+        checked(require_scope(admitted, "use", also="decide") or require_user(admitted))
         return admitted
 
     def _judge_upgrade(self, scope: Mapping[str, Any], head: CallHead) -> None:
@@ -270,8 +269,3 @@ class _EventFrames(MemoryOfFrames):
 
     def age(self) -> None:
         self._memory.age()
-
-
-def _check(refused: ErrorAnswer | None) -> None:
-    if refused is not None:
-        raise CallRefused(refused)

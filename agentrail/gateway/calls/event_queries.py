@@ -102,12 +102,8 @@ async def inspect_spans(
 ) -> CallAnswer:
     check_may_inspect(principal)
     # The prompt comes before the cycle that it started, and the settlement of an abort after it.
-    first = (
-        PageAsked(limit=_LOOKED_AT_ONCE)
-        if cycle is None
-        else PageAsked(after=max(0, cycle - 2), limit=_LOOKED_AT_ONCE)
-    )
-    page = await host.inspect_events(session_id, principal, first)
+    after = None if cycle is None else max(0, cycle - 2)
+    page = await host.inspect_events(session_id, principal, PageAsked(after=after, limit=_LOOKED_AT_ONCE))
     timeline = Timeline()
     begins, more = page.first, page.more
     while True:

@@ -7,10 +7,9 @@ from msgspec import structs
 
 from agentrail import outside
 from agentrail.actors.tree_report import TreeNode
-from agentrail.gateway.authorization import require_scope
+from agentrail.gateway.authorization import checked, require_scope
 from agentrail.gateway.calls.call_result import CallAnswer, answer_with
 from agentrail.gateway.calls.session_calls import FIRST_PAGE, AskedSessions, page_of_sessions
-from agentrail.gateway.error_responses import CallRefused
 from agentrail.gateway.inspection_replies import (
     HostPluginItem,
     HostPluginList,
@@ -30,9 +29,7 @@ from agentrail.wire.plain import encode_plain
 
 
 def check_may_inspect(principal: Principal) -> None:
-    refused = require_scope(principal, "inspect")
-    if refused is not None:
-        raise CallRefused(refused)
+    checked(require_scope(principal, "inspect"))
 
 
 async def inspect_sessions(host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE) -> CallAnswer:

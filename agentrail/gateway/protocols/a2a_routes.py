@@ -17,7 +17,7 @@ from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, HeldBy, IdInvalid, SessionNotFound, SessionUnknown
 from agentrail.events import PromptQueued, PromptReceived
 from agentrail.frozen import canonical_json, thawed
-from agentrail.gateway.authorization import UNAUTHORIZED
+from agentrail.gateway.authorization import UNAUTHORIZED, checked
 from agentrail.gateway.error_responses import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.path_endpoint import CallAim, CallRoute, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.protocols import wire_calls
@@ -283,10 +283,7 @@ async def _show_card(call: RouteCall, _params: Mapping[str, Any] | None = None) 
     if profile is None or not profile.public:
         if callers.rules.needs_token and "authorization" not in call.head.headers:
             raise CallRefused(UNAUTHORIZED)
-        found = await callers.admit(call.head)
-        if isinstance(found, ErrorAnswer):
-            raise CallRefused(found)
-        profile = await call.host.profile_for(found, agent_id)
+        profile = await call.host.profile_for(checked(await callers.admit(call.head)), agent_id)
     head = call.head
     before = head.path.rpartition("/a2a/" if "agent_id" in call.params else "/.well-known/")[0]
     # A proxy may terminate TLS, so the scheme of the call is not that of its client.
