@@ -11,12 +11,13 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, name_of
+from agentrail.abc.tool_images import fault_of_image
 from agentrail.core.stack.loaded_stack import PluginEntry, call_handler, load_stack, sound_plugin
 from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
 from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.host.quotas import Limits
-from agentrail.messages import JsonObject, Message, SessionId
+from agentrail.messages import Image, JsonObject, Message, SessionId, ToolMessage
 from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.keywords import GivesOptions
@@ -505,7 +506,7 @@ def check_given_history(history: object) -> tuple[Message, ...]:
     """Return the messages that a new session starts from. Nothing of a history beyond the limits is read.
 
     Raises:
-        OptionError: The caller's move: it is not a sequence of messages.
+        OptionError: The caller's move: it is not a sequence of messages, or has an invalid image.
         TooLarge: The caller's move: more than 1,000 messages, or 4 MB as JSON.
     """
     if not isinstance(history, list | tuple) or not all(isinstance(one, Message) for one in history):
@@ -522,4 +523,13 @@ def check_given_history(history: object) -> tuple[Message, ...]:
                 f"history has more than {MAX_HISTORY_BYTES:,} bytes as JSON: leave the oldest messages out"
             )
             raise TooLarge(message)
+        faults = [fault for image in _images_of(one) if (fault := fault_of_image(image)) is not None]
+        if faults:
+            raise OptionError([f"an image of the history {faults[0]}"])
     return tuple(history)
+
+
+def _images_of(message: Message) -> list[Image]:
+    if isinstance(message, ToolMessage):
+        return [image for result in message.results for image in result.images]
+    return [block for block in message.content if isinstance(block, Image)]

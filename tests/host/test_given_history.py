@@ -14,6 +14,7 @@ from agentrail.host.agent_profiles import MAX_HISTORY_BYTES, MAX_HISTORY_MESSAGE
 from agentrail.messages import (
     AssistantMessage,
     CallId,
+    Image,
     Message,
     Text,
     ToolCall,
@@ -49,6 +50,15 @@ def result(call_id: str, text: str, name: str = "look") -> ToolMessage:
     return ToolMessage(results=(ToolResult(call_id=CallId(call_id), name=name, text=text),))
 
 
+BROKEN = Image(media_type="image/png", data="a?")
+
+
+def pictured(image: Image) -> ToolMessage:
+    """A result of the first call with an image."""
+    seen = ToolResult(call_id=CallId("c1"), name="look", text="See.", images=(image,))
+    return ToolMessage(results=(seen,))
+
+
 PAST: tuple[Message, ...] = (user("Look."), called("c1"), result("c1", "a cat"))
 TWICE: tuple[Message, ...] = (*PAST, user("Again."), called("c1"))
 REPAIRS = (
@@ -65,6 +75,12 @@ REPAIRS = (
         ([user("Look."), {"role": "user"}], OptionError, "expected a sequence of UserMessage"),
         ([user("x")] * 1_001, TooLarge, "history has 1,001 messages, at most 1,000 are allowed"),
         ([user("x" * 1_000_000)] * 5, TooLarge, "more than 4,000,000 bytes as JSON"),
+        (
+            [UserMessage(content=(BROKEN,))],
+            OptionError,
+            "an image of the history has data that is not base64",
+        ),
+        ([*PAST[:2], pictured(BROKEN)], OptionError, "image of the history has data"),
     ],
     label=lambda row: f"{row[2]}",
 )
