@@ -182,7 +182,7 @@ async def carry_out_plan(  # noqa: PLR0913 - by keyword, where they are not the 
 
 @asynccontextmanager
 async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[None]:
-    """End a nameless session after its response, unless the client owes results of its calls or may send its request again."""
+    """End a nameless session after its response, unless the client owes results of its calls."""
     try:
         yield
     finally:
@@ -191,8 +191,7 @@ async def _for_one_response(call: RouteCall, session: Session) -> AsyncIterator[
             if status.phase != "idle":
                 await session.abort("the caller left")  # noqa: ASYNC102 - same
                 call.on_left = None
-            is_named = "idempotency-key" in call.head.headers
-            if not is_named and (call.has_left or not status.client_calls):
+            if call.has_left or not status.client_calls:
                 await call.host.delete_session(session.session_id, call.principal, purge=True)  # noqa: ASYNC102 - same
 
 
@@ -209,7 +208,9 @@ async def answer_openai(
     stream = evolve(stream, is_unattended=is_nameless)
 
     def lifetime() -> AbstractAsyncContextManager[None]:
-        return _for_one_response(call, stream.session) if is_nameless else nullcontext()
+        # The response of a request with a name may have other readers: its client sends it again.
+        is_of_one = is_nameless and "idempotency-key" not in call.head.headers
+        return _for_one_response(call, stream.session) if is_of_one else nullcontext()
 
     async def write(call: RouteCall) -> None:
         async with lifetime():

@@ -251,6 +251,28 @@ async def test_a_client_that_leaves_aborts_its_cycle(is_stream, session):
             assert status.usage.output > 0
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_client_that_leaves_does_not_abort_its_own_next_try(is_stream):
+    """With a key both read one response, and only the last one that leaves aborts it."""
+    ledger, answers = Ledger(), []
+    talking = says(*[f"{number} " for number in range(40)], pause_seconds=0.01)
+    async with serving(ScriptedModel([talking, ENDLESS]), ledger) as web:
+
+        async def send(key: str) -> None:
+            response = await web.post(PATH, said(stream=is_stream), headers={"idempotency-key": key})
+            answers.append(response.text)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, "k1")
+            with trio.move_on_after(0.2):
+                await send("k1")
+        assert ["39 " in one for one in answers] == [True]
+        with trio.move_on_after(0.2):
+            await send("k2")
+        await web.served.quiet()
+        assert ledger.ends == ["completed", "aborted"]
+
+
 async def test_what_fails_in_mid_stream_is_an_error_frame_and_before_it_an_error():
     """The official client raises both, with our code; it is told not to repeat what may have run."""
     fails = Turn(error=Authentication("the key is wrong"))
