@@ -296,14 +296,15 @@ class HttpClients:
         client = self._clients.get(key)
         if client is None:
             _keep_headers_out_of_logs()
-            client = self._clients[key] = httpx.AsyncClient(
-                verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
-                trust_env=post.trust_env,
-                http2=post.http2,
-                limits=_LIMITS,
-                timeout=_TIMEOUT,
-                follow_redirects=False,  # the key must not reach another host
-            )
+            with _refused_settings(post.vendor):
+                client = self._clients[key] = httpx.AsyncClient(
+                    verify=self._context(post.verify) if _may_need_tls(parts.scheme, post) else _NO_ROOTS,
+                    trust_env=post.trust_env,
+                    http2=post.http2,
+                    limits=_LIMITS,
+                    timeout=_TIMEOUT,
+                    follow_redirects=False,  # the key must not reach another host
+                )
         return client
 
     def _context(self, verify: bool | str) -> ssl.SSLContext:  # noqa: FBT001 - the option's own shape
@@ -531,6 +532,23 @@ def _translated(vendor: Vendor) -> Iterator[None]:
     except httpx.HTTPError as error:
         # Not chained: the original exception carries the request, and with it the key, into logs.
         raise _translate(error, vendor) from None
+
+
+@contextmanager
+def _refused_settings(vendor: Vendor) -> Iterator[None]:
+    """Report settings that make no client: a proxy variable, or the file that `verify` names. A retry would meet the same."""
+    try:
+        yield
+    except OSError as error:
+        said = f"the certificate of {vendor.name} cannot be verified: the file in verify cannot be read: {error.strerror}"
+        advice = Advice.CERTIFICATE
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        # Only the first is free of the address, which may hold a password.
+        detail = shown(str(error)) if isinstance(error, ImportError) else "the address is not valid"
+        said, advice = f"{vendor.name} cannot be reached through the proxy: {detail}", Advice.PROXY
+    else:
+        return
+    raise Transport(with_advice(said, advise(advice, setting=_SETTINGS[advice])), retryable=False)
 
 
 def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:

@@ -3,6 +3,7 @@
 import json
 import re
 import string
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -441,6 +442,29 @@ async def test_what_stands_between_here_and_the_server(monkeypatch):
     assert proxy.requests[0][0].startswith(b"CONNECT models.example:443 ")
     assert fixed_words(Advice.PROXY) in error.message
     assert setting("trust_env", False) in error.message  # noqa: FBT003 - the value of an option
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://me:pass#word@proxy:3128", "ftp://me:password@proxy", "socks5://proxy:1080"]
+)
+async def test_an_unusable_proxy_variable_is_named_and_its_password_is_not(proxy, monkeypatch):
+    """The HTTP library refuses it before any connection, with an exception that quotes a part of it."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    async with HttpClients() as http:
+        error = await ask("openai-chat:x", "https://models.example/v1", None, http)
+    assert not error.retryable
+    assert fixed_words(Advice.PROXY) in error.message
+    assert "pass" not in error.message
+
+
+async def test_a_file_of_authorities_that_cannot_be_read_is_reported(tmp_path):
+    """It may have been deleted since the option was accepted."""
+    async with HttpClients() as http:
+        error = await ask("openai-chat:x", "https://127.0.0.1:1/v1", None, http, verify=f"{tmp_path}/no.pem")
+    assert not error.retryable
+    assert "the file in verify cannot be read: No such file" in error.message
+    assert setting("verify", "/path/to/authority.pem") in error.message
 
 
 @each(
