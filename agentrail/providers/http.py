@@ -70,6 +70,7 @@ LOGGER: Final = Logger("agentrail.providers")
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_RESPONSE_BYTES: Final = 64 << 20
 _MAX_REFUSAL_BYTES: Final = 64 << 10  # of a body used only in an error message
+_REFUSAL_SECONDS: Final = 5.0
 
 # No limit on connections: with the default of 100, the 101st session would wait. No read timeout: the session decides
 # when to give up a silent stream, and the first chunk has its own deadline.
@@ -403,15 +404,16 @@ async def _read_document(response: httpx.Response, max_bytes: int) -> str:
 
 
 async def _read_refusal(response: httpx.Response) -> str:
-    """Read the beginning of a body for an error message. If it cannot be read, return the reason."""
+    """Read the beginning of a body for an error message, for a short time. If it cannot be read, return the reason."""
     body = bytearray()
     try:
-        async with _open_pieces(response) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) >= _MAX_REFUSAL_BYTES:
-                    break
-    except ProtocolError as error:  # the status is more useful than the decoding error
+        with trio.move_on_after(_REFUSAL_SECONDS):
+            async with _open_pieces(response) as pieces:
+                async for piece in pieces:
+                    body += piece
+                    if len(body) >= _MAX_REFUSAL_BYTES:
+                        break
+    except (ProtocolError, httpx.HTTPError) as error:  # the status is more useful than the error of its body
         return str(error)
     return body[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")
 

@@ -269,6 +269,21 @@ async def test_what_has_no_end_is_given_up(path, what, monkeypatch):
     assert len(str(caught.value)) < 1_000
 
 
+@pytest.mark.parametrize("stays", [False, True], ids=["cut", "hanging"])
+@pytest.mark.parametrize("path", [next(iter(STREAMS)), next(iter(DOCUMENTS))])
+async def test_a_refusal_counts_although_its_body_does_not_end(path, stays, monkeypatch):
+    """The status and the headers have arrived. As a lost connection, a wrong key would be tried again."""
+    monkeypatch.setattr(http_module, "_REFUSAL_SECONDS", 0.1)
+    head = (
+        b"HTTP/1.1 401 No\r\ncontent-type: application/json\r\ncontent-length: 99\r\nrequest-id: r1\r\n\r\n{"
+    )
+    with trio.fail_after(60):
+        async with open_server(ServedReply(pieces=(head,), stays=stays)) as server:
+            with pytest.raises(Authentication, match="answered 401") as caught:
+                await {**STREAMS, **DOCUMENTS}[path](server.url)
+    assert caught.value.request_id == "r1"
+
+
 # --- packed answers: nobody asked for that, and some would fill the memory
 
 TEXT = transcript(OpenAIChat)
