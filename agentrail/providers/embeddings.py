@@ -10,6 +10,7 @@ from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import MAX_EVENT_BYTES, HttpClients, Post
 from agentrail.providers.json_text import decode_json, shown
+from agentrail.providers.options import ProviderOptions
 
 USUAL_URL: Final = "https://api.openai.com/v1"
 _NUMBER_BYTES: Final = 64  # OpenAI writes each number on a line of its own, of about 30 bytes
@@ -33,22 +34,23 @@ class OpenAIEmbedder:
         Args:
             model: The server's name of the model.
             dimension: Number of components of its vectors: 1,536 for `text-embedding-3-small`.
-            api_key: The key, or None for a server without authentication.
+            api_key: The key, without regard to spaces around it, or None for a server without authentication.
             base_url: Address before `/embeddings`.
             sends_dimension: Whether to send the dimension, for models that can shorten their vectors.
             headers: Additional headers.
 
         Raises:
-            OptionError: Your move: an empty name, an invalid dimension, or an invalid address.
+            OptionError: Your move: an empty name, an invalid dimension, an invalid address, or a key that no header can carry.
         """
         faults = _faults_of_embedder(model, dimension, base_url)
+        key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if faults:
             raise OptionError(faults)
+        ProviderOptions.parse({"api_key": key or None})  # checks the key as a provider does
         self._model = model
         self._dimension = dimension
         self._sends_dimension = sends_dimension
         self._url = f"{base_url.rstrip('/')}/embeddings"
-        key = api_key.reveal() if isinstance(api_key, Secret) else api_key
         self._headers = {"content-type": "application/json", **(headers or {})}
         if key:
             self._headers["authorization"] = f"Bearer {key}"

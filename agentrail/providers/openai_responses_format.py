@@ -372,14 +372,11 @@ class ResponsesFormat:
             contents = (self._unit(message) for _, message in group)
             return [b'{"role":"user","content":[', *between(b",", contents), b"]}"]
         answers = [message for _, message in group if isinstance(message, AssistantMessage)]
-        return [self._joined(answers) if answers else self._unit(group[0][1])]
-
-    def _joined(self, answers: list[AssistantMessage]) -> bytes:
-        if len(answers) == 1:
-            return self._unit(answers[0])
+        if len(answers) <= 1:
+            return [self._unit(group[0][1])]
         # Rare, so encoded each time: one message with the content of all. Its pieces are not worth a cache.
         blocks = tuple(block for message in answers for block in message.content)
-        return self._encode(AssistantMessage(content=blocks, model=answers[0].model))
+        return [self._encode(AssistantMessage(content=blocks, model=answers[0].model))]
 
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1

@@ -135,21 +135,14 @@ def _got(expected: str, value: object) -> str:
 
 
 def _key(value: object) -> str | None:
-    if isinstance(value, Secret):
-        value = value.reveal()
-    if isinstance(value, str):
-        if not value.strip():
-            return "expected a key, got an empty text: leave the option out where no key is needed"
-        return (
-            None
-            if value.strip().isascii() and value.strip().isprintable()
-            else "the key has characters no header can carry"
-        )
-    return (
-        None
-        if callable(value)
-        else f"expected a text, a Secret, or a function that returns one, got {type(value).__name__}"
-    )
+    value = value.reveal() if isinstance(value, Secret) else value
+    if not isinstance(value, str):
+        expected = f"expected a text, a Secret, or a function that returns one, got {type(value).__name__}"
+        return None if callable(value) else expected
+    if not value.strip():
+        return "expected a key, got an empty text: leave the option out where no key is needed"
+    fits = value.strip().isascii() and value.strip().isprintable()
+    return None if fits else "the key has characters no header can carry"
 
 
 def _base_url(value: object) -> str | None:
@@ -203,9 +196,8 @@ def _number(low: float, high: float) -> Callable[[Any], str | None]:
 
 
 def _seconds(value: Any) -> str | None:
-    return (
-        None if _is_number(value) and 0 < value < float("inf") else _got("a number of seconds above 0", value)
-    )
+    fits = _is_number(value) and 0 < value < float("inf")
+    return None if fits else _got("a number of seconds above 0", value)
 
 
 def _tokens(value: Any) -> str | None:
@@ -226,11 +218,8 @@ def _reasoning(value: object) -> str | None:
 
 
 def _tool_choice(value: object) -> str | None:
-    return (
-        None
-        if isinstance(value, str) and value
-        else _got("auto, none, required or the name of a tool", value)
-    )
+    fits = isinstance(value, str) and value
+    return None if fits else _got("auto, none, required or the name of a tool", value)
 
 
 def _extra_body(value: object) -> str | None:

@@ -42,6 +42,9 @@ async def test_vectors_come_in_the_order_of_their_texts():
         await embedder.embed(["tea", "rail"])
         assert json.loads(site.bodies[1])["dimensions"] == 2
         assert "authorization" not in site.headers[1]
+    async with open_sites(site), embedder_at(site, api_key="key-of-a-file\n") as embedder:
+        await embedder.embed(["tea", "rail"])
+        assert site.headers[2]["authorization"] == "Bearer key-of-a-file"
 
 
 @on_bounded_time
@@ -84,6 +87,7 @@ async def test_what_cannot_be_is_refused():
         ("", {}, "model is ''"),
         ("small", {"dimension": 0}, "dimension is 0"),
         ("small", {"base_url": "example.com"}, "expected https://host/path"),
+        ("small", {"api_key": "\ufeffkey"}, "the key has characters no header can carry"),
     ):
         with pytest.raises(OptionError, match=said):
             OpenAIEmbedder(model, **{"dimension": 2, **options})
