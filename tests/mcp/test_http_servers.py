@@ -41,12 +41,16 @@ class HttpServer:
         asked = json.loads(body or b"{}")
         if asked.get("method") == "tools/call":
             self.called.set()
-            await trio.sleep(self.pause_seconds)
+            await self.work()
         status, headers, said = self.respond(scope["method"], asked, known=known)
         told = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": told})
         said = said.encode() if isinstance(said, str) else said
         await send({"type": "http.response.body", "body": said})
+
+    async def work(self):
+        """Wait within a call."""
+        await trio.sleep(self.pause_seconds)
 
     def respond(self, method, asked, *, known):
         """Return status, headers and body."""
@@ -161,3 +165,40 @@ async def test_a_call_may_be_silent_for_as_long_as_its_time_limit(mock_clock):
         nursery.start_soon(jump)
         assert await call() == Ok(text="ok")
         mock_clock.autojump_threshold = math.inf
+
+
+class CutStream(HttpServer):
+    """Cuts the stream of a GET during a call, which ends when the tools are listed again."""
+
+    def __init__(self):
+        super().__init__()
+        self.lists = 0
+        self.listed_again = trio.Event()
+
+    async def __call__(self, scope, receive, send):
+        if scope.get("method") == "GET":
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b": hello\n\n", "more_body": True})
+            await self.called.wait()
+            message = "the stream is cut"
+            raise OSError(message)
+        await super().__call__(scope, receive, send)
+
+    def respond(self, method, asked, *, known):
+        self.lists += asked.get("method") == "tools/list"
+        if self.lists == 2:
+            self.listed_again.set()
+        return super().respond(method, asked, known=known)
+
+    async def work(self):
+        await self.listed_again.wait()
+
+
+async def test_a_cut_stream_of_changes_ends_no_session():
+    """A proxy cuts it when it was silent for a minute. What it brought meanwhile is lost, so the tools are listed again."""
+    app = CutStream()
+    with trio.fail_after(WITHIN_SECONDS):
+        async with connected(app) as (call, source):
+            assert await call() == Ok(text="ok")
+            assert (source.state, app.sessions) == ("ready", ["s0"])

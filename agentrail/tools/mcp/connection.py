@@ -189,11 +189,11 @@ def _network_of(server: McpServer) -> Any:
 class _Body(httpx2.AsyncByteStream):
     """A decompressed body that ends where its connection breaks, and has a size limit. In a stream, the library limits each event."""
 
-    def __init__(self, response: httpx2.Response, max_bytes: int, broken: trio.Event) -> None:
+    def __init__(self, response: httpx2.Response, max_bytes: int, note_cut: Callable[[], None]) -> None:
         self._response = response
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         self._left = math.inf if is_stream else max_bytes
-        self._broken = broken
+        self._note_cut = note_cut
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -205,19 +205,24 @@ class _Body(httpx2.AsyncByteStream):
         except (httpx2.TimeoutException, httpx2.DecodingError):
             return
         except httpx2.TransportError:
-            self._broken.set()
+            self._note_cut()
 
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
 class GuardedHttp(httpx2.AsyncBaseTransport):
-    """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
+    """Sends requests to one origin, and answers a broken connection with an error of that request alone.
+
+    Attributes:
+        note_gap: Called when a stream that brings changes was cut. Some may be lost.
+    """
 
     def __init__(
         self, server: McpServer, tls: ssl.SSLContext, broken: trio.Event, *, takes_all_origins: bool = False
     ) -> None:
         self._broken = broken
+        self.note_gap: Callable[[], None] = lambda: None
         self._max_bytes = server.max_message_bytes
         self._origin = None if takes_all_origins else _origin_of(httpx2.URL(server.url or ""))
         # With logins, these answers begin one.
@@ -231,13 +236,15 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             return _failed(request, *request.extensions[REFUSAL])
         if self._origin not in {None, _origin_of(request.url)}:
             return _failed(request, NOT_SENT_CODE, "the address is of another origin")
+        # No call depends on the stream of a GET, and the library opens it again.
+        note_cut = self.note_gap if request.method == "GET" else self._broken.set
         try:
             response = await self._inner.handle_async_request(request)
         except (OSError, httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             self._broken.set()
             return _failed(request, NOT_SENT_CODE, str(error) or type(error).__name__)
         except httpx2.TransportError as error:
-            self._broken.set()
+            note_cut()
             return _failed(request, LOST_CODE, str(error) or type(error).__name__)
         status = response.status_code
         names_session = request.method == "POST" and _SESSION_ID in request.headers
@@ -252,16 +259,14 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             said = f"it answered HTTP {status}: check auth and headers of this server"
             return _failed(request, types.INTERNAL_ERROR, said)
         headers = [one for one in response.headers.multi_items() if one[0] != "content-encoding"]
-        body = _Body(response, self._max_bytes, self._broken)
+        body = _Body(response, self._max_bytes, note_cut)
         return httpx2.Response(status, headers=headers, stream=body, extensions=response.extensions)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def http_client(
-    server: McpServer, tls: ssl.SSLContext, broken: trio.Event, login: ServerLogin | None = None
-) -> httpx2.AsyncClient:
+def http_client(server: McpServer, transport: GuardedHttp, login: ServerLogin | None) -> httpx2.AsyncClient:
     """Create the HTTP client of a server. It follows no redirect by itself and reads no environment variable."""
     given = {
         name: value if isinstance(value, str) else value.reveal() for name, value in server.headers.items()
@@ -269,7 +274,7 @@ def http_client(
     if isinstance(server.auth, Secret):
         given["Authorization"] = f"Bearer {server.auth.reveal()}"
     return httpx2.AsyncClient(
-        transport=GuardedHttp(server, tls, broken),
+        transport=transport,
         headers=given,
         auth=login,
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=max(_READ_SECONDS, server.timeout_seconds)),
@@ -409,7 +414,7 @@ class ServerConnection:
         return found
 
     async def wait_gone(self) -> None:
-        """Wait until the session is gone: with a broken connection in the older revision, never in the current one."""
+        """Wait until the session is gone: with a broken request in the older revision, never in the current one."""
         if self.is_current:
             await trio.sleep_forever()
         await self._gone.wait()
@@ -646,7 +651,9 @@ async def open_connection(
             tls = await outside.offload(_shared_tls)
             if login is not None:
                 login.send = (await stack.enter_async_context(_login_client(server, tls))).send
-            client = await stack.enter_async_context(http_client(server, tls, gone, login))
+            transport = GuardedHttp(server, tls, gone)
+            transport.note_gap = lambda: connection.changed.set()  # noqa: PLW0108 - of the event of that time
+            client = await stack.enter_async_context(http_client(server, transport, login))
             carrying = streamable_http_client(
                 cast("str", server.url), http_client=client, max_sse_event_size=server.max_message_bytes
             )
