@@ -202,3 +202,27 @@ async def test_a_cut_stream_of_changes_ends_no_session():
         async with connected(app) as (call, source):
             assert await call() == Ok(text="ok")
             assert (source.state, app.sessions) == ("ready", ["s0"])
+
+
+class SilentAtTheEnd(HttpServer):
+    """Does not answer the DELETE of a session."""
+
+    async def __call__(self, scope, receive, send):
+        if scope.get("method") == "DELETE":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        else:
+            await super().__call__(scope, receive, send)
+
+
+async def test_a_restart_does_not_wait_for_a_server_that_does_not_end_its_session(mock_clock):
+    """It hangs, which may be why the restart was asked for."""
+    app = SilentAtTheEnd()
+    async with connected(app) as (call, source):
+        source.restart()
+        mock_clock.autojump_threshold = 0.1  # sockets of this process need some time
+        with trio.fail_after(WITHIN_SECONDS):
+            while len(app.sessions) == 1:  # noqa: ASYNC110 - it sets no event
+                await trio.sleep(1)
+            await source.wait_ready(WITHIN_SECONDS)
+            assert await call() == Ok(text="ok")

@@ -236,6 +236,8 @@ class GuardedHttp(httpx2.AsyncBaseTransport):
             return _failed(request, *request.extensions[REFUSAL])
         if self._origin not in {None, _origin_of(request.url)}:
             return _failed(request, NOT_SENT_CODE, "the address is of another origin")
+        if request.method == "DELETE":  # ends a session, and the next one waits for it
+            request.extensions["timeout"]["read"] = _CONNECT_SECONDS
         # No call depends on the stream of a GET, and the library opens it again.
         note_cut = self.note_gap if request.method == "GET" else self._broken.set
         try:
