@@ -562,11 +562,8 @@ def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
         words = "showed a certificate that is not trusted"
     elif advice is not None and vendor.base_url not in {"", vendor.name}:
         words = f"{words} at {vendor.base_url}"
-    told = (
-        ""
-        if advice is None
-        else advise(advice, setting=_SETTINGS.get(advice, ""), host=urlsplit(vendor.base_url).hostname or "")
-    )
+    host = urlsplit(vendor.base_url).hostname or ""
+    told = "" if advice is None else advise(advice, setting=_SETTINGS.get(advice, ""), host=host)
     # A retry would meet the same certificate.
     return kind(
         with_advice(f"{vendor.name} {words}: {detail}", told), retryable=False if is_distrusted else None

@@ -18,7 +18,6 @@ import httpcore2
 import httpx2
 import mcp_types as types
 import trio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, listen
@@ -75,10 +74,8 @@ class StdioTransport:
     def __init__(self, process: ServerProcess, max_message_bytes: int) -> None:
         self._process = process
         self._max_bytes = max_message_bytes
-        to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        sent, to_server = anyio.create_memory_object_stream[SessionMessage](_MAX_UNSENT)
-        self._to_session: MemoryObjectSendStream[SessionMessage | Exception] = to_session
-        self._to_server: MemoryObjectReceiveStream[SessionMessage] = to_server
+        self._to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sent, self._to_server = anyio.create_memory_object_stream[SessionMessage](_MAX_UNSENT)
         self.streams: Final = (received, sent)
         self.errors: Final = ErrorTail()
         self.reader: Final = MessageReader()
@@ -212,17 +209,13 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class GuardedHttp(httpx2.AsyncBaseTransport):
-    """Sends requests to one origin, and answers a broken connection with an error of that request alone.
-
-    Attributes:
-        note_gap: Called when a stream that brings changes was cut. Some may be lost.
-    """
+    """Sends requests to one origin, and answers a broken connection with an error of that request alone."""
 
     def __init__(
         self, server: McpServer, tls: ssl.SSLContext, broken: trio.Event, *, takes_all_origins: bool = False
     ) -> None:
         self._broken = broken
-        self.note_gap: Callable[[], None] = lambda: None
+        self.note_gap: Callable[[], None] = lambda: None  # called when a stream that brings changes was cut
         self._max_bytes = server.max_message_bytes
         self._origin = None if takes_all_origins else _origin_of(httpx2.URL(server.url or ""))
         # With logins, these answers begin one.
@@ -637,7 +630,6 @@ async def open_connection(
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(in_trace(new_trace()))
-        nursery = None
         stdio: StdioTransport | None = None
         gone = trio.Event()
         if server.command:
@@ -646,6 +638,7 @@ async def open_connection(
             opening = open_process(server.command, directory=str(server.cwd), env=given, network=network)
             process = await stack.enter_async_context(opening)
             nursery = await stack.enter_async_context(trio.open_nursery())
+            stack.callback(nursery.cancel_scope.cancel, reason="the connection is closed")
             stdio = StdioTransport(process, server.max_message_bytes)
             nursery.start_soon(stdio.run)
             streams: Any = stdio.streams
@@ -661,9 +654,5 @@ async def open_connection(
             )
             streams = await stack.enter_async_context(carrying)
         connection = ServerConnection(_Dispatcher(*streams), stdio, gone, server)
-        try:
-            async with connection.session:
-                yield connection
-        finally:
-            if nursery is not None:
-                nursery.cancel_scope.cancel(reason="the connection is closed")
+        async with connection.session:
+            yield connection

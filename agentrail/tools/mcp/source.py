@@ -258,7 +258,7 @@ class McpSource:
         try:
             async with trio.open_nursery() as turn:
                 await turn.start(self._hold_turn)
-                await self._live()
+                await self._live(library)
         except Exception as error:
             if self._login is None or not self._login.missing.is_set():
                 raise
@@ -290,8 +290,7 @@ class McpSource:
             return str(lost)
         return None
 
-    async def _live(self) -> None:
-        library = await outside.offload(load_library)
+    async def _live(self, library: Any) -> None:
         seconds = self.server.connect_timeout
         with trio.move_on_after(seconds) as connecting:
             async with library.open_connection(self.server, self._open_process, self._login) as connection:

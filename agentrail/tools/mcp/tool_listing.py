@@ -174,11 +174,8 @@ def _resource_tools(server: McpServer) -> dict[str, ListedTool]:
 def _read_tool(server: McpServer, name: str, raw: Mapping[str, Any]) -> ListedTool | str:
     schema = raw.get("inputSchema")
     if not isinstance(schema, Mapping):
-        return (
-            "is not an object"
-            if schema is not None
-            else "is missing, or asks for headers that are not allowed"
-        )
+        missing = "is missing, or asks for headers that are not allowed"
+        return missing if schema is None else "is not an object"
     result_schema = raw.get("outputSchema")
     try:
         parameters = frozen_json({"type": "object", **schema})
