@@ -323,9 +323,9 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
         StoreUnavailable: The copy cannot be written. The message has the path and the reason.
         apsw.Error: The store cannot be read.
     """
-    if path.exists():
-        raise OptionError([f"{os.fspath(path)!r} already exists: name a new file"])
     try:
+        if path.exists():
+            raise OptionError([f"{os.fspath(path)!r} already exists: name a new file"])
         _write_copy(connector, source, path)
         return path.stat().st_size
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
@@ -430,12 +430,14 @@ class SqliteStore:
         self._may_have_remains = True  # an earlier process may have left some
         self._is_closed = False
         self._salvaged: SalvageReport | None = None
-        if read_only:
-            self._look_to_read()
-            return
-        check_place(self._path, mounts=mounts)
         with translated(self._path):
+            if read_only:
+                self._check_is_file()
+            else:
+                check_place(self._path, mounts=mounts)
             look_at(self._connector, schema)
+        if read_only:
+            return
         self._lock = WriteLock(self._path, since_ms=self.now_ms())
         try:
             self._open_first()
@@ -464,20 +466,15 @@ class SqliteStore:
 
     # --- opening and reopening
 
-    def _look_to_read(self) -> None:
+    def _check_is_file(self) -> None:
         if not self._path.is_file():
             reason = "it is not a regular file" if self._path.exists() else "there is no such file"
             message = f"no sessions are stored in {os.fspath(self._path)!r}: {reason}; store one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
             raise StoreUnavailable(message)
-        with translated(self._path):
-            look_at(self._connector, self._schema)
 
     def _open_first(self) -> None:
-        try:
-            with translated(self._path):
-                self._salvaged = prepare(self._connector, self._schema, now_ms=self.now_ms())
-        except OSError as error:
-            raise no_store_at(self._path, error.strerror or str(error)) from error
+        with translated(self._path):
+            self._salvaged = prepare(self._connector, self._schema, now_ms=self.now_ms())
         try:
             with self._transaction() as connection:
                 forget_earlier_nodes(connection, self.now_ms())
@@ -562,10 +559,7 @@ class SqliteStore:
     def _trouble(self) -> Iterator[None]:
         try:
             with self._turn, translated(self._path):
-                try:
-                    yield
-                except OSError as error:
-                    raise no_store_at(self._path, error.strerror or str(error)) from error
+                yield
         except StoreUnavailable as error:
             self._drop_writer()
             if error.__cause__ is not None and is_damage(error.__cause__):

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_files import is_frozen
 
 Connect: TypeAlias = Callable[[str, int, str | None], apsw.Connection]
@@ -185,9 +186,11 @@ def is_damage(error: BaseException) -> bool:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Translate SQLite's errors. Their cause can be passed to `is_damage`."""
+    """Translate errors of SQLite and of the system. Their cause can be passed to `is_damage`."""
     try:
         yield
+    except OSError as error:
+        raise no_store_at(path, error.strerror or str(error)) from error
     except (*_DAMAGE, DamagedStoreError) as error:
         message = f"the store {os.fspath(path)!r} is damaged ({error}): the writing process repairs it at its next attempt"
         raise StoreUnavailable(message) from error

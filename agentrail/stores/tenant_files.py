@@ -88,18 +88,19 @@ class TenantFile:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
-        if not self.path.exists():
-            yield None
-            return
-        with self._said(), self._readers.borrowed() as connection:
-            if not self._is_known:
-                if not _is_made(connection):
-                    yield None  # another process is creating it
-                    return
-                self._check(connection)
-                if connection.pragma("user_version") < self._schema.version:
-                    self._upgrade()
-            yield connection
+        with self._said(), translated(self.path):
+            if not self.path.exists():
+                yield None
+                return
+            with self._readers.borrowed() as connection:
+                if not self._is_known:
+                    if not _is_made(connection):
+                        yield None  # another process is creating it
+                        return
+                    self._check(connection)
+                    if connection.pragma("user_version") < self._schema.version:
+                        self._upgrade()
+                yield connection
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
@@ -168,13 +169,13 @@ class TenantFile:
             cause, what, path = error.__cause__, self._schema.what, os.fspath(self.path)
             if cause is None:
                 raise
+            if isinstance(cause, OSError):
+                raise no_place(what, self.path, cause.strerror or str(cause)) from cause
             if is_damage(cause):
                 message = f"the file of {what} {path!r} is damaged ({cause}): move it away, or replace it with a backup"
             else:
                 message = f"the file of {what} {path!r} cannot be used now: {cause}; try again later"
             raise StoreUnavailable(message) from cause
-        except OSError as error:
-            raise no_place(self._schema.what, self.path, error.strerror or str(error)) from error
 
     def _connected(self) -> apsw.Connection:
         if self._writer is None:

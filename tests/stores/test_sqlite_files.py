@@ -14,10 +14,12 @@ import apsw
 import pytest
 
 from agentrail import open_supervisor
+from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Filters, OwedRow
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.file_systems import file_system_of
+from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
 from agentrail.stores.sqlite_files import WriteLock, lock_path
@@ -151,6 +153,20 @@ except StoreUnavailable as error:
 else:
     sys.exit("it was opened")
 """
+
+
+def test_a_name_that_the_system_refuses_is_a_sentence(path, tmp_path):
+    """A file name has at most 255 bytes: of a store that is written or read, of a copy, and of memories."""
+    long = tmp_path / ("x" * 300)
+    with closing(SqliteStore(path)) as store:
+        for call in (
+            lambda: SqliteStore(long),
+            lambda: SqliteStore(long, read_only=True),
+            lambda: store.back_up(long),
+            lambda: SqliteRecall(long).list(MemoryOwner(tenant="")),
+        ):
+            with pytest.raises(StoreUnavailable, match="File name too long; name another"):
+                call()
 
 
 @pytest.mark.journal(18)
