@@ -284,7 +284,9 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if found < schema.version:
             check_steps(schema, found)
-            _write_copy(connector, connection, connector.path.with_name(f"{connector.path.name}.v{found}"))
+            older = connector.path.with_name(f"{connector.path.name}.v{found}")
+            older.with_name(f"{older.name}.new").unlink(missing_ok=True)
+            _write_copy(connector, connection, older)
             bring_up(connection, schema, found)
     except BaseException:
         forget(connection)
@@ -319,13 +321,14 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
         Size of the copy in bytes.
 
     Raises:
-        OptionError: Your move: a file of this name already exists.
+        OptionError: Your move: a file of this name already exists, or one with `.new` after it, the name of an unfinished copy.
         StoreUnavailable: The copy cannot be written. The message has the path and the reason.
         apsw.Error: The store cannot be read.
     """
     try:
-        if path.exists():
-            raise OptionError([f"{os.fspath(path)!r} already exists: name a new file"])
+        for one in (path, path.with_name(f"{path.name}.new")):
+            if one.exists():
+                raise OptionError([f"{os.fspath(one)!r} already exists: name a new file"])
         _write_copy(connector, source, path)
         return path.stat().st_size
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
@@ -337,7 +340,6 @@ def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int
 def _write_copy(connector: Connector, source: apsw.Connection, path: Path) -> None:
     """Copy a database. The copy replaces an older one once complete."""
     fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
     make_private_file(fresh)
     try:
         with closing(connector.at(fresh).to_fill()) as copy:
@@ -520,7 +522,8 @@ class SqliteStore:
                 own, self._lock = self._lock, WriteLock(self._path, since_ms=self.now_ms())
                 if own is not None:
                     own.release()
-            for old in beside(self._path):  # of the removed file: its frames fit no other
+            # Of the removed file: its frames fit no other. An unfinished file is replaced.
+            for old in (*beside(self._path), self._path.with_name(f"{self._path.name}.new")):
                 old.unlink(missing_ok=True)
             self._readers.drop()
             copy_store(self._connector, connection, self._path)

@@ -176,6 +176,10 @@ async def test_backup_copies_the_store_to_a_new_file_and_delete_removes_a_sessio
     assert session in (await ask("list", "--store", f"sqlite:{copy}")).out
     again = await ask("backup", str(copy))
     assert (again.code, "already" in again.err) == (2, True)
+    (tmp_path / "other.db.new").write_text("of the user")
+    beside = await ask("backup", str(tmp_path / "other.db"))
+    assert (beside.code, "other.db.new' already exists" in beside.err) == (2, True)
+    assert (tmp_path / "other.db.new").read_text() == "of the user"
     nowhere = await ask("backup", str(tmp_path / "no" / "copy.db"))
     assert (nowhere.code, "No such file" in nowhere.err) == (2, True)
 
