@@ -18,6 +18,7 @@ from agentrail.otp.guarded_calls import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.overwriter import Write, bug_told
 from agentrail.runtime.session_keys import key_of
+from agentrail.runtime.session_loader import all_sessions
 from agentrail.runtime.session_stores import OwnNotes
 from agentrail.runtime.store_writer import StoreBug
 
@@ -31,7 +32,6 @@ SWEEP_EVERY_SECONDS: Final = 3_600.0
 
 DAY_MS: Final = 86_400_000
 
-_PAGE: Final = 1_000
 _NAMED: Final = 5
 
 _TELL_BUG: Final = bug_told("a sweep")
@@ -162,6 +162,7 @@ class Retention:
         self._scope = trio.CancelScope()
         # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
+        self._ahead_ms = float("inf")  # of the store's clock, compared with Trio's
         self.notes_of: Callable[[str, SessionId], Awaitable[OwnNotes | None]] | None = None
         self.deleted: int = 0
         self.deleted_bytes: int = 0
@@ -182,7 +183,7 @@ class Retention:
     async def sweep(self) -> None:
         before = self.deleted
         try:
-            look = partial(call_guarded, _TELL_BUG, self._look)
+            look = partial(call_guarded, _TELL_BUG, self._look, trio.current_time())
             plan = await self._outside.offload(look, abandon_on_cancel=True)
             while (found := plan.next()) is not None:
                 await self._delete(plan, *found)
@@ -211,11 +212,14 @@ class Retention:
 
     # --- reading, in a worker thread
 
-    def _look(self) -> SweepPlan:
-        now_ms = self._store.now_ms()
+    def _look(self, at: float) -> SweepPlan:
+        # A clock may jump ahead and be set right again. A jump since the last sweep counts from the next one.
+        told_ms, at_ms = self._store.now_ms(), round(at * 1000)
+        now_ms = int(min(told_ms, self._ahead_ms + at_ms))
+        self._ahead_ms = told_ms - at_ms
         # One node sweeps for all. Two at once do no harm: each deletion is judged in its transaction.
         is_shared = getattr(self._store, "is_shared", False) is True
-        if is_shared and not is_first(self._node, living_nodes(self._store.nodes(), now_ms)):
+        if is_shared and not is_first(self._node, living_nodes(self._store.nodes(), told_ms)):
             return SweepPlan((), self._limits, now_ms)
         trees = self._all_trees() if self._limits.size_bytes is not None else self._old_trees(now_ms)
         return SweepPlan(trees, self._limits, now_ms)
@@ -259,12 +263,9 @@ class Retention:
         return known[2]
 
     def _pages(self, filters: Filters) -> Iterator[StoredSession]:
-        after: tuple[str, str] | None = None
-        while page := self._store.find(filters, after=after, limit=_PAGE):
-            for one in page:
-                self._outside.check_cancelled()
-                yield one
-            after = (page[-1].scope, page[-1].session)
+        for one in all_sessions(self._store, filters):
+            self._outside.check_cancelled()
+            yield one
 
     # --- deleting, between other writes
 

@@ -252,6 +252,22 @@ async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
     assert (names(kept), one.sweeps) == ([], 1)
 
 
+async def test_a_clock_that_jumps_ahead_deletes_nothing_at_once(store, clock):
+    """If it is set right again within the hour, nothing is lost. Otherwise the next sweep deletes."""
+    begin(store, "young")
+    one = sweeper(store, days=3)
+    await one.sweep()
+    clock.now += 9 * DAY_MS
+    await one.sweep()
+    clock.now -= 9 * DAY_MS
+    await one.sweep()
+    clock.now += 9 * DAY_MS
+    await one.sweep()
+    assert names(store) == ["young"]
+    await one.sweep()
+    assert names(store) == []
+
+
 # --- in a supervisor
 
 
