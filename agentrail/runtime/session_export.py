@@ -20,14 +20,13 @@ from agentrail.errors import AlreadyExists, CodecError, Fenced, OptionError, Plu
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.journal_state import Journal
 from agentrail.runtime.persistence import ENGINE
-from agentrail.runtime.session_loader import PluginFinder, fold_sources, read_after
+from agentrail.runtime.session_loader import PluginFinder, all_sessions, fold_sources, read_after
 from agentrail.runtime.tree_secrets import without_known
 from agentrail.structs import picked_fields, struct_from
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """Export formats of a supervisor. The command also has `scenario`: tests do not belong to a running session."""
 
-_MAX_TREE: Final = 10_000
 _SPANS_IN_A_LINE: Final = 512
 
 
@@ -44,7 +43,7 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
     if stored.root != stored.session:
         return (stored,)
     below: defaultdict[str, list[StoredSession]] = defaultdict(list)
-    for one in store.find(Filters(scope=stored.scope, root=stored.session), limit=_MAX_TREE):
+    for one in all_sessions(store, Filters(scope=stored.scope, root=stored.session)):
         if one.session != stored.session:
             below[one.parent].append(one)
     tree = [stored]

@@ -5,9 +5,11 @@ import json
 import pytest
 
 from agentrail.abc.store import Filters
+from agentrail.core.journal.exports import EXPORT_BEGINS
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
 from agentrail.plugins import Continue, plugin
+from agentrail.runtime.session_export import export_stored
 from agentrail.runtime.tree_secrets import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
@@ -16,6 +18,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_bounded_time, open_over, saying
+from tests.stores.rig import opening
 
 pytestmark = on_bounded_time
 
@@ -36,6 +39,15 @@ async def lived(store):
 
 def journals(store):
     return {one.session: store.read(one.scope, one.session) for one in store.find(Filters())}
+
+
+async def test_all_sub_agents_are_exported():
+    """However many a session has had."""
+    store = MemoryStore()
+    for one in ("s", *(f"c-{number}" for number in range(10_001))):
+        store.create(opening(one, root="s", parent="" if one == "s" else "s"))
+    heads = [one for one in export_stored(store, store.get("", "s")) if one.startswith(EXPORT_BEGINS)]
+    assert len(heads) == 10_002
 
 
 @pytest.mark.journal(24)
