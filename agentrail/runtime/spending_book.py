@@ -25,6 +25,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.session_loader import (
     PluginFinder,
+    all_sessions,
     fold_sources,
     newest_snapshot,
     opening_of,
@@ -36,7 +37,6 @@ LOGGER: Final = Logger("agentrail.runtime")
 MAX_KEPT_STATES: Final = 16
 """Number of most recently written sessions whose state is kept, so that only new records are folded."""
 
-_PAGE: Final = 1_000
 
 FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
 """Returns the source of plugin code for a fold of a session, and its caller of handlers; by scope and id."""
@@ -85,7 +85,7 @@ class SpendingBook:
         self._find_code = find_code
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
-        found = tuple(self._sessions(scope))
+        found = tuple(all_sessions(self._store, Filters(scope=scope)))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])
         there = {(stored.scope, str(stored.session)) for stored in found}
@@ -93,12 +93,6 @@ class SpendingBook:
             del self._known[key]
             self._states.pop(key, None)
         return told
-
-    def _sessions(self, scope: str | None) -> Iterator[StoredSession]:
-        after: tuple[str, str] | None = None
-        while page := self._store.find(Filters(scope=scope), after=after, limit=_PAGE):
-            yield from page
-            after = (page[-1].scope, page[-1].session)
 
     def _spending_of(self, stored: StoredSession) -> SessionSpending:
         key = (stored.scope, str(stored.session))
