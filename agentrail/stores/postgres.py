@@ -5,7 +5,7 @@ One connection writes, one sends heartbeats, up to three read. Each append of a 
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,12 +31,14 @@ from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import AgentrailError, Fenced, JournalBehind, StoreTooNew, StoreUnavailable, Trimmed
 from agentrail.messages import SessionId
 from agentrail.stores.postgres_connections import (
+    MAX_TRIES,
     Connect,
     ConnectionPool,
     Connector,
     LostRaceError,
     PostgresConnection,
     forget,
+    repeated,
 )
 from agentrail.stores.postgres_deletions import delete_tree, erase_tree, trim_journal
 from agentrail.stores.postgres_nodes import (
@@ -82,7 +84,6 @@ _LOST_RACES: Final = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.ForeignKeyViolation,  # the row of a node was removed while it became an owner
 )
-_MAX_TRIES: Final = 20
 _CLOSE_SECONDS: Final = 2.0
 """Time that `close` waits for a call of another thread, which otherwise closes its connection itself."""
 
@@ -198,13 +199,10 @@ class PostgresStore:
             return self._repeated(call, connection)
 
     def _repeated(self, call: Callable[[PostgresConnection], T], connection: PostgresConnection) -> T:
-        for _ in range(_MAX_TRIES - 1):
-            with suppress(*_LOST_RACES):
-                return call(connection)
         try:
-            return call(connection)
+            return repeated(call, connection, *_LOST_RACES)
         except LostRaceError:
-            message = f"the store {self.place} changed {_MAX_TRIES} times while a call was made: repeat it"
+            message = f"the store {self.place} changed {MAX_TRIES} times while a call was made: repeat it"
             raise StoreUnavailable(message) from None
 
     def _transact(self, call: Callable[[PostgresConnection], T]) -> T:

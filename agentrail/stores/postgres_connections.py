@@ -24,7 +24,7 @@ Connect: TypeAlias = Callable[..., PostgresConnection]
 """Opens a connection, with the arguments of `psycopg.connect`."""
 
 _MAX_READERS: Final = 3
-_MAX_TRIES: Final = 20
+MAX_TRIES: Final = 20
 
 _DEFAULTS: Final = {
     "connect_timeout": "5",
@@ -144,6 +144,16 @@ def forget(connection: PostgresConnection | None) -> None:
             connection.close()
 
 
+def repeated(
+    call: Callable[[PostgresConnection], T], connection: PostgresConnection, *races: type[Exception]
+) -> T:
+    """Make a call, again after a lost race with another process, which undid it."""
+    for _ in range(MAX_TRIES - 1):
+        with suppress(*races):
+            return call(connection)
+    return call(connection)
+
+
 class ConnectionPool:
     """Lends connections, for reading unless it has another limit, and for writes other than those of journals."""
 
@@ -221,10 +231,7 @@ class PostgresTables:
             message = f"the {self._WHAT} in {self.pool.place} were closed"
             raise StoreUnavailable(message)
         with self.pool.borrowed() as connection:
-            for _ in range(_MAX_TRIES - 1):
-                with suppress(psycopg.errors.DeadlockDetected):
-                    return call(connection)
-            return call(connection)
+            return repeated(call, connection, psycopg.errors.DeadlockDetected)
 
     def close(self) -> None:
         """Accept no more calls. Can be called repeatedly."""

@@ -6,13 +6,21 @@ nodes of both versions run meanwhile.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 import psycopg
+from psycopg.errors import DuplicateSchema, InternalError_, UniqueViolation
 
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
-from agentrail.stores.postgres_connections import ConnectionPool, Connector, PostgresConnection, forget
+from agentrail.stores.postgres_connections import (
+    ConnectionPool,
+    Connector,
+    PostgresConnection,
+    forget,
+    repeated,
+)
 
 APPLICATION_ID: Final = "agentrail store"
 """Value in the table `meta` by which a store is recognised."""
@@ -221,21 +229,27 @@ def migrate(
         with connector.translated():
             _check_server(connection, connector.place)
             _check_roles(connection, roles)
-            found = found_version(connection, connector.place, schema)
-            with connection.transaction():
-                if found == 0:
-                    connection.execute(_creation(schema).encode())
-            for version in range(found or schema.version, schema.version):
-                for statement in schema.steps[version]:
-                    connection.execute(statement.encode())
-                connection.execute(
-                    "UPDATE agentrail.meta SET value = %s WHERE name = 'version'", (str(version + 1),)
-                )
-            with connection.transaction():
-                connection.execute(_grants(roles).encode())
-            return found, schema.version
+            bring_up = partial(_bring_up, connector.place, roles, schema)
+            # Another process may migrate it too: `IF NOT EXISTS` prevents none of these errors.
+            return repeated(bring_up, connection, UniqueViolation, DuplicateSchema, InternalError_)
     finally:
         forget(connection)
+
+
+def _bring_up(
+    place: str, roles: StoreRoles, schema: PostgresSchema, connection: PostgresConnection
+) -> tuple[int, int]:
+    found = found_version(connection, place, schema)
+    with connection.transaction():
+        if found == 0:
+            connection.execute(_creation(schema).encode())
+    for version in range(found or schema.version, schema.version):
+        for statement in schema.steps[version]:
+            connection.execute(statement.encode())
+        connection.execute("UPDATE agentrail.meta SET value = %s WHERE name = 'version'", (str(version + 1),))
+    with connection.transaction():
+        connection.execute(_grants(roles).encode())
+    return found, schema.version
 
 
 def _check_roles(connection: PostgresConnection, roles: StoreRoles) -> None:

@@ -227,6 +227,19 @@ def test_migration_is_repeated_and_newer_tables_are_left(postgres_url):
         assert new.get("", "s").tail.seq == 2
 
 
+def test_two_processes_migrate_at_once(postgres_url):
+    """The later one waits for the other, and finds its tables."""
+    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    look = psycopg.connect(postgres_url, autocommit=True)
+    with ThreadPoolExecutor() as threads, closing(look), psycopg.connect(postgres_url) as other:
+        other.execute(schema_sql().removeprefix("BEGIN;").removesuffix("COMMIT;\n"))
+        later = threads.submit(migrate, postgres_url)
+        while not later.done() and look.execute(waits).fetchone() is None:
+            pass
+        other.commit()
+        assert later.result() == (2, 2)
+
+
 def test_a_database_of_another_application_is_left_alone(postgres_url):
     """A database of another application is left alone."""
     run_sql(postgres_url, "CREATE SCHEMA agentrail; CREATE TABLE agentrail.meta (id int)")
