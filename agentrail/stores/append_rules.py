@@ -298,12 +298,6 @@ def check_deletion(root: SessionId, forks: Iterable[str], written_at_ms: int, be
         raise StillNeeded(root, by=[f"its own records: the last was written at {written_at_ms}"])
 
 
-def is_intact(snapshot: StoredSnapshot, digest: bytes | None) -> bool:
-    """Whether a snapshot is unchanged and belongs to the record with this hash. None if there is no such record."""
-    check = hashlib.blake2b(snapshot.hash + snapshot.state, digest_size=16).digest()
-    return snapshot.hash == digest and snapshot.check == check
-
-
 def check_trim(session: SessionId, before: int, last: int) -> None:
     """Check that the records before a number may be dropped, if the last has this number."""
     if before > last:
@@ -311,23 +305,20 @@ def check_trim(session: SessionId, before: int, last: int) -> None:
         raise OptionError([fault])
 
 
-def check_trim_has_snapshot(session: SessionId, before: int, *, has_snapshot: bool) -> None:
-    """Check that an intact snapshot replaces the records before a number."""
-    if not has_snapshot:
-        fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
-        raise OptionError([fault])
-
-
-def has_sound_snapshot(
-    snapshots: Iterable[StoredSnapshot], before: int, read: Callable[[int, int], Sequence[Record]]
-) -> bool:
-    """Whether an intact snapshot replaces the records before a number. `read` returns so many records after a number."""
+def check_trim_has_snapshot(
+    session: SessionId,
+    before: int,
+    snapshots: Iterable[StoredSnapshot],
+    read: Callable[[int, int], Sequence[Record]],
+) -> None:
+    """Check that an intact snapshot replaces the records before a number. `read` returns so many records after a number."""
     for one in snapshots:
-        record = read(one.seq - 1, 1)
-        is_of_this = bool(record) and record[0].seq == one.seq
-        if one.seq >= before and is_intact(one, record[0].hash if is_of_this else None):
-            return True
-    return False
+        record = read(one.seq - 1, 1) if one.seq >= before else ()
+        is_of_this = bool(record) and (record[0].seq, record[0].hash) == (one.seq, one.hash)
+        if is_of_this and one.check == hashlib.blake2b(one.hash + one.state, digest_size=16).digest():
+            return
+    fault = f"session {session!r} has no intact snapshot at record {before} or later: trim to a record that has one"
+    raise OptionError([fault])
 
 
 # --- allowances

@@ -49,7 +49,6 @@ from agentrail.stores.append_rules import (
     decide_append,
     draw_allowance,
     is_dead,
-    is_intact,
     resets_deaths,
     session_not_found,
     takeover_record,
@@ -130,10 +129,8 @@ class MemoryJournal:
         """Return the number of the last record up to this epoch."""
         return self.first_seq + bisect_right(self.records, epoch, key=lambda record: record.epoch) - 1
 
-    def is_sound(self, snapshot: StoredSnapshot) -> bool:
-        """Whether a snapshot belongs to this journal and is unchanged."""
-        place = snapshot.seq - self.first_seq
-        return is_intact(snapshot, self.records[place].hash if 0 <= place < len(self.records) else None)
+    def read(self, after: int, limit: int) -> Sequence[Record]:
+        return self.records[after + 1 - self.first_seq :][:limit]
 
     def trim(self, before: int) -> int:
         """Drop records before a number and return how many were dropped."""
@@ -530,8 +527,7 @@ class MemoryStore:
             check_trim(session, before, journal.tail.seq)
             if before <= journal.first_seq:
                 return 0
-            snapshots = [one for one in journal.snapshots.values() if one.seq >= before]
-            check_trim_has_snapshot(session, before, has_snapshot=any(map(journal.is_sound, snapshots)))
+            check_trim_has_snapshot(session, before, journal.snapshots.values(), journal.read)
             forks = sorted(
                 fork
                 for _, fork in self._forks.get((scope, session), ())

@@ -14,7 +14,6 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
-    has_sound_snapshot,
     is_dead,
 )
 from agentrail.stores.postgres_connections import PostgresConnection, bigints, byteas, texts
@@ -171,8 +170,8 @@ def trim_journal(connection: PostgresConnection, scope: str, session: SessionId,
     if before <= there.first_seq:
         return 0
     snapshots = fetch_snapshots(connection, scope, session, None)
-    has_snapshot = has_sound_snapshot(snapshots, before, partial(fetch_records, connection, scope, session))
-    check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
+    read = partial(fetch_records, connection, scope, session)
+    check_trim_has_snapshot(session, before, snapshots, read)
     forks = """SELECT session FROM agentrail.session
         WHERE scope = %b AND forked_from = %b AND forked_at >= %b ORDER BY session"""
     if by := [row[0].decode() for row in run_statement(connection, forks, *key, there.first_seq)]:

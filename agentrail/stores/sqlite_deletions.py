@@ -17,7 +17,6 @@ from agentrail.stores.append_rules import (
     check_deletion,
     check_trim,
     check_trim_has_snapshot,
-    has_sound_snapshot,
     is_dead,
 )
 from agentrail.stores.sqlite_nodes import fetch_node
@@ -185,8 +184,8 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
     if before <= there.first_seq:
         return 0
     snapshots = kept_snapshots(connection, scope, session, None)
-    has_snapshot = has_sound_snapshot(snapshots, before, partial(fetch_records, connection, scope, session))
-    check_trim_has_snapshot(session, before, has_snapshot=has_snapshot)
+    read = partial(fetch_records, connection, scope, session)
+    check_trim_has_snapshot(session, before, snapshots, read)
     forks = connection.execute(
         "SELECT session FROM session WHERE likely(scope = ?) AND forked_from = ? AND forked_at >= ? ORDER BY session",
         (scope, session, there.first_seq),
