@@ -98,7 +98,10 @@ class Connector:
             raise OptionError(faults)
         try:
             parts = conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
+            for host in str(parts.get("host", "")).split(","):
+                if not host.startswith(("/", "@")):  # of a socket
+                    host.encode("idna")  # as the resolver does, which accepts no empty label
+        except (psycopg.ProgrammingError, UnicodeError):
             fault = "the URL of the store is not one of PostgreSQL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
             raise OptionError([fault]) from None  # the original quotes parts of the password
         self.url: str = url

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from agentrail.errors import OptionError
 from agentrail.stores.store_urls import faults_of_url, has_password, shown_store
 
 PASSWORD = "kingfisher"  # noqa: S105 - a canary
@@ -27,6 +28,15 @@ def test_a_url_with_a_fault_is_refused_without_its_password(url, said):
     (fault,) = faults_of_url(url)
     assert said in fault
     assert PASSWORD not in fault
+
+
+@pytest.mark.parametrize("url", ["postgres://u@db..example/x", "postgres:///x?host=h,db..example"])
+def test_a_host_that_is_not_a_name_is_refused(url):
+    """Before the resolver raises an error that no store expects. The directory of a socket is no name."""
+    connections = pytest.importorskip("agentrail.stores.postgres_connections")
+    with pytest.raises(OptionError, match="is not one of PostgreSQL: expected postgres://"):
+        connections.Connector(url, print)
+    assert connections.Connector("postgres:///x?host=/run/../postgres", print).place
 
 
 def test_what_can_be_opened_has_no_fault():
