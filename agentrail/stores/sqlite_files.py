@@ -77,7 +77,7 @@ class WriteLock:
             os.pwrite(self._file, text, 0)
             os.ftruncate(self._file, len(text))
         except BlockingIOError as error:
-            writer = _read_writer(self._file)
+            writer = _read_writer(self.path)
             self.release()
             raise _in_use(store, writer) from error
         except OSError as error:
@@ -108,17 +108,15 @@ def has_lock_file(store: Path) -> bool:
 
 def writer_of(store: Path) -> int | None:
     """Return the process that last wrote a store, which may have ended."""
+    writer = _read_writer(lock_path(store))
+    return None if writer is None else writer.pid
+
+
+def _read_writer(path: Path) -> _Writer | None:
     try:
-        return _WRITERS.decode(lock_path(store).read_bytes()[:1000]).pid
+        return _WRITERS.decode(path.read_bytes()[:1000])
     except (OSError, msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _read_writer(file: int) -> _Writer | None:
-    try:
-        return _WRITERS.decode(os.pread(file, 1000, 0))
-    except (msgspec.DecodeError, RecursionError):
-        return None  # it has just started and has not written yet
+        return None  # there is none, or it has just started and has not written yet
 
 
 def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:

@@ -199,13 +199,9 @@ async def opened_store(
         yield MemoryStore()
         return
     # Determined only if needed: a program that names a file may have no home directory.
-    directory = (
-        find_data_directory(environ)
-        if data_directory is None and store == "sqlite:"
-        else None
-        if data_directory is None
-        else Path(data_directory)
-    )
+    directory = None if data_directory is None else Path(data_directory)
+    if directory is None and store == "sqlite:":
+        directory = find_data_directory(environ)
     opened = await outside.offload(partial(open_store, store, directory, lease_seconds=lease_seconds))
     try:
         yield opened
