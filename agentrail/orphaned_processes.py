@@ -5,6 +5,7 @@ list of a live run is left alone. Needs `/proc`.
 """
 
 import contextlib
+import glob
 import os
 import signal
 import stat
@@ -129,7 +130,7 @@ def list_beside(store: Path, run: str) -> ProcessList:
 def end_left_processes(store: Path) -> int:
     """End the processes of dead runs over a store, and remove their lists. Blocks."""
     killed = 0
-    for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
+    for path in sorted(store.parent.glob(f"{glob.escape(store.name)}.*{SUFFIX}")):
         lines = _read(path)
         if lines is None:
             continue
@@ -199,10 +200,6 @@ def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
             yield _NOTES.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             LOGGER.warning("%s: line %d is ignored: %s", path, number, error)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
 
 
 def _line_of(noted: NotedProcess) -> bytes:

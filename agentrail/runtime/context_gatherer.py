@@ -156,7 +156,7 @@ def decide_context(
     for place, message in enumerate(given):
         fault = _fault_of(message, known)
         if fault is None:
-            size = _size_of(message)
+            size = sum(len(_bytes_of(block)) for block in message.content)
             if size > left:
                 fault = f"raises the total above {MAX_CONTEXT_BYTES:,} bytes: return less"
             else:
@@ -187,10 +187,6 @@ def _is_sound(block: Any) -> bool:
             return True
         case _:
             return False
-
-
-def _size_of(message: UserMessage) -> int:
-    return sum(len(_bytes_of(block)) for block in message.content)
 
 
 def _bytes_of(block: UserBlock) -> bytes:

@@ -427,10 +427,8 @@ class SqliteStore:
         self._standings: Standings = {}
         self._log_pages = 0
         self._files: FileIds = (None, None)
-        self._is_suspect = False
-        self._must_empty_log = False
+        self._is_suspect = self._must_empty_log = self._is_closed = False
         self._may_have_remains = True  # an earlier process may have left some
-        self._is_closed = False
         self._salvaged: SalvageReport | None = None
         with translated(self._path):
             if read_only:
