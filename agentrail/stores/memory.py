@@ -130,6 +130,7 @@ class MemoryJournal:
         return self.first_seq + bisect_right(self.records, epoch, key=lambda record: record.epoch) - 1
 
     def read(self, after: int, limit: int) -> Sequence[Record]:
+        """Return so many records after a number."""
         return self.records[after + 1 - self.first_seq :][:limit]
 
     def trim(self, before: int) -> int:

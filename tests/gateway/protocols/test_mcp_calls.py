@@ -672,7 +672,8 @@ async def test_one_caller_has_so_many_connections_of_the_older_revision(monkeypa
             return {**sent, "mcp-session-id": opened.headers["mcp-session-id"]}
 
         async def status(sent: dict[str, str]) -> int:
-            return (await web.post("/mcp", rpc("ping", {}), headers=sent)).status_code
+            code: int = (await web.post("/mcp", rpc("ping", {}), headers=sent)).status_code
+            return code
 
         bobs, first, second = await connect("bob"), await connect("ann"), await connect("ann")
         assert await status(first) == 200
