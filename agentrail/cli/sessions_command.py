@@ -2,20 +2,24 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
 
 import trio
 from attrs import frozen
 from cyclopts import App, Parameter, validators
+from msgspec import MsgspecError
 
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli import chat_answers
 from agentrail.cli.chat_notices import show_decision
+from agentrail.cli.default_stores import decide_place
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.resume_command import recover_sessions
 from agentrail.cli.session_views import (
@@ -60,9 +64,12 @@ from agentrail.core.session.recovery import decisions_of
 from agentrail.core.session.views import status_of
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
 from agentrail.runtime.persistence import OnDrift
-from agentrail.runtime.session_loader import read_after
+from agentrail.runtime.session_loader import opening_of, read_after
+from agentrail.runtime.session_stores import key_of_notes
 from agentrail.runtime.snapshots import is_sound
+from agentrail.stores.memory_store_names import make_notes
 from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.store_urls import PRIVATE, is_shared_store
 
 # Journals: replay, step through, compare and check. Read-only, and no effect is carried out.
 
@@ -74,7 +81,7 @@ class LoadedJournal:
     name: str
     records: tuple[Record, ...]
     sources: Sources
-    snapshots: dict[int, bytes]
+    snapshots: Mapping[int, bytes] = {}
 
 
 def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
@@ -107,9 +114,8 @@ def _load_file(path: Path) -> tuple[LoadedJournal, ...]:
         raise found.damaged
     if not found.records:
         raise OptionError([f"{path} holds no journal: expected a record as JSON in each line"])
-    session = found.records[0].session
-    sources = sources_of(session, no_blobs)
-    return (LoadedJournal(name=str(path), records=found.records, sources=sources, snapshots={}),)
+    sources = sources_of(found.records[0].session, no_blobs)
+    return (LoadedJournal(name=str(path), records=found.records, sources=sources),)
 
 
 def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
@@ -122,7 +128,6 @@ def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
             name=f"{path}, session {one.head.session}",
             records=one.records,
             sources=sources_of(one.head.session, one.blobs.get),
-            snapshots={},
         )
         for one in exported
     )
@@ -357,7 +362,7 @@ def trace(  # noqa: PLR0913 - one option per way to cut or write the records
                 f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
             )
             raise OptionError([fault])
-        for record in _some_records(opened, found, after, limit):
+        for record in islice(_records_after(opened, found, after), limit):
             for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
                 say(line)
     return Exit.DONE
@@ -372,15 +377,10 @@ def _write_page(opened: Store, found: StoredSession, path: Path) -> None:
     say(f"{path}: {len(data):,} bytes")
 
 
-def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:
-    left = limit
-    while left is None or left > 0:
-        page = store.read(found.scope, found.session, after, 1000 if left is None else min(left, 1000))
-        if not page:
-            return
+def _records_after(store: Store, found: StoredSession, after: int) -> Iterator[Record]:
+    while page := store.read(found.scope, found.session, after):
         yield from page
         after = page[-1].seq
-        left = None if left is None else left - len(page)
 
 
 @app.command(
@@ -541,10 +541,22 @@ def delete(
     with reading(place) as opened:  # to create no missing store, and to suggest similar ids
         found = find_one(opened, session, place.scope)
     with writing(place) as opened:
+        remove_notes = _notes_removal(opened, found, place)
         size = opened.delete(found.scope, found.session)
         opened.overwrite_removed()  # no session is delayed by it here
+        remove_notes()
     say(f"deleted {session}: {size} bytes")
     return Exit.DONE
+
+
+def _notes_removal(store: Store, found: StoredSession, place: StorePlace) -> Callable[[], object]:
+    """Return a call that removes the working notes of a session. Only its journal names their owner."""
+    with suppress(AgentrailError, MsgspecError):  # a session that cannot be read can be deleted
+        memories, data_dir = decide_place("memories", None, place.data_dir, os.environ)
+        name = PRIVATE if is_shared_store(place.store) else memories
+        key = key_of_notes(found.session, found.scope, opening_of(store, found).config.user_data)
+        return partial(make_notes(None, name, data_dir, os.environ, store).change, *key, lambda _: "")
+    return lambda: None
 
 
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")

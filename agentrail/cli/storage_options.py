@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
-from attrs import frozen
+from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from agentrail.stores.data_directory import DATA_VARIABLE, find_data_directory
@@ -75,13 +75,7 @@ class KeepingOptions:
 
 
 def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
-    return KeepingOptions(
-        store=given.store,
-        data_dir=given.data_dir,
-        resume=resume,
-        keep_days=given.keep_days,
-        keep_bytes=given.keep_bytes,
-    )
+    return KeepingOptions(resume=resume, **asdict(given, recurse=False))
 
 
 def store_arguments(store: str | None, data_dir: Path | None) -> str:

@@ -102,9 +102,7 @@ def _is_of(store: Store, root: StoredSession, owner: MemoryOwner) -> bool:
     try:
         user_data = opening_of(store, root).config.user_data
         return decide_owner(root.scope, user_data) == owner
-    except (Erased, SessionNotFound):  # erased before, or being deleted
-        return False
-    except OptionError:  # the record names no user
+    except (Erased, SessionNotFound, OptionError):  # erased before, being deleted, or of no user
         return False
 
 

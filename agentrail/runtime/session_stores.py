@@ -407,8 +407,7 @@ class StoreDesks:
     def notes_of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnNotes | None:
         if self._notes is None:
             return None
-        owner = decide_owner(scope, user_data)
-        return OwnNotes(self._notes, owner, _name_of(scope, owner.tenant, session_id))
+        return OwnNotes(self._notes, *key_of_notes(session_id, scope, user_data))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
         if self._memories is None and self._notes is None and self._knowledge is None:
@@ -421,5 +420,7 @@ class StoreDesks:
         )
 
 
-def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
-    return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"
+def key_of_notes(session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> tuple[MemoryOwner, str]:
+    owner = decide_owner(scope, user_data)
+    is_own = scope == owner.tenant and "/" not in session_id
+    return owner, session_id if is_own else f"{scope}/{session_id}"

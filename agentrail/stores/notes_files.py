@@ -136,8 +136,7 @@ def _write(path: Path, data: bytes) -> None:
     # One name for all writes: the next write replaces a leftover of a crash, and calls run one after the
     # other.
     beside = path.with_name(f".{path.name}.new")
-    with suppress(FileNotFoundError):
-        beside.unlink()
+    beside.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(beside, flags, 0o600), "wb") as opened:
         opened.write(data)

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import TEMPORARY_SESSIONS, OwedRow, Standing, StoredSession
 from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
@@ -14,6 +15,7 @@ from agentrail.cli.session_views import standing_word
 from agentrail.core.journal.record import Tail
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.store_names import open_store
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, run_line, sleeping_below
 
@@ -190,6 +192,15 @@ async def test_backup_copies_the_store_to_a_new_file_and_delete_removes_a_sessio
     assert b"look around here" not in b"".join(
         one.read_bytes() for one in (tmp_path / "data").iterdir() if one.is_file()
     )
+
+
+async def test_delete_removes_the_working_notes_of_the_session_alone(ask, session, tmp_path):
+    """They lie next to the memories, and the next session with this id would read them."""
+    notes, owner = NoteFiles(tmp_path / "data" / "memories" / "notes"), MemoryOwner(tenant="")
+    for one in (session, "s-other"):
+        notes.change(owner, one, lambda _: "A canary sings.")
+    assert (await ask("delete", session)).code == 0
+    assert [notes.read(owner, one) for one in (session, "s-other")] == ["", "A canary sings."]
 
 
 @pytest.mark.journal(18)
