@@ -15,6 +15,7 @@ from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.reply_slots import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
 from agentrail.logs import Logger
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
 from agentrail.otp.guarded_calls import call_guarded
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
@@ -511,7 +512,7 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 
 def check_timeout(seconds: object) -> None:
-    if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+    if seconds is not None and not (is_seconds(seconds) or seconds == math.inf):
         message = f"timeout_seconds is {seconds!r}: expected seconds >= 0, or None for no limit"
         raise ValueError(message)
 

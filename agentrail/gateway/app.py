@@ -46,7 +46,8 @@ from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.host_lifespan import open_host
-from agentrail.host.host_options import HostOptions, decide_host_options, is_seconds
+from agentrail.host.host_options import HostOptions, decide_host_options
+from agentrail.otp.child_specs import is_seconds
 from agentrail.protocols.mcp_server import MCP
 
 ROUTES: Final[tuple[CallRoute, ...]] = (
@@ -411,12 +412,12 @@ def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
             faults.append(f"protocols has {fault}")
         if MCP in protocols and importlib.util.find_spec("mcp") is None:
             faults.append(f"protocols has 'mcp', and the library is missing: {install_command('mcp')}")
-    if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
+    if "heartbeat" in given and not is_seconds(given["heartbeat"], above_zero=True):
         faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
     node_ca = given.get("node_ca")
     if not isinstance(node_ca, str | os.PathLike | None):
         faults.append(f"node_ca is {node_ca!r:.80}: expected the path of a file with certificates, or None")
-    if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):
+    if "drain_delay" in given and not is_seconds(given["drain_delay"]):
         faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds >= 0")
     if not isinstance(base_path, str) or (
         base_path and (not base_path.startswith("/") or base_path.endswith("/"))

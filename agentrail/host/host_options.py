@@ -1,7 +1,6 @@
 """Options of a host, validated before anything starts. All faults of one kind are reported at once."""
 
 import difflib
-import math
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from agentrail.host.plugin_chain import HOOK_SECONDS, OnPluginError
 from agentrail.host.quotas import Limits
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.guarded_calls import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.persistence import Durability
@@ -173,9 +173,9 @@ def _faults_of(options: Any) -> Iterator[str]:
         ("shutdown_timeout", False),
         ("check_timeout", False),
     ):
-        if not is_seconds(getattr(given, name), zero=zero):
+        if not is_seconds(getattr(given, name), above_zero=not zero):
             yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
-    if given.idle_after is not None and not is_seconds(given.idle_after, zero=False):
+    if given.idle_after is not None and not is_seconds(given.idle_after, above_zero=True):
         yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
     yield from faults_of_durability(given.durability)
     yield from faults_of_node(given.advertise, given.lease)
@@ -252,13 +252,6 @@ def is_public_url(value: object) -> bool:
     if not isinstance(value, str) or re.fullmatch(r"https?://[!-~]+", value) is None or {*value} & {*"?#@"}:
         return False
     return value.startswith("https://") or is_loopback_host(urlsplit(value).hostname or "")
-
-
-def is_seconds(value: object, *, zero: bool) -> bool:
-    """Return whether a value is a finite time in seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 < value < math.inf or (zero and value == 0)
 
 
 def decide_host_options(

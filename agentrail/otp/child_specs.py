@@ -3,8 +3,8 @@
 import copy
 import enum
 import inspect
-import math
 import operator
+import sys
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Literal, NoReturn, TypeAlias, cast, get_args
@@ -125,12 +125,12 @@ class ChildSpec:
         supervises = kind == "supervisor"
         if shutdown_seconds is _Default.DEFAULT:
             shutdown_seconds = "infinity" if supervises else 5.0
-        elif not (shutdown_seconds in ("brutal_kill", "infinity") or _is_seconds(shutdown_seconds)):
+        elif not (shutdown_seconds in ("brutal_kill", "infinity") or is_seconds(shutdown_seconds)):
             allowed = "seconds >= 0, 'brutal_kill' or 'infinity'"
             _refuse("shutdown_seconds", shutdown_seconds, allowed, code="invalid_shutdown")
         if start_timeout_seconds is _Default.DEFAULT:
             start_timeout_seconds = "infinity" if supervises else 30.0
-        elif not (start_timeout_seconds == "infinity" or _is_seconds(start_timeout_seconds, above_zero=True)):
+        elif not (start_timeout_seconds == "infinity" or is_seconds(start_timeout_seconds, above_zero=True)):
             allowed = "seconds above 0 or 'infinity'"
             _refuse("start_timeout_seconds", start_timeout_seconds, allowed, code="invalid_start_timeout")
         values = (id, start, restart, significant, shutdown_seconds, kind, start_timeout_seconds)
@@ -186,17 +186,17 @@ class Backoff:
     def __attrs_post_init__(self) -> None:
         """Check the fields in order."""
         checks = (
-            ("initial_seconds", _is_seconds(self.initial_seconds, above_zero=True), "seconds above 0"),
+            ("initial_seconds", is_seconds(self.initial_seconds, above_zero=True), "seconds above 0"),
             (
                 "maximum_seconds",
-                _is_seconds(self.maximum_seconds) and self.maximum_seconds >= self.initial_seconds,
+                is_seconds(self.maximum_seconds) and self.maximum_seconds >= self.initial_seconds,
                 "seconds from initial_seconds",
             ),
-            ("factor", _is_seconds(self.factor) and self.factor >= 1, "a number from 1"),
-            ("jitter", _is_seconds(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
+            ("factor", is_seconds(self.factor) and self.factor >= 1, "a number from 1"),
+            ("jitter", is_seconds(self.jitter) and self.jitter <= 1, "a number from 0 to 1"),
             (
                 "reset_after_seconds",
-                self.reset_after_seconds is None or _is_seconds(self.reset_after_seconds),
+                self.reset_after_seconds is None or is_seconds(self.reset_after_seconds),
                 "seconds >= 0, or None",
             ),
         )
@@ -243,7 +243,7 @@ class SupervisorFlags:
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not _is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer >= 0")
-        if not _is_seconds(self.period_seconds, above_zero=True):
+        if not is_seconds(self.period_seconds, above_zero=True):
             _refuse("period_seconds", self.period_seconds, "finite seconds above 0", code="invalid_period")
         _check_choice("auto_shutdown", self.auto_shutdown, get_args(AutoShutdown))
         if not isinstance(self.backoff, Backoff | None):
@@ -253,11 +253,11 @@ class SupervisorFlags:
         if self.max_children is not None and self.strategy != "dynamic":
             allowed = f"None with strategy {self.strategy!r}: only a 'dynamic' supervisor limits its children"
             _refuse("max_children", self.max_children, allowed)
-        if not _is_seconds(self.stuck_after_seconds):
+        if not is_seconds(self.stuck_after_seconds):
             _refuse(
                 "stuck_after_seconds", self.stuck_after_seconds, "seconds >= 0", code="invalid_stuck_after"
             )
-        if not _is_seconds(self.stop_within_seconds, above_zero=True):
+        if not is_seconds(self.stop_within_seconds, above_zero=True):
             _refuse(
                 "stop_within_seconds", self.stop_within_seconds, "seconds above 0", code="invalid_stop_within"
             )
@@ -376,10 +376,11 @@ def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         _refuse(name, value, "one of " + ", ".join(map(repr, allowed)))
 
 
-def _is_seconds(value: object, *, above_zero: bool = False) -> bool:
+def is_seconds(value: object, *, above_zero: bool = False) -> bool:
+    """Return whether a value is a time in seconds that a clock can hold: finite, also as a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return (value > 0 if above_zero else value >= 0) and value < math.inf
+    return (value > 0 if above_zero else value >= 0) and value <= sys.float_info.max
 
 
 def _is_whole(value: object, *, at_least: int) -> bool:

@@ -1,12 +1,13 @@
 """The worker pool as a reducer: job assignment, retries, and giving up on a job."""
 
+import math
 from typing import Final, Literal, NewType, TypeAlias, assert_never, get_args
 
 from attrs import field, frozen
 from msgspec import Struct, structs
 
 from agentrail.errors import InvalidSpec
-from agentrail.otp.child_specs import Backoff, ShutdownTime
+from agentrail.otp.child_specs import Backoff, ShutdownTime, is_seconds
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.guarded_calls import show
 from agentrail.otp.persistent_maps import NO_ENTRIES, Index, Table
@@ -33,10 +34,6 @@ def _refuse(name: str, value: object, allowed: str) -> None:
 
 def _is_count(value: object, at_least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 @frozen
@@ -83,7 +80,7 @@ class PoolFlags:
             _refuse("when_full", self.when_full, " or ".join(map(repr, get_args(WhenFull))))
         if not _is_count(self.max_retries, 0):
             _refuse("max_retries", self.max_retries, "an integer >= 0")
-        if not _is_seconds(self.drain_seconds):
+        if not (is_seconds(self.drain_seconds) or self.drain_seconds == math.inf):
             _refuse("drain_seconds", self.drain_seconds, "seconds >= 0, or math.inf")
 
     @property

@@ -1,5 +1,6 @@
 """Type checks for the arguments of a handle's calls, made before anything is sent."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias, cast, get_args
@@ -15,6 +16,7 @@ from agentrail.errors import OptionError, PromptError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
+from agentrail.otp.child_specs import is_seconds
 from agentrail.runtime.session_options import fault_of_tool, is_provider
 
 MAX_SOURCE_CHARACTERS: Final = 200
@@ -86,8 +88,7 @@ def fault_of_flag(name: str, value: object) -> str | None:
 
 
 def fault_of_wait(value: object) -> str | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (is_number and value >= 0):  # type: ignore[operator]  # it is a number; NaN is not above 0 either
+    if value is None or is_seconds(value) or (isinstance(value, float) and value == math.inf):
         return None
     return f"timeout_seconds is {value!r:.200}: expected a number from 0, or None"
 

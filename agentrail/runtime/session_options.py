@@ -21,7 +21,7 @@ from agentrail.core.stack.loaded_stack import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
-from agentrail.otp.child_specs import Restart
+from agentrail.otp.child_specs import Restart, is_seconds
 from agentrail.otp.guarded_calls import call_guarded, is_async
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.session_keys import NO_SCOPE, fault_of_scope
@@ -453,8 +453,7 @@ def _names(what: str) -> _Check:
 
 
 def _seconds(name: str, value: object, *, zero: bool) -> list[str]:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (0 < value < float("inf") or (zero and value == 0)):  # type: ignore[operator]  # it is a number
+    if is_seconds(value, above_zero=not zero):
         return []
     return [f"{name} is {value!r}: expected a finite number {'from' if zero else 'above'} 0"]
 

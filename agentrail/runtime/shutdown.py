@@ -13,6 +13,7 @@ from agentrail.core.protocol.signals import StatusQuery, StopSession
 from agentrail.errors import CodecError, OptionError, SessionBusy, SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.messages import SessionId
+from agentrail.otp.child_specs import is_seconds
 from agentrail.otp.exits import Killed
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
@@ -93,8 +94,7 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
 
 
 def fault_of_within(within: object) -> str | None:
-    is_number = isinstance(within, int | float) and not isinstance(within, bool)
-    if is_number and 0 <= within < float("inf"):  # type: ignore[operator]  # it is a number; NaN is not below
+    if is_seconds(within):
         return None
     return f"within is {within!r:.200}: expected finite seconds >= 0"
 

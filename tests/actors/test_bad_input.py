@@ -122,7 +122,7 @@ def test_mailbox(options):
         refused(caught, "invalid_mailbox", *words)
 
 
-@pytest.mark.parametrize("seconds", [-1.0, math.nan])
+@pytest.mark.parametrize("seconds", [-1.0, math.nan, pytest.param(10**400, id="beyond a float")])
 @on_virtual_time
 async def test_timeouts(stage, seconds):
     """A time that is none is a `ValueError` with the value."""

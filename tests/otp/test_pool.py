@@ -138,6 +138,7 @@ def test_a_worker_that_dies_at_the_end_has_nothing_tried_again():
         ({"size": 1, "max_retries": -1}, "max_retries"),
         ({"size": 1, "drain_seconds": math.nan}, "drain_seconds"),
         ({"size": 1, "drain_seconds": True}, "drain_seconds"),
+        ({"size": 1, "drain_seconds": 10**400}, "drain_seconds"),
     ],
 )
 def test_flags_that_cannot_be(options, field):

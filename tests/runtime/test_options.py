@@ -74,6 +74,11 @@ async def test_a_directory_that_was_removed_is_named(supervisor, tmp_path, monke
         ("response_format", [], "response_format is []: expected a JSON Schema as a dict, or None"),
         ("tool_timeout_seconds", 0, "tool_timeout_seconds is 0: expected a finite number above 0"),
         ("tool_timeout_seconds", math.inf, "tool_timeout_seconds is inf: expected a finite number above 0"),
+        (
+            "tool_timeout_seconds",
+            10**400,
+            f"tool_timeout_seconds is {10**400}: expected a finite number above 0",
+        ),
         ("tool_timeout_seconds", math.nan, "tool_timeout_seconds is nan: expected a finite number above 0"),
     ],
 )

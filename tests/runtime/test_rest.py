@@ -199,7 +199,7 @@ async def test_a_state_that_cannot_be_written_stays_awake(supervisor):
     session = await supervisor.start_session(
         model=saying("a"), session_id="s-1", user_data={"object": object()}
     )
-    for within in (-1, float("nan"), float("inf"), None, True, "1", [1]):
+    for within in (-1, float("nan"), float("inf"), None, True, "1", [1], 10**400):
         with pytest.raises(OptionError, match=r"within is .*: expected finite seconds >= 0"):
             await supervisor.rest("s-1", within)
     assert fault_of_within(0) is None

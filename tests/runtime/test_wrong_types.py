@@ -25,6 +25,7 @@ WRONG = {
         (lambda s: s.ask("Hi", timeout_seconds=True), "timeout_seconds is True: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=-1), "timeout_seconds is -1: expected a number from 0, or None"),
+        (lambda s: s.ask("Hi", timeout_seconds=10**400), f"timeout_seconds is {10**400!r:.200}: expected a number from 0, or None"),
     ],
     "run": [
         (lambda s: s.run("Hi", timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
