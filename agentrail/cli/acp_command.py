@@ -10,6 +10,7 @@ import trio
 from cyclopts import Parameter
 
 from agentrail.cli.config_setup import MODEL_VARIABLE, AgentOption, ConfigFiles, read_setup, write_notice
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -59,7 +60,7 @@ async def _serve(agent: str | None, files: ConfigFiles, *, client_terminal: bool
     from agentrail.cli.command_tree import version_line
 
     version = version_line().removeprefix("agentrail ")
-    async with open_line_stream() as stream:
+    async with open_line_stream(stop_signals()) as stream:
         await AcpConnection(
             stream, partial(open_editor_agent, agent, files, client_terminal=client_terminal), version=version
         ).serve()

@@ -29,6 +29,7 @@ from agentrail.cli.store_access import (
     write_new_file,
     writing,
 )
+from agentrail.cli.text_output import read_named
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.runtime.file_restore import copy_files
@@ -178,10 +179,7 @@ def import_(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
+    data = read_named(file)
     with writing(place) as opened:
         sessions = import_stored(opened, data)
     again = f"{sessions[0]}{store_arguments(place.store, place.data_dir)}"

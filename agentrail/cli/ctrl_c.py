@@ -3,19 +3,21 @@
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 from attrs import define, frozen
 
+from agentrail.actors.deferred_error import Kept
 from agentrail.cli.exit_codes import Exit
 
 HARD_EXIT_SECONDS: Final = 5.0
 """Time limit for an orderly exit after the second Ctrl-C, in seconds."""
 
 _PROC: Final = Path("/proc")
+R = TypeVar("R")
 
 
 @define(eq=False)
@@ -34,6 +36,22 @@ def stop_signals() -> tuple[int, ...]:
     """Return the signals that end a command in order. SIGHUP comes when the terminal closes, unless `nohup` ignores it."""
     is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+
+
+async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
+    """Run work that SIGTERM and SIGHUP interrupt as Ctrl-C does. By default they would end this process alone, and at once."""
+    failure = Kept()
+    with trio.open_signal_receiver(*stop_signals()) as signals:
+        async with trio.open_nursery() as nursery:
+            interrupts = Interrupts(nursery.cancel_scope.cancel)
+            nursery.start_soon(interrupts.receive, signals)
+            with failure:
+                result = await work()
+            nursery.cancel_scope.cancel(reason="the work is done")
+    if interrupts.count:
+        raise KeyboardInterrupt
+    failure.release()
+    return result
 
 
 async def leave_at_once(work: trio.CancelScope) -> None:

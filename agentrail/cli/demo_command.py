@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import trio
@@ -15,6 +15,7 @@ from agentrail import outside, plugins as p
 from agentrail.abc import Tool, ToolContext, ToolListing
 from agentrail.app import open_supervisor
 from agentrail.cli.chat_notices import show_receipt
+from agentrail.cli.ctrl_c import Interrupts, stop_signals
 from agentrail.cli.event_text import ChatStyle, Piece, Transcript, on_one_line
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
@@ -431,9 +432,9 @@ def demo(
 
 async def show_tour(stage: TourStage) -> Exit:
     end = Exit.DONE
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_leave_when_told, signals, nursery.cancel_scope)
+            nursery.start_soon(Interrupts(nursery.cancel_scope.cancel).receive, signals)
             try:
                 await give_tour(stage)
             except OutputFailed as error:
@@ -443,8 +444,3 @@ async def show_tour(stage: TourStage) -> Exit:
             finally:
                 nursery.cancel_scope.cancel(reason="the tour is over")
     return end
-
-
-async def _leave_when_told(signals: AsyncIterator[int], work: trio.CancelScope) -> None:
-    async for _ in signals:
-        work.cancel(reason="interrupted")

@@ -28,6 +28,7 @@ from agentrail.cli.log_output import Debug
 from agentrail.cli.stdio import write_all
 from agentrail.cli.storage_options import DataDirectory, directory_of
 from agentrail.cli.store_access import say, store_command
+from agentrail.cli.text_output import read_named
 from agentrail.config.structure import no_such_key
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import AgentrailError, OptionError
@@ -99,7 +100,7 @@ _TO_EVAL: Final = converter_of(EvalFile)
 
 def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTask, list[Scorer | Judge]]:
     """Read an eval file, and everything that it names. Nothing has run if something is wrong."""
-    text = _read(file).decode("utf-8-sig", errors="replace")
+    text = read_named(file).decode("utf-8-sig", errors="replace")
     try:
         plain = tomllib.loads(text)
         unknown = [name for name in plain if name not in EvalFile.__struct_fields__]
@@ -111,7 +112,7 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
     except (ValueError, RecursionError) as error:  # of TOML, or of msgspec
         raise OptionError([f"{file}: {error}"]) from error
     place = file.parent / given.dataset if given.dataset else file
-    cases = read_cases(_read(place).decode("utf-8-sig", errors="replace"), str(place))
+    cases = read_cases(read_named(place).decode("utf-8-sig", errors="replace"), str(place))
     scorers = [
         _named(one, file) if isinstance(one, str) and ":" in one else scorer_from(one)
         for one in given.scorers
@@ -139,13 +140,6 @@ def read_eval(file: Path, model: str | None) -> tuple[EvalFile, Dataset, EvalTas
         lambda case: call_guarded(refuse, make, case),
         scorers,
     )
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
 
 
 def _named(name: str, file: Path) -> Any:
@@ -186,7 +180,7 @@ def run_eval(  # noqa: PLR0913 - an option each
     if faults:
         raise OptionError(faults)
     given, dataset, task, scorers = read_eval(file, model)
-    before = None if baseline is None else decode_report(_read(baseline), str(baseline))
+    before = None if baseline is None else decode_report(read_named(baseline), str(baseline))
     found = _run(given, dataset, task, scorers, place)
     if not found.runs:
         say("interrupted: no run is done")

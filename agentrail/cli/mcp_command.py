@@ -21,6 +21,7 @@ from agentrail.app import open_supervisor
 from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.blueprints.mcp_servers import servers_of
 from agentrail.cli.config_setup import AgentOption, ConfigFiles, write_faults
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -94,7 +95,7 @@ async def _serve(configuration: Configuration, options: "ServeOptions", agent: s
         "shutdown_timeout": 1.0,
     }
     app = await make_default_application(options, configuration, agent=agent, **limits)
-    async with open_line_stream() as stream, app.state.host.open() as host:
+    async with open_line_stream(stop_signals()) as stream, app.state.host.open() as host:
         await serve_mcp_lines(app.state.host.gateway, host, stream)
 
 

@@ -14,7 +14,7 @@ from agentrail.cli.config_setup import AgentOption, ConfigFiles, read_setup, wri
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
-from agentrail.cli.text_output import print_text
+from agentrail.cli.text_output import print_text, read_named
 from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import thawed
@@ -93,17 +93,15 @@ def check_permissions(
     debug: Debug = False,
 ) -> Exit:
     send_logs_to_stderr(debug=debug)
+    code = Exit.USAGE
     try:
         text = _text_of(file)
         table = _table_of(file, text)
-    except AgentrailError as error:
-        write_error(describe_error(error))
-        return Exit.USAGE
-    try:
+        code = Exit.FAILED
         policy = join({"session": _read(file, text, table)}, may_bypass=True)
     except AgentrailError as error:
         write_error(describe_error(error))
-        return Exit.FAILED
+        return code
     return print_text("\n".join(_told_of(file, policy)))
 
 
@@ -134,9 +132,7 @@ def read_policy(path: Path) -> ScopedRules:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+        return read_named(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError([f"{path} is not UTF-8, at byte {error.start}: write it as TOML"]) from error
 

@@ -15,7 +15,7 @@ from agentrail.blueprints.builder import import_name
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
-from agentrail.cli.text_output import print_text
+from agentrail.cli.text_output import print_text, read_named
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.loaded_stack import PluginEntry, load_stack
 from agentrail.core.stack.pipeline import explain_hook as explain_run
@@ -54,7 +54,7 @@ def explain(
     send_logs_to_stderr(debug=debug)
     try:
         compiled, states = load_stack(find_stack(stack))
-        asked = decode_hook_event(_read(event))
+        asked = decode_hook_event(read_named(event))
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -116,11 +116,3 @@ def _show_option(option: inspect.Parameter) -> str:
     if option.name == "self":
         return ""
     return option.name if option.default is option.empty else f"{option.name}={option.default!r}"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise OptionError([message]) from error

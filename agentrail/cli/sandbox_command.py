@@ -14,7 +14,7 @@ import trio
 from attrs import frozen
 from cyclopts import App, Parameter
 
-from agentrail.cli.ctrl_c import stop_signals
+from agentrail.cli.ctrl_c import Interrupts, stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.serve_command import check_extra, is_local
@@ -187,11 +187,6 @@ async def _wait_stop(signals: AsyncIterator[int], served: "SandboxApp", shown: l
     """Print the addresses, then wait for a signal, or until no client needs the server any more."""
     write_all(1, "".join(f"{address}\n" for address in shown).encode())
     async with trio.open_nursery() as nursery:
-
-        async def wait_signal() -> None:
-            await anext(signals)
-            nursery.cancel_scope.cancel(reason="a signal")
-
-        nursery.start_soon(wait_signal)
+        nursery.start_soon(Interrupts(nursery.cancel_scope.cancel).receive, signals)
         await served.wait_done()
         nursery.cancel_scope.cancel(reason="no client needs it any more")

@@ -14,6 +14,7 @@ import trio
 
 from agentrail import outside
 from agentrail.actors.deferred_error import Kept
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.node_processes import (
     NodeProcess,
@@ -66,7 +67,7 @@ class ServedNodes:
             OutputClosed, OutputFailed: The addresses cannot be printed.
         """
         failure = Kept()
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, *stop_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals)
                 nursery.start_soon(self._kill_late)

@@ -19,6 +19,7 @@ from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli import chat_answers
 from agentrail.cli.chat_notices import show_decision
+from agentrail.cli.ctrl_c import interruptible
 from agentrail.cli.default_stores import decide_place
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.resume_command import recover_sessions
@@ -53,6 +54,7 @@ from agentrail.cli.store_access import (
     write_new_file,
     writing,
 )
+from agentrail.cli.text_output import read_named
 from agentrail.cli.trace_page import trace_page
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
 from agentrail.core.journal.fold import Sources, no_blobs
@@ -103,10 +105,7 @@ def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
 
 
 def _load_file(path: Path) -> tuple[LoadedJournal, ...]:
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    text = read_named(path)
     if text.startswith(EXPORT_BEGINS):
         return _load_export(path, text)
     found = read_journal(text)
@@ -441,7 +440,7 @@ def recover(
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
     if not dry_run:
-        return trio.run(recover_sessions, session, place)
+        return trio.run(interruptible, partial(recover_sessions, session, place))
     with reading(place) as opened:
         found = _to_recover(opened, session, place.scope)
         for one in found:
@@ -476,7 +475,7 @@ def resume_parked(
     if (session is None) is (drifted_by is None):
         raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
     go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)
-    return trio.run(go_on)
+    return trio.run(interruptible, go_on)
 
 
 def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:

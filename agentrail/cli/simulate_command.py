@@ -5,6 +5,7 @@ import signal
 import sys
 import warnings
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from attrs import define, field
 from cyclopts import Parameter
 
 from agentrail import outside
+from agentrail.cli.ctrl_c import interruptible
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import write_error
@@ -244,12 +246,9 @@ class _Campaign:
     is_over: bool = False
 
     async def run(self, works: "list[SeedRange]") -> None:
-        async with trio.open_nursery() as ending:
-            ending.start_soon(_interrupted)
-            async with trio.open_nursery() as nursery:
-                for work in works:
-                    nursery.start_soon(self._follow, work, nursery.cancel_scope)
-            ending.cancel_scope.cancel(reason="all lives are lived")
+        async with trio.open_nursery() as nursery:
+            for work in works:
+                nursery.start_soon(self._follow, work, nursery.cancel_scope)
 
     async def _follow(self, work: "SeedRange", all_of_them: trio.CancelScope) -> None:
         command = [
@@ -292,18 +291,11 @@ class _Campaign:
                     all_of_them.cancel(reason="a life is broken")
 
 
-async def _interrupted() -> None:
-    """Take SIGTERM for a Ctrl-C. By default it would end this process alone, and not those of the lives."""
-    with trio.open_signal_receiver(signal.SIGTERM) as signals:
-        async for _ in signals:
-            raise KeyboardInterrupt
-
-
 def _live_all(works: "list[SeedRange]", *, shows_census: bool, as_json: bool) -> Exit:
     campaign = _Campaign(as_json)
     code = Exit.DONE
     try:
-        trio.run(campaign.run, works)
+        trio.run(interruptible, partial(campaign.run, works))
     except* KeyboardInterrupt:
         code = Exit.INTERRUPTED
     worst = max(campaign.lived, key=lambda one: list(_EXITS).index(one.outcome), default=None)

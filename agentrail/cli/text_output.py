@@ -1,8 +1,18 @@
-"""Output of a command whose result is a text."""
+"""Files that a command reads whole, and the output of one whose result is a text."""
+
+from pathlib import Path
 
 from agentrail.cli.exit_codes import Exit
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.config.key_filter import hide_keys
+from agentrail.errors import OptionError
+
+
+def read_named(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
 
 
 def print_text(text: str) -> Exit:

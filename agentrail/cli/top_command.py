@@ -15,6 +15,7 @@ from attrs import define, field
 from cyclopts import Parameter
 
 from agentrail import outside
+from agentrail.cli.ctrl_c import stop_signals
 from agentrail.cli.exit_codes import Exit, describe_error
 from agentrail.cli.log_output import Debug, send_logs_to_stderr
 from agentrail.cli.stdio import OutputClosed, OutputFailed, write_all, write_error
@@ -220,7 +221,7 @@ async def _live(
     screen = _Screen(watched=watched, tree=tree, view=view, server=server)
     with (
         open_terminal_keys(),
-        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGWINCH) as signals,
+        trio.open_signal_receiver(signal.SIGINT, *stop_signals(), signal.SIGWINCH) as signals,
     ):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_hear_signals, screen, signals)

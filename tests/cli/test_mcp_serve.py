@@ -28,7 +28,7 @@ def environ(tmp_path):
 
 @pytest.mark.protocol(17)
 @pytest.mark.check
-@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "closed"])
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGHUP", "closed"])
 def test_it_ends_at_once_and_leaves_stdout_to_the_protocol(how, environ, tmp_path):
     """P-017: within 2 s, of a machine at rest; a line that is no message has an answer."""
     pipe = subprocess.PIPE

@@ -319,7 +319,7 @@ def test_nothing_of_the_directory_runs_but_what_is_named(folder, path, scenario)
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_ctrl_c_tells_what_was_lived(folder, sent):
     """The processes of the lives save them so far, and end with the command, with exit code 130."""
     line = (

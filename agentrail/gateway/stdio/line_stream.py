@@ -3,7 +3,7 @@
 import os
 import select
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
@@ -114,15 +114,15 @@ async def _until_ready(wait: Callable[[int], Awaitable[None]], descriptor: int) 
 
 
 @asynccontextmanager
-async def open_line_stream() -> AsyncIterator[LineStream]:
+async def open_line_stream(ends: Sequence[int] = (signal.SIGTERM,)) -> AsyncIterator[LineStream]:
     """Speak a protocol over this process's standard input and output for the duration of the block.
 
-    SIGINT and SIGTERM end the input, and a second one cancels the block. Meanwhile descriptor 0 is empty and descriptor 1
+    SIGINT and the given signals end the input, and a second one cancels the block. Meanwhile descriptor 0 is empty and descriptor 1
     is standard error, so that no library and no child process can read or write the protocol.
     """
     with _taken(0, os.open(os.devnull, os.O_RDONLY)) as source, _taken(1, os.dup(2)) as target:
         stream = LineStream(source, target)
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, *ends) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end_at_signals, signals, stream, nursery.cancel_scope)
                 yield stream
