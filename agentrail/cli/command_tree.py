@@ -1,5 +1,6 @@
 """The tree of commands. Only the requested command's module is imported."""
 
+import errno
 import os
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -330,6 +331,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 raise error
             case UnicodeEncodeError(encoding="utf-8") if error.object[error.start] in "".join(arguments):
                 write_error(f"an argument is not UTF-8: {error.object!r:.80}.")
+                return Exit.USAGE
+            case OSError(errno=errno.EACCES | errno.ENAMETOOLONG, filename=str(name)) if (
+                OPTION not in arguments
+            ):
+                write_error(f"{name!r:.200} cannot be used: {error.strerror}. Correct that, or name another.")
                 return Exit.USAGE
             case _:
                 tell_crash(error, debug=OPTION in arguments)

@@ -264,8 +264,8 @@ def write_new_file(file: Path, pieces: Iterable[bytes]) -> None:
         is_own = False
     except FileExistsError:
         raise OptionError([f"{file} already exists: name a new file"]) from None
-    except OSError as error:
-        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
+    except (OSError, ValueError) as error:  # the second for a NUL in the name
+        raise OptionError([f"{file} cannot be written: {getattr(error, 'strerror', error)}"]) from error
     finally:
         if is_own:
             file.unlink(missing_ok=True)

@@ -151,7 +151,8 @@ def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -
     if status == _UNAUTHORIZED:
         return AfterEnd(fault=_unauthorized())
     if status in _RETRIED_STATUSES or status >= _SERVER_FAULT:
-        return AfterEnd(wait_seconds=_number(retry_after))
+        seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+        return AfterEnd(wait_seconds=seconds)  # a date would need a clock
     if told.get("code") in CLASS_OF_CODE:
         return AfterEnd(fault=error_of_reply({**told, "status": status}, None))
     message = f"the server refused the connection with {status}: {told.get('message', 'it gave no reason')}"
@@ -171,10 +172,6 @@ def _error_in(body: bytes | None) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _number(told: bytes | None) -> float | None:
-    return float(told) if told is not None and told.isdigit() else None  # a date would need a clock
 
 
 def leaves_of(group: BaseExceptionGroup[Any]) -> list[BaseException]:

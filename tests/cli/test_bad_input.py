@@ -33,6 +33,7 @@ WRONG = (
     ("run x --tools shel", "Did you mean 'shell'?", "list_dir, python, read_file, recall, remember, shell"),
     ("run x --modle y", "--modle", "Did you mean ", "--model"),
     ("run list the files", "put it in quotes"),
+    (f"skills check {'x' * 300}", "'xxxx", "cannot be used: File name too long. Correct that, or name another."),
     ("rum x", "rum", "run", "See agentrail --help"),
     ("--verison", "Unknown option: --verison. Did you mean --version? See agentrail --help."),
     ("sessions shwo x", "shwo", "show", "See agentrail sessions --help"),

@@ -26,6 +26,8 @@ async def test_a_signal_that_ends_a_command_lets_its_work_stop(sent):
 
 
 async def test_work_without_a_signal_ends_as_it_does_alone():
+    """Its result is returned, and its error is raised without a group around it."""
+
     async def give() -> int:
         await trio.lowlevel.checkpoint()
         return 7

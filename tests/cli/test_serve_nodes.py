@@ -291,7 +291,7 @@ async def test_three_nodes_serve_one_session_and_survive_what_dies(place):
 @pytest.mark.machine(16)
 @pytest.mark.check
 async def test_ctrl_c_in_the_middle_of_the_start_and_a_killed_parent_leave_no_process(place):
-    """Ctrl-C twice while the cluster is created, the SIGHUP of a closed terminal while nodes start, and SIGKILL of the parent: no process stays, and the next start works."""
+    """Ctrl-C twice while the cluster is created, SIGTERM or the SIGHUP of a closed terminal while nodes start, and SIGKILL of the parent: no process stays, and the next start works."""
     made = place / ".local/share/agentrail/postgres"
     async with serving(place, 2) as running:
         await wait_until((made / "password").exists)
@@ -300,11 +300,12 @@ async def test_ctrl_c_in_the_middle_of_the_start_and_a_killed_parent_leave_no_pr
     assert running.process.returncode == 0, running.err
     assert (running.out, "answers" in running.err) == ("", False)
     assert not processes_in(place)
-    async with serving(place, 1) as running:
-        await running.said("PostgreSQL runs in")
-        running.process.send_signal(signal.SIGHUP)
-    assert running.process.returncode == 0, running.err
-    assert not processes_in(place)
+    for sent in (signal.SIGTERM, signal.SIGHUP):
+        async with serving(place, 1) as running:
+            await running.said("PostgreSQL runs in")
+            running.process.send_signal(sent)
+        assert running.process.returncode == 0, running.err
+        assert not processes_in(place)
     async with serving(place, 1) as running:
         await running.said("node 1 answers")
         running.process.kill()

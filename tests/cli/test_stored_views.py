@@ -160,6 +160,8 @@ def test_a_file_that_cannot_be_written_whole_is_removed(tmp_path):
     with pytest.raises(OptionError, match="already exists"):
         store_access.write_new_file(tmp_path / "s.jsonl", pieces())
     assert (tmp_path / "s.jsonl").read_bytes() == b"all"
+    with pytest.raises(OptionError, match="cannot be written: embedded null byte"):
+        store_access.write_new_file(tmp_path / "a\0b", pieces())
 
 
 def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):

@@ -143,7 +143,9 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
             standing.go_back(walked.record)
         running = now
     counting = standing.turns()
-    return tuple([turn if turn.number in counting else _without(turn) for turn in found])
+    return tuple(
+        [turn if turn.number in counting else msgspec.structs.replace(turn, counts=False) for turn in found]
+    )
 
 
 class _Standing:
@@ -175,10 +177,6 @@ class _Standing:
     def _note(self, record: int, last: int) -> None:
         self._records.append(record)
         self._last.append(last)
-
-
-def _without(turn: PastTurn) -> PastTurn:
-    return msgspec.structs.replace(turn, counts=False)
 
 
 def _beginning_of(text: str) -> str:

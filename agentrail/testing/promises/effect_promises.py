@@ -411,7 +411,7 @@ def a_recovery_runs_nothing_twice_that_may_not_be(seen: Seen) -> None:
             continue
         run: Any = ran.get(call.call.call_id)
         has_begun = call.effect_id in signal.open
-        if has_begun and _is_once(call):
+        if has_begun and (call.spec is None or call.spec.effect_class == "once"):
             assert run is None
             texts = [end.result.text for end in ends if end.call_id == call.call.call_id]
             assert len(texts) == 1
@@ -419,10 +419,6 @@ def a_recovery_runs_nothing_twice_that_may_not_be(seen: Seen) -> None:
         elif run is not None:
             assert run.operation_id == call.operation_id
             assert run.attempt == call.attempt + has_begun
-
-
-def _is_once(call: CallState) -> bool:
-    return call.spec is None or call.spec.effect_class == "once"
 
 
 def _decided_as(effect_id: EffectId, owner: effect_owners.Owner) -> tuple[bool, str] | None:
