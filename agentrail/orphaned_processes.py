@@ -61,19 +61,19 @@ class ProcessList:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = -1
-        self._alive: dict[int, NotedProcess] = {}
+        self._alive: dict[tuple[int, str], NotedProcess] = {}
         self._ended = 0
 
     def started(self, pid: int, mark: str) -> None:
-        """Record a process that has just started. A failure is only logged."""
+        """Record a process that has just started, or this run's with a mark that it is about to give. A failure is only logged."""
         status, boot = _status_of(pid), _boot()
         if status is None or not boot:
             return
-        noted = self._alive[pid] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
+        noted = self._alive[pid, mark] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
         self._write(noted)
 
-    def ended(self, pid: int) -> None:
-        noted = self._alive.pop(pid, None)
+    def ended(self, pid: int, mark: str) -> None:
+        noted = self._alive.pop((pid, mark), None)
         if noted is None:
             return
         self._ended += 1
@@ -141,12 +141,12 @@ def end_left_processes(store: Path) -> int:
         if not _boot():
             LOGGER.warning("%s is left unchanged: processes cannot be inspected without /proc", path)
             continue
-        alive: dict[int, NotedProcess] = {}
+        alive: dict[tuple[int, str], NotedProcess] = {}
         for one in noted:
             if one.ended:
-                alive.pop(one.pid, None)
+                alive.pop((one.pid, one.mark), None)
             elif one.mark:
-                alive[one.pid] = one
+                alive[one.pid, one.mark] = one
         killed += _end(alive.values())
         with contextlib.suppress(OSError):
             path.unlink()

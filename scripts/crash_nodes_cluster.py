@@ -226,7 +226,7 @@ class Cluster:
             return connection.execute(sql, values).fetchall()
 
     def left_processes(self) -> list[int]:
-        """Return the processes of this run that still exist: those with its name in their environment."""
+        """Return the processes of this run that still exist: those with its name in their environment, and orphans of bubblewrap."""
         return [*_processes_of(self.run)]
 
     def start_nginx(self) -> None:
@@ -266,7 +266,10 @@ def _processes_of(run: str) -> Iterator[int]:
     mark = f"{RUN}={run}".encode()
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if mark in environ.read_bytes():
+            variables = environ.read_bytes()
+            parent = environ.with_name("stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            # Bubblewrap itself does not have the name of the run.
+            if mark in variables or (parent == "1" and variables.endswith(b"-bubblewrap\0")):
                 yield int(environ.parent.name)
 
 

@@ -10,14 +10,24 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
 from agentrail import orphaned_processes, tool
-from agentrail.abc import ToolContext
-from agentrail.orphaned_processes import MARKER, NotedProcess, ProcessList, end_left_processes, list_beside
+from agentrail.abc import ExecuteOptions, ToolContext
+from agentrail.orphaned_processes import (
+    MARKER,
+    NotedProcess,
+    ProcessList,
+    end_left_processes,
+    keep_list,
+    list_beside,
+)
+from agentrail.sandboxes import command_process
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.supervisors import open_nameless
+from tests.sandboxes.rig import need_bubblewrap
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
@@ -109,9 +119,7 @@ def test_what_is_left_is_killed_and_the_list_is_gone(store, started):
 
 
 def marked():
-    groups, marks = frozenset(), frozenset({f"{MARKER}={MARK}".encode()})
-    pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
-    return [pid for pid in pids if orphaned_processes._is_of(pid, groups, marks)]  # noqa: SLF001
+    return with_marks([MARK])
 
 
 def test_a_process_that_merely_has_the_number_lives(store, started):
@@ -169,7 +177,7 @@ def test_the_list_of_a_run_that_is_alive_is_left_alone(store, started):
     first.started(process.pid, MARK)
     assert end_left_processes(store) == 0
     assert is_alive(process)
-    first.ended(process.pid)
+    first.ended(process.pid, MARK)
     first.close()
     assert not list(store.parent.iterdir())
 
@@ -182,7 +190,7 @@ def test_a_long_run_has_a_short_list(store, started, monkeypatch):
     one.started(alive.pid, MARK)
     for _ in range(50):
         one.started(other.pid, MARK)
-        one.ended(other.pid)
+        one.ended(other.pid, MARK)
     (path,) = store.parent.iterdir()
     lines = path.read_bytes().splitlines()
     assert len(lines) < 20
@@ -245,6 +253,45 @@ async def test_what_tools_start_is_noted_beside_the_store(tmp_path):
     finally:
         kept.close()
     assert outcome.text == "done"
-    ((pid, (run, one)),) = seen
+    ((pid, (run, *_, one)),) = seen
     assert (run["pid"], one["pid"]) == (os.getpid(), pid)
     assert not list(tmp_path.glob("*.processes"))
+
+
+async def test_a_crash_while_bubblewrap_prepares_leaves_no_command(tmp_path, monkeypatch):
+    """Bubblewrap's first process outlives the other one, and starts the command: the next run finds it by its mark."""
+    need_bubblewrap()
+    store, crashed = tmp_path / "sessions.db", tmp_path / "crashed.db"
+    sandbox = LocalSandbox(tmp_path)
+    assert (await sandbox.execute("true", ExecuteOptions())).exit_code == 0
+    left = []
+
+    async def crash(_reading):
+        """End the other one, as the kernel does if this process is killed now, and let the next run look."""
+        (path,) = tmp_path.glob("sessions.db.*.processes")
+        lines = [msgspec.json.decode(line, type=NotedProcess) for line in path.read_bytes().splitlines()]
+        leave(crashed, *lines[1:])
+        marks = [one.mark for one in lines[1:] if not one.ended]
+        assert marks
+        with trio.fail_after(10):
+            while len(pair := with_marks(marks)) < 2:  # noqa: ASYNC110 - processes set no event
+                await trio.sleep(0.001)
+            os.kill(min(pair), signal.SIGKILL)
+            while min(pair) in with_marks(marks):  # noqa: ASYNC110 - as above
+                await trio.sleep(0.001)
+        end_left_processes(crashed)
+        left.extend(with_marks(marks))
+
+    monkeypatch.setattr(command_process, "_read_first_pid", crash)
+    keep_list(noted := list_beside(store, "n-1"))
+    result = await sandbox.execute("sleep 60", ExecuteOptions())
+    assert result.error is not None
+    assert not left
+    noted.close()
+    assert not list(tmp_path.glob("*.processes"))
+
+
+def with_marks(marks):
+    wanted = frozenset(f"{MARKER}={mark}".encode() for mark in marks)
+    pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+    return [pid for pid in pids if orphaned_processes._is_of(pid, frozenset(), wanted)]  # noqa: SLF001

@@ -240,18 +240,19 @@ class _Running:
                 note_stopped(self.tree.group, ended=ended, left=stopped.left)
                 of_run = current_list()
                 if of_run is not None and not stopped.left:
-                    of_run.ended(self.tree.group)
+                    of_run.ended(self.tree.group, self.tree.token)
                 self.process.kill()
         return stopped
 
 
-@frozen(kw_only=True)
+@frozen
 class _Ends:
-    """A program's standard streams: descriptors that we also hold until it has started."""
+    """A program's standard streams: descriptors that we also hold until it has started, and the end where we read its output."""
 
     stdin: int
     output: int
     errors: int
+    reading: int
 
 
 async def run_command(command: CommandRun) -> ExecuteResult:
@@ -265,15 +266,14 @@ async def run_command(command: CommandRun) -> ExecuteResult:
     with _Pipe() as output, _Ending() as ending:
         is_confined = command.program.confine is not None
         stdin = ending.theirs.fileno() if is_confined else subprocess.DEVNULL
-        ends = _Ends(stdin=stdin, output=output.writing, errors=output.writing)
+        ends = _Ends(stdin, output.writing, output.writing, output.reading)
         try:
-            with _explaining(output.reading):
-                async with _start(command.program, ends) as running:
-                    _note_started(running.tree)
-                    output.close_writing()
-                    ending.theirs.close()
-                    outlets = _Outlets(output.reading, ending if is_confined else None, spool)
-                    return await _follow(running, command, outlets)
+            async with _start(command.program, ends) as running:
+                _note_started(running.tree)
+                output.close_writing()
+                ending.theirs.close()
+                outlets = _Outlets(output.reading, ending if is_confined else None, spool)
+                return await _follow(running, command, outlets)
         finally:
             spool.close()
 
@@ -287,24 +287,23 @@ async def open_process(program: Program, *, errors: ErrorOutput) -> AsyncIterato
             "dropped": subprocess.DEVNULL,
             "apart": errors_of_it.writing,
         }
-        ends = _Ends(stdin=to_it.reading, output=from_it.writing, errors=places[errors])
+        ends = _Ends(to_it.reading, from_it.writing, places[errors], from_it.reading)
         stdin, stdout, stderr = (
             trio.lowlevel.FdStream(to_it.give_writing()),
             trio.lowlevel.FdStream(from_it.give_reading()),
             trio.lowlevel.FdStream(errors_of_it.give_reading()),
         )
         try:
-            with _explaining(stdout.fileno()):
-                async with _start(program, ends) as running:
-                    _note_started(running.tree)
-                    to_it.close_reading()
-                    from_it.close_writing()
-                    errors_of_it.close_writing()
-                    opened = OpenedProcess(running, stdin, stdout, stderr)
-                    try:
-                        yield opened
-                    finally:
-                        await opened.stop()  # noqa: ASYNC102 - shielded and bounded inside
+            async with _start(program, ends) as running:
+                _note_started(running.tree)
+                to_it.close_reading()
+                from_it.close_writing()
+                errors_of_it.close_writing()
+                opened = OpenedProcess(running, stdin, stdout, stderr)
+                try:
+                    yield opened
+                finally:
+                    await opened.stop()  # noqa: ASYNC102 - shielded and bounded inside
         finally:
             await close_all(stdin, stdout, stderr)  # noqa: ASYNC102 - closed on cancellation too
 
@@ -396,26 +395,16 @@ async def _read_off(stream: trio.lowlevel.FdStream) -> None:
             pass
 
 
-class NotBegun(Exception):
+class NotBegun(OSError):
     """Bubblewrap ended before the program started.
 
     Attributes:
         code: Its exit code. None if it was ended because it took too long.
     """
 
-    def __init__(self, code: int | None, said: str = "") -> None:
-        super().__init__(said)
-        self.code = code
-        self.said = said
-
-
-@contextmanager
-def _explaining(reading: int) -> Iterator[None]:
-    try:
-        yield
-    except NotBegun as why:
-        said = _drain(reading).decode(errors="replace").strip()
-        raise OSError(errno.EIO, said or "bubblewrap ended before it started the command") from why
+    def __init__(self, code: int | None, said: str) -> None:
+        super().__init__(errno.EIO, said.strip() or "bubblewrap ended before it started the command")
+        self.code, self.said = code, said
 
 
 async def try_program(program: Program) -> tuple[int, str]:
@@ -425,12 +414,9 @@ async def try_program(program: Program) -> tuple[int, str]:
         indefinitely.
     """
     with _Pipe() as output:
-        ends = _Ends(stdin=subprocess.DEVNULL, output=output.writing, errors=output.writing)
-        try:
-            async with _start(program, ends) as running:
-                code = await running.process.wait()
-        except NotBegun as why:
-            raise NotBegun(why.code, _drain(output.reading).decode(errors="replace")) from None
+        ends = _Ends(subprocess.DEVNULL, output.writing, output.writing, output.reading)
+        async with _start(program, ends) as running:
+            code = await running.process.wait()
         return code, _drain(output.reading).decode(errors="replace")
 
 
@@ -478,6 +464,19 @@ def _note_started(tree: ProcessTree) -> None:
         of_run.started(tree.group, tree.token)
 
 
+@contextmanager
+def _noting(mark: str) -> Iterator[None]:
+    """Record a mark before a process with it exists: a crash right after the start must leave none behind."""
+    of_run = current_list()
+    if of_run is not None:
+        of_run.started(os.getpid(), mark)
+    try:
+        yield
+    finally:
+        if of_run is not None:
+            of_run.ended(os.getpid(), mark)
+
+
 def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Running]:
     if program.confine is None:
         return _start_unconfined(program, ends)
@@ -487,31 +486,33 @@ def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Runnin
 @asynccontextmanager
 async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Running]:
     token = outside.ids(16)
-    process = await outside.processes().open(
-        program.argv,
-        stdin=ends.stdin,
-        stdout=ends.output,
-        stderr=ends.errors,
-        cwd=program.directory,
-        env={**program.environment, MARKER: token},
-        start_new_session=True,
-    )
+    with _noting(token):
+        process = await outside.processes().open(
+            program.argv,
+            stdin=ends.stdin,
+            stdout=ends.output,
+            stderr=ends.errors,
+            cwd=program.directory,
+            env={**program.environment, MARKER: token},
+            start_new_session=True,
+        )
     yield _Running(process=process, tree=ProcessTree(group=process.pid, token=token))
 
 
 @asynccontextmanager
 async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> AsyncIterator[_Running]:
-    with _Pipe() as info, ExitStack() as files:
-        token = outside.ids(16)
+    token = outside.ids(16)
+    own = f"{token}-bubblewrap"  # apart from the command's: to end bubblewrap with SIGTERM would kill the command at once
+    with _Pipe() as info, ExitStack() as files, _noting(own):
         passed = [info.writing, *confine.descriptors]
         options = [*confine.options, "--info-fd", str(info.writing)]
         if confine.call_filter is not None:
-            passed.append(files.enter_context(_InMemory(confine.call_filter)).descriptor)
+            passed.append(files.enter_context(_in_memory(confine.call_filter)))
             options += [CALL_FILTER, str(passed[-1])]
         for name, value in {**program.environment, MARKER: token}.items():
             options += ["--setenv", name, value]
         # In a file rather than arguments, which every user of the machine may read: variables may contain keys.
-        passed.append(files.enter_context(_InMemory(_join_options(options))).descriptor)
+        passed.append(files.enter_context(_in_memory(_join_options(options))))
         # Not trio.lowlevel.open_process, which starts it from a worker thread. --die-with-parent refers to that thread, and worker
         # threads end after ten idle seconds. The event loop's thread lives long enough, and the start takes two milliseconds.
         process = _Child(
@@ -521,7 +522,7 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
                 stdout=ends.output,
                 stderr=ends.errors,
                 pass_fds=passed,
-                env={},  # no variable can influence bubblewrap, which runs outside
+                env={MARKER: own},  # no other variable can influence bubblewrap, which runs outside
                 start_new_session=True,
             )
         )
@@ -533,9 +534,12 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
             with trio.move_on_after(program.prepare_seconds, shield=True) as preparing:
                 first = await _read_first_pid(info.reading)
             if first is None:
-                process.kill()  # unless it has already ended
-                code = await process.wait()
-                raise NotBegun(None if preparing.cancelled_caught else code)
+                # Also its first process, which would wait indefinitely, or start the command.
+                with trio.CancelScope(shield=True):
+                    await ProcessTree(group=process.pid, token=own).stop()
+                    code = await process.wait()
+                said = _drain(ends.reading).decode(errors="replace")
+                raise NotBegun(None if preparing.cancelled_caught else code, said)
             namespace = os.pidfd_open(first)
             try:
                 # The first process leads its own session, in which the command starts.
@@ -581,18 +585,16 @@ class _Ending:
             self._ours.shutdown(socket.SHUT_WR)
 
 
-class _InMemory:
-    def __init__(self, content: bytes) -> None:
-        self.descriptor = os.memfd_create("agentrail")
-        with open(self.descriptor, "wb", closefd=False) as file:
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[int]:
+    descriptor = os.memfd_create("agentrail")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
-        os.lseek(self.descriptor, 0, os.SEEK_SET)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _join_options(options: Iterable[str]) -> bytes:
@@ -607,7 +609,7 @@ class _Child:
     """A process that was not started by Trio."""
 
     def __init__(self, popen: outside.ChildProcess) -> None:
-        self._popen = popen
+        self._popen, self.pid = popen, popen.pid
 
     async def wait(self) -> int:
         descriptor = os.pidfd_open(self._popen.pid) if self._popen.poll() is None else -1
