@@ -398,15 +398,16 @@ class RemoteSandbox:
             errors=options.errors,
             timeout_seconds=options.timeout_seconds,
         )
-        number = 0
+        number, path, is_over = 0, "", True
         try:
             await self._open()
             number = self._begin_number()
-            path = f"/leases/{self._lease}/operations/{number}"
+            path, is_over = f"/leases/{self._lease}/operations/{number}", False
             async with dialed(
                 self._address, f"{path}/open_process", self._headers(), self._tls
             ) as connection:
                 said = await begin_process(self._address, connection, request)
+                is_over = True  # or `process` ends it
                 if isinstance(said, ProcessRefusal):
                     raise ProcessRefused(said.message, code=said.code)
                 process = RemoteProcess(connection, said.pid, partial(self._stop, path))
@@ -414,8 +415,11 @@ class RemoteSandbox:
                     yield process
         except NoAnswer as none:
             self._note_loss(none)
+            is_over = is_over or none.is_lost
             raise ProcessRefused(none.refusal.message, code=none.refusal.code) from None
         finally:
+            if not is_over:
+                await self._stop(path)  # noqa: ASYNC102 - shielded and bounded inside
             self._open_numbers.discard(number)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
@@ -497,8 +501,7 @@ class RemoteSandbox:
             raise
         finally:
             if not is_over:
-                with trio.CancelScope(shield=True):
-                    await self._stop(path)
+                await self._stop(path)  # noqa: ASYNC102 - shielded and bounded inside
             self._open_numbers.discard(number)
 
     def _begin_number(self) -> int:
@@ -509,14 +512,15 @@ class RemoteSandbox:
     async def _stop(self, path: str) -> None:
         """Stop an operation whose result is no longer wanted, or prevent its start.
 
-        Cancellation: Shielded by the caller, with a time limit.
+        Cancellation: Shielded, with a time limit.
         """
         headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
         is_gone = False
         try:
-            reply = await self._connection.send(
-                "POST", f"{path}/stop", headers=headers, within_seconds=STOP_SECONDS
-            )
+            with trio.CancelScope(shield=True):
+                reply = await self._connection.send(
+                    "POST", f"{path}/stop", headers=headers, within_seconds=STOP_SECONDS
+                )
             is_gone = decode_as(StoppedOperation, reply.body).is_gone
         except (NoAnswer, UnreadableWire) as none:
             is_gone = isinstance(none, NoAnswer) and none.is_lost

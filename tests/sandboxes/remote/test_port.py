@@ -1,5 +1,6 @@
 """A sandbox elsewhere keeps to the port, unchanged; and so does a process in it that is talked to while it runs."""
 
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 from agentrail.abc import ProcessOptions
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.sandboxes.lease_directories import open_local_workspace
+from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.check_sandbox import check_sandbox
 from agentrail.testing.orphans import no_orphans
 from tests.sandboxes.remote.rig import OTHER_TOKEN, serving
@@ -74,6 +76,49 @@ async def test_a_process_elsewhere_is_talked_to_while_it_runs():
         with pytest.raises(ProcessRefused, match="did not answer"):
             async with served.make().open_process(["cat"], TALKS):
                 pytest.fail("it was opened")
+
+
+class SlowToOpen(MemorySandbox):
+    """A process that does not come to its start, and takes a moment to end."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_opening, self.has_ended = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def open_process(self, argv, options):
+        self.is_opening.set()
+        try:
+            await trio.sleep_forever()
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.05)
+                self.has_ended.set()
+
+
+async def test_a_process_is_ended_if_its_caller_is_cancelled_before_it_is_open():
+    """The cancellation propagates only after the server has confirmed its end, as for one that is open."""
+    slow, had_ended = SlowToOpen(), []
+
+    @asynccontextmanager
+    async def make():
+        yield slow
+
+    with trio.fail_after(60):
+        async with serving(make) as served, trio.open_nursery() as nursery:
+
+            async def open_one():
+                try:
+                    async with served.make().open_process(["cat"], TALKS):
+                        pytest.fail("it was opened")
+                finally:
+                    had_ended.append(slow.has_ended.is_set())
+
+            nursery.start_soon(open_one)
+            await slow.is_opening.wait()
+            nursery.cancel_scope.cancel()
+        assert had_ended == [True]
 
 
 async def test_a_process_of_nobody_is_not_opened():
